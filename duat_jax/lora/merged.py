@@ -1,16 +1,15 @@
 """Saving of a model with merged adapters as a checkpoint."""
 
-import json
 import re
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
-from safetensors.numpy import save_file
 
 from duat_jax.files import new_directory
 from duat_jax.lora.adapter import Adapters
 from duat_jax.lora.places import places
+from duat_jax.models.checkpoint.derived import write_derived
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.loader import EMBEDDED
 from duat_jax.models.registry import FAMILIES
@@ -19,7 +18,7 @@ from duat_jax.nn.linear import PRECISION
 
 
 def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, base: Path | str | None = None) -> None:
-    """Write a copy of the base checkpoint with the adapters added to its tensors.
+    """Write a copy of the base checkpoint with the adapters added to its tensors; what holds no weights is copied.
 
     Args:
         directory: a new directory, or an empty one.
@@ -43,9 +42,5 @@ def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, b
         plain = name if re.fullmatch(family.heads, name) else name.removeprefix(family.prefix)
         tensor = stored.read(name, np.dtype(np.float32))
         tensors[name] = np.ascontiguousarray(tensor + updates[plain] if plain in updates else tensor)
-    settings = checkpoint.settings() | {"torch_dtype": "float32", "quantization_config": None}
     with new_directory(directory) as folder:
-        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-        (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
-        if model.config.image is None:
-            (folder / "tokenizer.json").write_text(checkpoint.tokenizer().to_str())
+        write_derived(folder, checkpoint, tensors)

@@ -1,16 +1,15 @@
 """Saving of a pruned model as an ordinary checkpoint."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jax.typing import DTypeLike
-from safetensors.numpy import save_file
 
 from duat_jax.errors import BadCheckpoint
 from duat_jax.files import check_new_directory, new_directory
+from duat_jax.models.checkpoint.derived import write_derived
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.families.family import Family
 from duat_jax.models.families.tensor_map import parameter_at
@@ -68,7 +67,8 @@ def save_pruned(
 
     Args:
         model: the pruned model.
-        source: the checkpoint that it was made from, for its configuration and tokenizer; the embedded model if absent.
+        source: the checkpoint that it was made from, whose configuration, tokenizer and other files it gets; the
+            embedded model if absent.
         directory: the directory to create.
         dtype: the stored data type; half precision if absent.
 
@@ -83,7 +83,6 @@ def save_pruned(
     neurons, layers = FIELDS[config.family]
     sizes = [block.neurons for block in config.blocks]
     settings |= {neurons: sizes[0] if len(set(sizes)) == 1 else sizes, layers: config.layers}
-    settings |= {"torch_dtype": np.dtype(dtype).name}
     if config.family in STATES_BIAS:
         settings["mlp_bias"] = config.blocks[0].mlp_bias
     tensors: dict[str, np.ndarray] = {}
@@ -96,7 +95,7 @@ def save_pruned(
     if large := [name for name, value in tensors.items() if not np.isfinite(value).all()]:
         raise BadCheckpoint(f"{', '.join(large)} has numbers too large for {np.dtype(dtype).name}: store float32")
     with new_directory(directory) as folder:
-        (folder / "config.json").write_text(json.dumps(settings, indent=2, allow_nan=False) + "\n")
+        write_derived(folder, checkpoint, tensors, settings)
         stored = load_config(folder)
         if [block.mlp_bias for block in stored.blocks] != [block.mlp_bias for block in config.blocks]:
             raise BadCheckpoint(
@@ -108,8 +107,6 @@ def save_pruned(
                 f"{checkpoint.settings_path} can't describe these layers: its other settings"
                 " depend on the layer's number, so whole layers can't be removed"
             )
-        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-        checkpoint.tokenizer().save(str(folder / "tokenizer.json"))
 
 
 def _full_name(family: Family, name: str) -> str:

@@ -1,6 +1,7 @@
 """Hugging Face checkpoint directories: `config.json`, `tokenizer.json` and safetensors files."""
 
 import math
+import shutil
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,12 @@ from duat_jax.models.checkpoint.tokenizer import read_tokenizer
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth", "model.ckpt")
+
+WEIGHT_FILES = (
+    *(".safetensors", ".index.json", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".h5", ".msgpack"),
+    *(".onnx", ".onnx_data", ".npy", ".npz", ".ot", ".pkl", ".tflite"),
+)
+"""Ends of the names of files that hold weights, or states of a training."""
 
 MAPPED = 2**26
 """Bytes of a file that are read before its pages are released: they count as this process's memory until then."""
@@ -63,6 +70,23 @@ class Directory:
     def tokenizer(self) -> Tokenizer:
         """Return the tokenizer of `tokenizer.json`, without truncation or padding."""
         return read_tokenizer(self._file("tokenizer.json"))
+
+    def copy_rest(self, folder: Path) -> None:
+        """Copy every file but `config.json`, those that hold weights and hidden ones.
+
+        Args:
+            folder: the folder of another checkpoint.
+
+        Raises:
+            BadCheckpoint: naming every link that leaves the directory.
+        """
+        files = (path.relative_to(self.path) for path in sorted(self.path.rglob("*")) if path.is_file())
+        rest = [file for file in files if not _is_weights(file.name) and not any(map(_is_hidden, file.parts))]
+        rest.remove(Path("config.json"))
+        raise_problems(self.path, [problem for name in rest if (problem := self._leaving(name))])
+        for name in rest:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self.path / name, folder / name)
 
     def tensors(self) -> Stored:
         """Return the tensors of `model.safetensors`, or of the files that its index names.
@@ -112,12 +136,24 @@ class Directory:
             return f"weight_map must name files of this folder, not {quoted(name)}"
         if not (self.path / name).is_file():
             return f"{quoted(name)} is missing: copy it here, or download the checkpoint again"
+        return self._leaving(name)
+
+    def _leaving(self, name: str | Path) -> str | None:
+        """Return the problem with a file that is a link to a place outside the directory, or `None`."""
         here, target = self.path.resolve(), (self.path / name).resolve()
         # Hugging Face's cache keeps a snapshot's files as links into the blobs beside it.
         cached = here.parent.name == "snapshots" and target.parent == here.parent.parent / "blobs"
-        if target.parent != here and not cached:
-            return f"{name} is a link that leaves the folder: put the file itself here"
-        return None
+        if target.is_relative_to(here) or cached:
+            return None
+        return f"{name} is a link that leaves the folder: put the file itself here"
+
+
+def _is_weights(name: str) -> bool:
+    return name.endswith(WEIGHT_FILES)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".")
 
 
 class _Place(NamedTuple):

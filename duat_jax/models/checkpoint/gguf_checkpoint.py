@@ -60,6 +60,14 @@ class GgufCheckpoint:
         """Return the tokenizer that the metadata describe."""
         return read_gguf_tokenizer(self.settings_path, self.header.metadata)
 
+    def copy_rest(self, folder: Path) -> None:
+        """Write the tokenizer into a folder.
+
+        Args:
+            folder: the folder of another checkpoint.
+        """
+        self.tokenizer().save(str(folder / "tokenizer.json"))
+
 
 class _Source(NamedTuple):
     """The stored tensor of one of Hugging Face's tensors, and the part of it.

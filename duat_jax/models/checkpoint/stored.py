@@ -69,3 +69,10 @@ class Checkpoint(Protocol):
 
     def tokenizer(self) -> Tokenizer:
         """Return the tokenizer, without truncation or padding."""
+
+    def copy_rest(self, folder: Path) -> None:
+        """Write everything but the configuration and the weights into a folder: tokenizer, templates, generation.
+
+        Args:
+            folder: the folder of another checkpoint.
+        """

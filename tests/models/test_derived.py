@@ -1,0 +1,86 @@
+"""A checkpoint made from another one keeps its files but those of weights, and states how its own are stored."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from cases import GOLDEN
+from command import run
+from safetensors.numpy import load_file
+
+import duat_jax as duat
+from duat_jax.lora import new_adapters, save_adapters, save_merged
+from duat_jax.pruning import save_pruned
+
+KEPT = {
+    "tokenizer_config.json": '{"do_lower_case": false}',
+    "generation_config.json": '{"eos_token_id": 1}',
+    "chat_template.jinja": "{{ messages }}",
+    "special_tokens_map.json": "{}",
+    "1_Pooling/config.json": '{"pooling_mode_cls_token": true}',
+}
+STORED = ("dtype", "torch_dtype")
+LEFT = ("pytorch_model.bin", "optimizer.pt", "onnx/model.onnx", ".git/config", "model.safetensors.index.json")
+
+
+@pytest.fixture
+def source(tmp_path):
+    folder = shutil.copytree(GOLDEN / "llama", tmp_path / "source")
+    for name, content in (KEPT | dict.fromkeys(LEFT, "weights")).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
+    return folder
+
+
+def merged(source, target):
+    model = duat.load(source)
+    save_merged(target, new_adapters(model), model, source)
+
+
+def pruned(source, target):
+    save_pruned(duat.load(source), source, target, dtype=np.dtype("float32"))
+
+
+def merged_by_command(source, target):
+    model = duat.load(source)
+    save_adapters(target.with_name("adapter"), new_adapters(model), model)
+    assert run("lora", "merge", target.with_name("adapter"), "--output", target, "--model", source).exit_code == 0
+
+
+WRITERS = {each.__name__: each for each in (merged, pruned, merged_by_command)}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_what_holds_no_weights_is_copied(writer, source, tmp_path):
+    derived = tmp_path / "derived"
+    WRITERS[writer](source, derived)
+    written = {str(path.relative_to(derived)) for path in derived.rglob("*") if path.is_file()}
+    assert written == {"config.json", "model.safetensors", "tokenizer.json", *KEPT}
+    for name in ("tokenizer.json", *KEPT):
+        assert (derived / name).read_bytes() == (source / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("stated", [{"dtype": "bfloat16"}, {"torch_dtype": "float16"}, dict.fromkeys(STORED, "x")])
+@pytest.mark.parametrize("writer", ["merged", "pruned"])
+def test_the_configuration_states_the_stored_dtype_and_nothing_else_of_it(writer, stated, source, tmp_path):
+    settings = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps(settings | stated))
+    WRITERS[writer](source, tmp_path / "derived")
+    fields = json.loads((tmp_path / "derived" / "config.json").read_text())
+    (dtype,) = {tensor.dtype for tensor in load_file(tmp_path / "derived" / "model.safetensors").values()}
+    assert {name: fields[name] for name in STORED if name in fields} == {"torch_dtype": str(dtype)}
+
+
+def test_weights_of_four_bits_are_written_out_without_their_description(tmp_path):
+    model = duat.load(GOLDEN / "gpt_oss")
+    save_merged(tmp_path / "derived", new_adapters(model), model, GOLDEN / "gpt_oss")
+    assert "quantization_config" not in json.loads((tmp_path / "derived" / "config.json").read_text())
+
+
+def test_a_link_that_leaves_the_folder_is_not_followed(source, tmp_path):
+    (tmp_path / "elsewhere.txt").write_text("")
+    (source / "notes.txt").symlink_to(tmp_path / "elsewhere.txt")
+    with pytest.raises(duat.BadCheckpoint, match=r"notes\.txt is a link that leaves the folder"):
+        merged(source, tmp_path / "derived")
+    assert not (tmp_path / "derived").exists()

@@ -5,7 +5,7 @@ from typing import final
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.errors import BadText
 from duat_jax.models.config import Config, Image
@@ -14,7 +14,9 @@ from duat_jax.nn.linear import Linear, alike, computed_in, initial
 
 @final
 class TokenEmbedding(nnx.Module):
-    """Add the embeddings of a token, its position and its segment: `x_t = c E[id_t] + P[t] + S[segment_t]`.
+    """Add the embeddings of a token, its position and its segment: `x_t = c E[id_t] + P[p_t] + S[segment_t]`.
+
+    The position `p_t` is the number of real tokens before the token, so that padding moves no token.
 
     Args:
         config: the parts of the model.
@@ -34,13 +36,17 @@ class TokenEmbedding(nnx.Module):
         self.segment = table(config.segments) if config.segments else None
 
     def __call__(
-        self, ids: Int[Array, "... tokens"], segments: Int[Array, "... tokens"] | None = None
+        self,
+        ids: Int[Array, "... tokens"],
+        segments: Int[Array, "... tokens"] | None = None,
+        mask: Bool[Array, "... tokens"] | None = None,
     ) -> Float[Array, "... tokens features"]:
         """Return the embeddings of a text.
 
         Args:
             ids: token ids, `[..., tokens]`.
             segments: the segment of each token, `[..., tokens]`; all of segment 0 if absent.
+            mask: true for real tokens, whose positions are counted, `[..., tokens]`; all if absent.
 
         Raises:
             BadText: if the text is longer than the model's context.
@@ -54,20 +60,23 @@ class TokenEmbedding(nnx.Module):
         if self.config.embedding_scale != 1.0:
             x = x * jnp.asarray(self.config.embedding_scale, x.dtype)
         if self.position is not None:
-            x = x + alike(self._positions(self.position[...], ids), x)
+            x = x + alike(self.position[...][self._places(ids, mask)], x)
         if self.segment is not None:
             x = x + alike(self.segment[...][jnp.zeros_like(ids) if segments is None else segments], x)
         return x
 
-    def _positions(
-        self, table: Float[Array, "places features"], ids: Int[Array, "... tokens"]
-    ) -> Float[Array, "... tokens features"]:
-        """Return the position embeddings of a text."""
-        first = self.config.position_offset
-        if self.config.uncounted is None:
-            return table[first : first + ids.shape[-1]]
-        counted = ids != self.config.uncounted
-        return table[jnp.where(counted, jnp.cumsum(counted, -1), 0) + first - 1]
+    def _places(
+        self, ids: Int[Array, "... tokens"], mask: Bool[Array, "... tokens"] | None
+    ) -> Int[Array, "... tokens"]:
+        """Return each token's row in the table of positions; a token that isn't counted has the first row or less."""
+        first, uncounted = self.config.position_offset, self.config.uncounted
+        if mask is None and uncounted is None:
+            return first + jnp.arange(ids.shape[-1])
+        real = jnp.ones(ids.shape, bool) if mask is None else mask
+        if uncounted is None:
+            return first + jnp.maximum(jnp.cumsum(real, -1), 1) - 1
+        counted = real & (ids != uncounted)
+        return first + jnp.where(counted, jnp.cumsum(counted, -1), 0) - 1
 
 
 @final

@@ -63,20 +63,23 @@ class Transformer(nnx.Module):
         self.final_norm = make_norm(first, "final_norm", dtype) if config.final_norm else None
         self.head = ReadOut(config, dtype=dtype, rngs=rngs)
 
-    def embed(self, inputs: Any, segments: Any = None) -> Float[Array, "... tokens features"]:
+    def embed(
+        self, inputs: Any, segments: Any = None, mask: Bool[Array, "... tokens"] | None = None
+    ) -> Float[Array, "... tokens features"]:
         """Return the embeddings `x_0`.
 
         Args:
             inputs: token ids, `[..., tokens]`; or for a vision model pixels, `[..., channels, height, width]`.
             segments: the segment of each token, `[..., tokens]`; all of segment 0 if absent.
+            mask: true for real tokens, whose positions are counted, `[..., tokens]`; all if absent.
 
         Raises:
             BadText: if a text is longer than the model's context, or an image of another size.
         """
         inputs = _array(inputs)
-        if segments is None or isinstance(self.embedding, PatchEmbedding):
+        if isinstance(self.embedding, PatchEmbedding):
             return self.embedding(inputs)
-        return self.embedding(inputs, segments)
+        return self.embedding(inputs, segments, mask)
 
     def first(self, x: Float[Array, "... tokens _"]) -> Float[Array, "... tokens features"]:
         """Return the input of the first block: the embeddings, normalised and projected as configured.
@@ -175,7 +178,8 @@ class Transformer(nnx.Module):
 
         Args:
             inputs: token ids, `[..., tokens]`; or for a vision model pixels, `[..., channels, height, width]`.
-            mask: true for real tokens, false for padding on either side, `[..., tokens]`.
+            mask: true for real tokens, false for padding on either side, `[..., tokens]`. Learned positions are counted
+                over real tokens.
             segments: the segment of each token, `[..., tokens]`; all of segment 0 if absent.
 
         Raises:
@@ -190,7 +194,7 @@ class Transformer(nnx.Module):
             real = jnp.flip(jnp.cumsum(jnp.flip(inputs != self.config.head.filler, -1), -1), -1) > 0
             real = real.at[..., 0].set(True)  # a text of padding alone
             mask = real if mask is None else mask & real
-        output = self.output(self.embed(inputs, segments), mask)
+        output = self.output(self.embed(inputs, segments, mask), mask)
         return output if fits is None else jnp.where(fits, output, jnp.nan)
 
 

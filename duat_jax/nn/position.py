@@ -110,7 +110,7 @@ class Rotary:
 
         Args:
             x: `[..., tokens, heads, head_features]`.
-            mask: true for real tokens, `[..., tokens]`; the text ends with the last of them.
+            mask: true for real tokens, `[..., tokens]`; the text begins with the first of them and ends with the last.
         """
         angles = self._angles(x.shape[-3], mask, x.dtype)
         cos, sin = ((self.magnitude * f(angles)).astype(x.dtype)[..., None, :] for f in (jnp.cos, jnp.sin))
@@ -130,7 +130,7 @@ class Rotary:
         places = jnp.arange(tokens, dtype=precise)
         frequencies = jnp.asarray(np.array(self.frequencies), precise)
         if self.longer is not None:
-            ends = places + 1
-            length = ends[-1] if mask is None else jnp.where(mask, ends, 0).max(-1)
-            frequencies = self.longer(frequencies, length)
+            real = jnp.ones(tokens, bool) if mask is None else mask
+            length = tokens - real.argmax(-1) - jnp.flip(real, -1).argmax(-1)
+            frequencies = self.longer(frequencies, length.astype(precise))
         return places[:, None] * frequencies[..., None, :]

@@ -149,14 +149,14 @@ FACTORS = {"rope_factors_long": "long_factor", "rope_factors_short": "short_fact
 
 
 def coarse(directory, family, changes):
-    """Copy a golden checkpoint, with entries so coarse that adding one rounds nothing, and return its parts."""
+    """Copy a golden checkpoint, with entries so coarse that adding one rounds nothing in float32, and return its parts."""
     shutil.copytree(GOLDEN / family, directory)
     config = json.loads((directory / "config.json").read_text()) | changes
     if family in WITHOUT_WINDOW:
         config["sliding_window"] = None
     (directory / "config.json").write_text(json.dumps(config))
     tensors = load_file(directory / "model.safetensors")
-    tensors = {name: (tensor * 64).round() / 64 for name, tensor in tensors.items()}
+    tensors = {name: (tensor * 4096).round() / 4096 for name, tensor in tensors.items()}
     save_file(tensors, directory / "model.safetensors")
     return config, tensors
 
@@ -218,6 +218,8 @@ def test_a_golden_checkpoint_as_a_gguf_file_is_the_same_model(tmp_path, family):
     stored, expected = duat.load(file, dtype=jnp.float64), duat.load(tmp_path / "directory", dtype=jnp.float64)
     assert stored.config.family == config["model_type"]
     assert same(stored, expected)
+    for half in (jnp.bfloat16, jnp.float16):  # entries are rounded last, after all arithmetic
+        assert same(duat.load(file, dtype=half), duat.load(tmp_path / "directory", dtype=half))
     text = jnp.array([3, 1, 4, 1, 5, 9])
     near(stored(text), expected(text), within=1e-5 * float(abs(expected(text)).max()))  # keys are stored as float32
 

@@ -157,11 +157,10 @@ class GgufTensors:
         place = self._places[stored]
         shape = place.shape if expert is None else place.shape[1:]
         size = place.size if expert is None else place.size // place.shape[0]
-        tensor = _dequantised(self.path, place.start + (expert or 0) * size, size, place.kind, shape, dtype)
+        added = float(self._architecture.layout is Layout.SHIFTED and name.endswith("norm.weight"))
+        tensor = _dequantised(self.path, place.start + (expert or 0) * size, size, place.kind, shape, dtype, added)
         part, heads = name.split(".")[-2], self._config["num_attention_heads"]
         match self._architecture.layout:
-            case Layout.SHIFTED if name.endswith("norm.weight"):
-                return tensor - tensor.dtype.type(1)
             case Layout.ALTERNATING if part in ("q_proj", "k_proj"):
                 return _halves_apart(tensor, heads if part == "q_proj" else self._config["num_key_value_heads"])
             case Layout.TRANSPOSED if self._is_transposed(name):
@@ -191,9 +190,13 @@ def _is_readable(kind: gguf.GGMLQuantizationType) -> bool:
 
 
 def _dequantised(
-    path: Path, start: int, size: int, kind: gguf.GGMLQuantizationType, shape: list[int], dtype: np.dtype
+    path: Path, start: int, size: int, kind: gguf.GGMLQuantizationType, shape: list[int], dtype: np.dtype, added: float
 ) -> np.ndarray:
-    """Dequantise a tensor a few rows at a time, so that its bytes and float32 values are never in memory whole."""
+    """Dequantise a tensor a few rows at a time, so that its bytes and float32 values are never in memory whole.
+
+    A number that was added to the entries is subtracted before they are rounded to the dtype.
+    """
+    exact = np.promote_types(np.float32, dtype)
     tensor = np.empty(shape, dtype)
     rows = tensor.reshape(-1, shape[-1])
     at_once = max(1, CHUNK // shape[-1])
@@ -202,7 +205,7 @@ def _dequantised(
         for i in range(0, len(rows), at_once):
             part = rows[i : i + at_once]
             stored = np.fromfile(file, np.uint8, size // len(rows) * len(part)).reshape(len(part), -1)
-            part[...] = gguf.dequantize(stored, kind)
+            part[...] = gguf.dequantize(stored, kind).astype(exact, copy=False) - exact.type(added)
     return tensor
 
 

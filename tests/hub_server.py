@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import SHUT_RDWR
 from threading import Thread
+from urllib.parse import unquote
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -32,7 +33,7 @@ class Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0].strip("/")
         self.server.asked.append(f"{self.command} {path}")
         files = {file.name: file for file in self.server.folder.iterdir()}
-        owner, name, *parts = path.removeprefix("api/models/").split("/")
+        owner, name, *parts = unquote(path).removeprefix("api/models/").split("/")
         if f"{owner}/{name}" not in ("someone/tiny", "someone/gated"):
             self.answer(404, X_Error_Code="RepoNotFound")
         elif "resolve" in parts and name == "gated":

@@ -58,17 +58,38 @@ def test_a_model_of_the_hub_is_the_one_in_the_directory_and_downloaded_once(hub,
     assert sum(path.startswith("GET api/") and "tree" not in path for path in hub.asked) == 1
 
 
-def test_a_model_in_several_files_is_downloaded_whole(hub):
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
+        ["model-000001-of-000010.safetensors", "model-000002-of-000010.safetensors"],
+        ["layers [0-5]*.safetensors", "embedding.safetensors"],
+    ],
+)
+def test_a_model_in_several_files_is_downloaded_whole(hub, monkeypatch, files):
+    """The files are those that its index names; what lies beside them isn't downloaded."""
     tensors = load_file(hub.folder / "model.safetensors")
     (hub.folder / "model.safetensors").unlink()
-    files = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+    (hub.folder / "model-00003-of-00003.safetensors").write_text("of another checkpoint")
     halves = [dict(list(tensors.items())[i::2]) for i in range(2)]
     for file, half in zip(files, halves):
         save_file(half, hub.folder / file)
     index = {"weight_map": {name: file for file, half in zip(files, halves) for name in half}}
     (hub.folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    ids = jnp.array([5, 6, 7])
-    near(duat.load("hub:someone/tiny")(ids), duat.load(GOLDEN / "gpt2")(ids), within=0)
+    ids, expected = jnp.array([5, 6, 7]), duat.load(GOLDEN / "gpt2")(jnp.array([5, 6, 7]))
+    near(duat.load("hub:someone/tiny")(ids), expected, within=0)
+    assert not any("model-00003" in path for path in hub.asked)
+    snapshot.cache_clear()
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # without a connection, from the cache
+    near(duat.load("hub:someone/tiny")(ids), expected, within=0)
+
+
+@pytest.mark.parametrize("file", ["../model.safetensors", 3])
+def test_an_index_that_leaves_the_folder_downloads_nothing(hub, file):
+    (hub.folder / "model.safetensors").unlink()
+    (hub.folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"wte.weight": file}}))
+    with pytest.raises(duat.BadCheckpoint, match="weight_map must name files of this folder"):
+        duat.load("hub:someone/tiny")
 
 
 def test_an_image_is_read_as_the_model_of_the_hub_says(hub, tmp_path):

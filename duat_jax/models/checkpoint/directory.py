@@ -38,6 +38,25 @@ PACKED = {"U8": 1}
 """The same for storage types of packed weights."""
 
 
+def read_index(index: Path) -> dict[str, str]:
+    """Return the file of each tensor, from the index of a checkpoint in several files.
+
+    Args:
+        index: the index.
+
+    Raises:
+        BadCheckpoint: if it is damaged, or names a file outside of the checkpoint's folder.
+    """
+    content = read_json(index, INDEX_BYTES)
+    files = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(files, dict) or not files:
+        raise BadCheckpoint(f"{index}: weight_map must give the file of each tensor, not {quoted(files)}")
+    for name in files.values():
+        if not isinstance(name, str) or Path(name).name != name or not name.isprintable():
+            raise BadCheckpoint(f"{index}: weight_map must name files of this folder, not {quoted(name)}")
+    return files
+
+
 class Directory:
     """A Hugging Face checkpoint directory.
 
@@ -106,15 +125,8 @@ class Directory:
         return Mxfp4(Safetensors(weights, [self._file(WEIGHTS)]))
 
     def _sharded(self, index: Path) -> "Safetensors":
-        content = read_json(index, INDEX_BYTES)
-        weight_map = content.get("weight_map") if isinstance(content, dict) else None
-        if not isinstance(weight_map, dict) or not weight_map:
-            raise BadCheckpoint(f"{index}: weight_map must give the file of each tensor, not {quoted(weight_map)}")
-        names = list(
-            dict.fromkeys(
-                weight_map.values() if all(isinstance(value, str) for value in weight_map.values()) else [None]
-            )
-        )
+        weight_map = read_index(index)
+        names = list(dict.fromkeys(weight_map.values()))
         raise_problems(index, [problem for name in names if (problem := self._shard_problem(name))])
         stored = Safetensors(index, [self.path / name for name in names])
         problems = []
@@ -130,10 +142,8 @@ class Directory:
         raise_problems(index, problems)
         return stored
 
-    def _shard_problem(self, name: Any) -> str | None:
-        """Return the problem with a file name in the index, or `None`: no file may lie outside the directory."""
-        if not isinstance(name, str) or Path(name).name != name or not name.isprintable():
-            return f"weight_map must name files of this folder, not {quoted(name)}"
+    def _shard_problem(self, name: str) -> str | None:
+        """Return the problem with a file that the index names, or `None`: no file may lie outside the directory."""
         if not (self.path / name).is_file():
             return f"{quoted(name)} is missing: copy it here, or download the checkpoint again"
         return self._leaving(name)

@@ -1,24 +1,20 @@
 """Checkpoints on the Hugging Face Hub, downloaded by `huggingface_hub` into its cache."""
 
 import functools
+import glob
 import os
 import re
 from pathlib import Path
 
 from duat_jax.errors import BadCheckpoint
+from duat_jax.models.checkpoint.directory import INDEX, WEIGHTS, read_index
 from duat_jax.models.checkpoint.problems import quoted
 
 PREFIX = "hub:"
 
-FILES = (
-    "config.json",
-    "tokenizer.json",
-    "preprocessor_config.json",
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "model-?????-of-?????.safetensors",
-)
-"""The files of a checkpoint; a repository often has the same weights in other formats too."""
+FILES = ("config.json", "tokenizer.json", "preprocessor_config.json", WEIGHTS, INDEX)
+"""The files of a checkpoint, besides those that its index names; a repository often has the same weights in other
+formats too."""
 
 REPOSITORY = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?:@(?P<revision>[^\s@]+))?", re.ASCII)
 
@@ -34,7 +30,7 @@ def download(model: str) -> Path:
 
     Raises:
         BadCheckpoint: if the name is malformed, `huggingface_hub` isn't installed, there is no such repository or
-            revision, its terms aren't accepted, or it can't be reached.
+            revision, its terms aren't accepted, it can't be reached, or its index is damaged.
     """
     matched = REPOSITORY.fullmatch(model.removeprefix(PREFIX))
     if matched is None:
@@ -61,6 +57,8 @@ def download(model: str) -> Path:
             f"{endpoint} can't be reached, and the cache {constants.HF_HUB_CACHE} doesn't have it: check the"
             " connection, or give a directory or a .gguf file"
         )
+    except BadCheckpoint:  # the index's
+        raise
     except errors.HFValidationError as error:
         why = str(error)
     except Exception as error:  # the HTTP library's, which isn't the same one in every version
@@ -81,4 +79,8 @@ def snapshot(name: str, revision: str | None, endpoint: str) -> Path:
     """
     from huggingface_hub import snapshot_download
 
-    return Path(snapshot_download(name, revision=revision, allow_patterns=list(FILES), endpoint=endpoint))
+    folder = Path(snapshot_download(name, revision=revision, allow_patterns=list(FILES), endpoint=endpoint))
+    if (folder / INDEX).is_file() and not (folder / WEIGHTS).is_file():
+        weights = [glob.escape(file) for file in sorted(set(read_index(folder / INDEX).values()))]
+        snapshot_download(name, revision=folder.name, allow_patterns=weights, endpoint=endpoint)  # of the same commit
+    return folder

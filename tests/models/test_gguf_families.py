@@ -149,7 +149,7 @@ FACTORS = {"rope_factors_long": "long_factor", "rope_factors_short": "short_fact
 
 
 def coarse(directory, family, changes):
-    """Copy a golden checkpoint, with entries so coarse that adding one rounds nothing in float32, and return its parts."""
+    """Copy a golden checkpoint, whose entries lose nothing when one is added in float32, and return its parts."""
     shutil.copytree(GOLDEN / family, directory)
     config = json.loads((directory / "config.json").read_text()) | changes
     if family in WITHOUT_WINDOW:

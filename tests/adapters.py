@@ -30,3 +30,18 @@ def small_model(layers=1, *, final_norm=True, cap=None, head=None, **settings):
         family="gpt2", blocks=(block,) * layers, vocab=11, positions=8, final_norm=final_norm, head=head
     )
     return randomised(duat.models.Transformer(config, dtype=jnp.float64, rngs=nnx.Rngs(0)), 0)
+
+
+SELECTIONS = {
+    "names": ({"target_modules": ["q_proj"]}, {"0.q", "1.q"}),
+    "a pattern": ({"target_modules": r".*\.1\.self_attn\.[qv]_proj"}, {"1.q", "1.v"}),
+    "a pattern of a part": ({"target_modules": "self_attn"}, set()),
+    "every linear layer": ({"target_modules": "all-linear"}, {"0.q", "0.v", "1.q", "1.v"}),
+    "excluded": ({"exclude_modules": ["v_proj"]}, {"0.q", "1.q"}),
+    "excluded by a pattern": ({"exclude_modules": r"model\.layers\.0\..*"}, {"1.q", "1.v"}),
+    "a layer": ({"layers_to_transform": 1}, {"1.q", "1.v"}),
+    "layers": ({"layers_to_transform": [0]}, {"0.q", "0.v"}),
+    "layers of a pattern": ({"layers_to_transform": [0], "layers_pattern": "layers"}, {"0.q", "0.v"}),
+    "layers of another pattern": ({"layers_to_transform": [0], "layers_pattern": "h"}, set()),
+}
+"""Fields of an adapter's configuration, and the layers that it leaves of four, as in PEFT 0.21.2 (`make parity`)."""

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from duat_jax.errors import BadCheckpoint
 from duat_jax.files import new_directory
 from duat_jax.lora.adapter import Adapter, Adapters
 from duat_jax.lora.places import Place, places
+from duat_jax.lora.target_modules import TargetModules
 from duat_jax.models.checkpoint.directory import BYTES, Safetensors
 from duat_jax.models.checkpoint.json_file import read_json
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
@@ -28,9 +30,8 @@ CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 _TRAINING = "eva_config inference_mode init_lora_weights lora_dropout lora_ga_config peft_version runtime_config"
 _ELSEWHERE = "auto_mapping base_model_name_or_path megatron_config megatron_core qalora_group_size revision task_type"
-# The tensors' names state which layers have adapters, and the model how its kernels are oriented.
-_REDUNDANT = "ensure_weight_tying exclude_modules fan_in_fan_out layers_pattern layers_to_transform target_modules"
-HARMLESS = frozenset(f"{_TRAINING} {_ELSEWHERE} {_REDUNDANT}".split())
+# The model states how its kernels are oriented.
+HARMLESS = frozenset(f"{_TRAINING} {_ELSEWHERE} ensure_weight_tying fan_in_fan_out".split())
 """Fields that don't change the computation."""
 
 INITIALISATIONS = (None, True, False, "gaussian", "orthogonal", "eva")
@@ -57,6 +58,7 @@ class _Scales:
         self._rank = self.settings.integer("r")
         self._alpha = self.settings.number("lora_alpha", 8.0)
         self._root = self.settings.boolean("use_rslora", False)
+        self.targets = TargetModules(self.settings)
         self._ranks, self._alphas = self._pattern("rank_pattern"), self._pattern("alpha_pattern")
         self.problems = self.settings.all_problems(HARMLESS)
         for name in (*self._ranks, *self._alphas):
@@ -89,7 +91,9 @@ def _matched(patterns: dict[str, Any], module: str, default: Any) -> Any:
 def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
     """Load adapters in the layout of PEFT, for a model of the same shapes as their base model.
 
-    The files don't identify the base model: another model of the same family and sizes is accepted too.
+    The files don't identify the base model: another model of the same family and sizes is accepted too.  As in PEFT,
+    tensors of layers that `adapter_config.json` leaves out (`target_modules`, `exclude_modules`,
+    `layers_to_transform`) aren't used, which a warning says.
 
     Args:
         directory: the directory with `adapter_config.json` and `adapter_model.safetensors`.
@@ -111,6 +115,7 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
         raise BadCheckpoint(f"{place / CONFIG}: must be fields, not {quoted(values)}")
     scales = _Scales(values)
     raise_problems(place / CONFIG, scales.problems)
+    targets = scales.targets
     stored = Safetensors(place / WEIGHTS, [place / WEIGHTS])
     family, known = FAMILIES[model.config.family], places(model)
     problems: list[str] = []
@@ -126,6 +131,14 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
             halves.setdefault(module, {})[match[2]] = tensor
     if not stored.names():
         problems.append("it has no tensors: save the adapters again")
+    if left_out := [module for module in halves if _full(model, module) not in targets]:
+        warnings.warn(
+            f"{place / CONFIG} leaves out stored adapters, which aren't used, as in PEFT: {', '.join(left_out)}",
+            stacklevel=2,
+        )
+        halves = {module: tensors for module, tensors in halves.items() if module not in left_out}
+    if stored.names() and not halves and not problems:
+        problems.append("none of its adapters is named by target_modules")
     for module, tensors in halves.items():
         problems += _problems(module, tensors, stored, known[module], scales.rank(_full(model, module)))
     raise_problems(place / WEIGHTS, problems)

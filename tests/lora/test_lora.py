@@ -1,5 +1,6 @@
 """Low-rank adapters: a model with them, their files, and what they change, split exactly."""
 
+import contextlib
 import json
 from inspect import unwrap
 
@@ -7,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from adapters import IDS, random_adapters, small_model
+from adapters import IDS, SELECTIONS, random_adapters, small_model
 from cases import GOLDEN
 from helpers import close
 from safetensors.numpy import load_file, save_file
@@ -119,6 +120,12 @@ def infinite(tensors):
             ("modules_to_save", "isn't a valid pattern"),
         ),
         ({"r": 3}, None, ("[3, 16]",)),
+        ({"target_modules": None}, None, ("target_modules must name",)),
+        (
+            {"target_modules": 3, "exclude_modules": "(", "layers_to_transform": "1"},
+            None,
+            ("exclude_modules", "numbers"),
+        ),
         ({}, renamed, ("layers.0.self_attn.query", "layers.1.self_attn.query", "no linear layer of a llama model")),
         ({}, misshapen, ("layers.0.self_attn.q_proj.lora_A.weight has shape [2, 15]", "layers.1")),
         ({}, halved, ("layers.0.self_attn.q_proj has no lora_A.weight", "layers.1")),
@@ -140,6 +147,24 @@ def test_files_that_dont_fit_are_refused_with_everything_that_is_wrong(llama, tm
         load_adapters(path, llama)
     for part in said:
         assert part in str(error.value)
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_adapters_that_the_configuration_leaves_out_arent_used(llama, tmp_path, selection):
+    fields, expected = SELECTIONS[selection]
+    save_adapters(tmp_path / "adapter", new_adapters(llama, ["q_proj", "v_proj"], rank=2), llama)
+    config = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text()) | {
+        "target_modules": ["q_proj", "v_proj"]
+    }
+    (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(config | fields))
+    if not expected:
+        with pytest.raises(duat.BadCheckpoint, match="none of its adapters is named"), pytest.warns(match="leaves out"):
+            load_adapters(tmp_path / "adapter", llama)
+        return
+    with pytest.warns(match="leaves out") if len(expected) < 4 else contextlib.nullcontext():
+        used = load_adapters(tmp_path / "adapter", llama)
+    short = {name.replace("layers.", "").replace(".self_attn.", ".").removesuffix("_proj") for name in used}
+    assert short == expected
 
 
 def test_what_isnt_there_is_refused(model, tmp_path):

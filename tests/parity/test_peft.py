@@ -1,10 +1,13 @@
 """Adapters made by PEFT load and agree; ours load in PEFT."""
 
+import json
+
 import jax.numpy as jnp
 import numpy as np
 import peft
 import pytest
 import torch
+from adapters import SELECTIONS
 
 import duat_jax as duat
 from duat_jax.lora import adapt, load_adapters, merge, new_adapters, save_adapters
@@ -77,3 +80,28 @@ def test_an_adapter_made_here_loads_in_peft(family, tmp_path):
     adapted = peft.PeftModel.from_pretrained(base, tmp_path / "adapter")
     assert sum("lora_A" in name for name, _ in adapted.named_parameters()) == len(adapters)
     assert relative_error(np.asarray(adapt(model, adapters)(given)), said(adapted, case, tmp_path)) < TOLERANCE
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_adapters_that_the_configuration_leaves_out_are_those_of_peft(selection, tmp_path):
+    case = make_case("llama", {})
+    base = hugging_face.make(tmp_path / "base", case.architecture, case.settings)
+    adapted = peft.get_peft_model(base, peft.LoraConfig(r=3, target_modules=["q_proj", "v_proj"]))
+    random_adapters(adapted)
+    adapted.save_pretrained(tmp_path / "adapter")
+    fields, expected = SELECTIONS[selection]
+    file = tmp_path / "adapter" / "adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+    fresh = hugging_face.make(tmp_path / "again", case.architecture, case.settings)
+    if not expected:
+        with pytest.raises(ValueError):
+            peft.PeftModel.from_pretrained(
+                hugging_face.make(tmp_path / "b", case.architecture, case.settings), tmp_path / "adapter"
+            )
+        return
+    fresh = hugging_face.make(tmp_path / "again", case.architecture, case.settings)
+    reference = said(peft.PeftModel.from_pretrained(fresh, tmp_path / "adapter").double(), case, tmp_path)
+    model = duat.load(tmp_path / "base", dtype=jnp.float64)
+    ours = np.asarray(adapt(model, load_adapters(tmp_path / "adapter", model))(jnp.asarray(inputs(case))))
+    assert relative_error(ours, reference) < TOLERANCE

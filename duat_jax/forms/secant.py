@@ -23,7 +23,7 @@ from duat_jax.transform.query import is_float
 from duat_jax.transform.recording import KINDS, Dynamics
 from duat_jax.transform.rounding import rounding_of
 from duat_jax.transform.secant.difference import Sources, carry, distance_at
-from duat_jax.transform.secant.flow import movement, part
+from duat_jax.transform.secant.flow import movement, part, unchanged
 from duat_jax.transform.secant.plan import make_plan
 
 
@@ -257,15 +257,17 @@ def _split(
     (output,) = program.jaxpr.outvars
     dtype = jnp.result_type(output.aval)
     sources = Sources(
-        {i: jnp.zeros_like(leaf) for i, leaf in enumerate(xs) if is_float(leaf)},
+        {i: unchanged(leaf) for i, leaf in enumerate(xs) if is_float(leaf)},
         {s: jnp.zeros(plan.marks[s].shape, plan.marks[s].dtype) for s in wanted},
         {name: jnp.zeros((), dtype) for name in dict.fromkeys(chain(*plan.discontinuities.values()))},
     )
     change = partial(carry, program, plan, constants, xs, ys, held, wanted)
     _, transposed, (values, changes) = jax.vjp(change, sources, has_aux=True)
     (multipliers,) = transposed(jnp.ones((), dtype))
-    on_argument = [multipliers.argument.get(i, jnp.zeros(jnp.shape(leaf), dtype)) for i, leaf in enumerate(xs)]
-    parts = [part(u, movement(a, b)) if is_float(a) else u for u, a, b in zip(on_argument, xs, ys, strict=True)]
+    nothing = [jnp.zeros(jnp.shape(leaf), dtype) for leaf in xs]
+    on_argument = [multipliers.argument.get(i, zeros) for i, zeros in enumerate(nothing)]
+    parts = [_part_of_leaf(*leaf) if is_float(leaf[1]) else leaf[0] for leaf in zip(on_argument, xs, ys, strict=True)]
+    on_argument = [u.astype(leaf.dtype) if is_float(leaf) else u for u, leaf in zip(on_argument, xs, strict=True)]
     contributions = {s: part(multipliers.marks[s], changes[s]) for s in wanted}
     moved = {s: contributions[s] for s in held}
     summands = [*parts, *moved.values(), *multipliers.discontinuities.values()]
@@ -301,6 +303,14 @@ def _split(
         completeness,
         unrecognised,
     )
+
+
+def _part_of_leaf(multiplier: Array, x: Array, y: Array) -> Array:
+    """Return a multiplier times `x − y`, computed in the multiplier's dtype, in the argument's."""
+    x, y, dtype = x.astype(multiplier.dtype), y.astype(multiplier.dtype), x.dtype
+    moved = movement(x, y)
+    beyond = jnp.isinf(moved) & jnp.isfinite(x) & jnp.isfinite(y)  # the difference leaves the dtype's range
+    return jnp.where(beyond, 2 * (multiplier * (x / 2 - y / 2)), part(multiplier, moved)).astype(dtype)
 
 
 def _require_scalar(outputs: list[Any]) -> None:

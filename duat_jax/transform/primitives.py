@@ -207,15 +207,24 @@ def _integer_power(equation: core.JaxprEqn, x: Any) -> list[Any]:
     return [x] if power_of(equation) == 1 else bind(equation, [x])
 
 
+def _gather(equation: core.JaxprEqn, operand: Any, *indices: Any) -> list[Any]:
+    """Gather out of half precision in single: transposed, it sums over all places that read one entry."""
+    if not jnp.issubdtype(operand.dtype, jnp.floating) or jnp.finfo(operand.dtype).bits > 16:
+        return bind(equation, [operand, *indices])
+    (found,) = bind(equation, [lax.convert_element_type(operand, jnp.float32), *indices])
+    return [lax.convert_element_type(found, operand.dtype)]
+
+
 TRANSPOSABLE: dict[str, Callable[..., list[Any]]] = {
     "scatter": _scatter,
+    "gather": _gather,
     "reduce": _reduce,
     "reduce_window": _reduce_window,
     "integer_pow": _integer_power,
     "name": lambda _, x: [x],
     "optimization_barrier": lambda _, *operands: [lax.optimization_barrier(x) for x in operands],
 }
-"""Linear primitives that JAX transposes in some cases only, written with those that it always does."""
+"""Linear primitives that JAX transposes in some cases only, or not exactly, written with those that it always does."""
 
 
 def apply(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:

@@ -23,7 +23,7 @@ from duat_jax.transform.marks import STREAM
 from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import apply
 from duat_jax.transform.program import Program
-from duat_jax.transform.secant.flow import Flow, movement, part_of
+from duat_jax.transform.secant.flow import Flow, movement, narrowed, part_of, unchanged, widened
 from duat_jax.transform.secant.plan import Place, Plan, branches_of
 from duat_jax.transform.secant.rules import changes, univariate_change, values_of
 from duat_jax.transform.secant.softmax import normalised
@@ -71,7 +71,8 @@ def carry(
     added = stacked(program, sources.marks)
     (result,), seen = difference.run(SubProgram(program.jaxpr, constants), (), arguments, added)
     values = jnp.stack([jnp.asarray(value) for value in result.both])
-    return jnp.zeros_like(values[0]) if result.change is None else result.change, (values, apart(program, seen))
+    change = jnp.zeros_like(values[0]) if result.change is None else result.change.astype(values.dtype)
+    return change, (values, apart(program, seen))
 
 
 class _Difference:
@@ -94,7 +95,7 @@ class _Difference:
 
         def write(variables: Sequence[Any], flows: Sequence[Flow]) -> None:
             for v, flow in zip(variables, flows, strict=True):
-                environment[v] = flow
+                environment[v] = flow = widened(flow)
                 if (place := Place(path, v)) in self.origins:
                     self.origins[place] = flow
 
@@ -107,6 +108,8 @@ class _Difference:
             operands = [read(v) for v in equation.invars]
             inner, site = sub_program(equation), self.program.sites.get(here)
             needed = any(v in wanted for v in equation.outvars)
+            if site is not None or (inner is None and equation.primitive.name != "cond"):
+                operands = [narrowed(operand) for operand in operands]
             if not any(operand.moves for operand in operands):
                 results = [Flow(value) for value in apply(equation, [operand.value for operand in operands])]
             elif site is not None:
@@ -127,13 +130,12 @@ class _Difference:
                     seen[distance_at(here)] = _distance(operands[0], results[0])
                 if needed:
                     if i in normalisers:
-                        scores, mask = environment[normalisers[i].scores], normalisers[i].mask
+                        scores, mask = narrowed(environment[normalisers[i].scores]), normalisers[i].mask
                         counted = None if mask is None else read(mask.variable)
                         changes_out: Any = [normalised(normalisers[i], scores, counted, results[0], self._jump(here))]
                     elif here in self.plan.functions:
-                        changes_out = [
-                            univariate_change(equation, operands, results[0], self.origins[self.plan.functions[here]])
-                        ]
+                        origin: Any = self.origins[self.plan.functions[here]]
+                        changes_out = [univariate_change(equation, operands, results[0], narrowed(origin))]
                     else:
                         changes_out = changes(equation, operands, results, self._jump(here))
                     for v, result, change in zip(equation.outvars, results, changes_out, strict=True):
@@ -188,7 +190,7 @@ class _Difference:
         """Return a flow in the form of a program's argument: with two values and a change where that has them."""
         moves, needed = v in self.plan.moving[path], v in self.plan.wanted.get(path, ())
         value = jnp.stack(flow.both) if moves and not flow.moves else flow.value
-        change = jnp.zeros_like(value[0]) if needed and flow.change is None else flow.change
+        change = unchanged(value[0]) if needed and flow.change is None else flow.change
         return Flow(value, moves, change if needed else None)
 
     def _cond(self, equation: core.JaxprEqn, here: Path, operands: list[Flow], added: Seen) -> list[Flow]:
@@ -200,7 +202,7 @@ class _Difference:
             flows = [Flow(jnp.stack(flow.both), True, flow.change) for flow in results]
             for v, flow in zip(equation.outvars, flows, strict=True):
                 flow.change = (
-                    (jnp.zeros_like(flow.value[0]) if flow.change is None else flow.change) if v in wanted else None
+                    (unchanged(flow.value[0]) if flow.change is None else flow.change) if v in wanted else None
                 )
             return flows
 
@@ -216,7 +218,7 @@ class _Difference:
             value = jnp.stack([first.value[0], second.value[1]])
             if flow.change is None:
                 return Flow(value, True)
-            moved = movement(first.middle, second.middle)
+            moved = movement(first.middle, second.middle).astype(flow.change.dtype)
             return Flow(value, True, flow.change.mean(0) + part_of(jump, moved))
 
         return [chosen(flow) for flow in results_by_input]

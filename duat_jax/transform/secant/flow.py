@@ -71,7 +71,10 @@ class Flow:
         if self._middle is not None:
             return self._middle
         first, second = self.both
-        return (first + second) / 2 if self.moves else first
+        if not self.moves:
+            return first
+        total = first + second
+        return jnp.where(jnp.isinf(total), first / 2 + second / 2, total / 2)  # a sum may leave the dtype's range
 
     @property
     def factor(self) -> Any:
@@ -96,6 +99,48 @@ class Flow:
             children: value and change.
         """
         return cls(children[0], moves, children[1])
+
+
+def wide(dtype: Any) -> jnp.dtype:
+    """Return the dtype in which changes are summed: at least that of single precision.
+
+    In half precision a sum of many equal numbers stands still, as 256 + 1 does in bfloat16.
+
+    Args:
+        dtype: that of the value that changes.
+    """
+    return jnp.dtype(jnp.float32 if jnp.finfo(dtype).bits < 32 else dtype)
+
+
+def widened(flow: Flow) -> Flow:
+    """Return a value with its change in at least single precision, so that all its uses are summed there.
+
+    Args:
+        flow: the value.
+    """
+    if flow.change is None or flow.change.dtype == wide(flow.change.dtype):
+        return flow
+    return Flow(flow._value, flow.moves, flow.change.astype(wide(flow.change.dtype)), flow._middle)
+
+
+def narrowed(flow: Flow) -> Flow:
+    """Return a value with its change in the value's own dtype, as an equation takes it.
+
+    Args:
+        flow: the value.
+    """
+    if flow.change is None or flow.change.dtype == flow.both[0].dtype:
+        return flow
+    return Flow(flow._value, flow.moves, flow.change.astype(flow.both[0].dtype), flow._middle)
+
+
+def unchanged(value: Array) -> Array:
+    """Return the change of a value that doesn't move: zeros.
+
+    Args:
+        value: the value.
+    """
+    return jnp.zeros(value.shape, wide(value.dtype))
 
 
 def part_of(jump: Array, moved: Array) -> Array:

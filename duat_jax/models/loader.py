@@ -253,10 +253,12 @@ def load_tokenizer(path: Path | str | None = None) -> Tokenizer:
 
     Args:
         path: a directory with `tokenizer.json`, a `.gguf` file, also of a vocabulary alone, or `hub:OWNER/NAME` as in
-            `load`; the embedded model's if absent.
+            `load`; the embedded model's if absent. Of a directory `tokenizer_config.json`, `special_tokens_map.json`
+            and `added_tokens.json` are read too, so that token ids are those of `AutoTokenizer` of transformers 5.
 
     Raises:
-        BadCheckpoint: if it is missing or damaged, or has tokens without an embedding in the checkpoint's model.
+        BadCheckpoint: if it is missing or damaged, has settings or a class that isn't supported, or has tokens without
+            an embedding in the checkpoint's model.
 
     Example:
         >>> load_tokenizer().encode("return self").tokens
@@ -266,7 +268,8 @@ def load_tokenizer(path: Path | str | None = None) -> Tokenizer:
     tokenizer = checkpoint.tokenizer()
     vocab = checkpoint.vocabulary_size()
     tokens = tokenizer.get_vocab()
-    last = max(tokens.values(), default=-1)
+    # A text with an added token that the model doesn't embed is refused when it is read.
+    last = max(tokenizer.get_vocab(with_added_tokens=False).values(), default=-1)
     if vocab is not None and last >= vocab:
         raise BadCheckpoint(
             f"{checkpoint.settings_path}: the model embeds {vocab} tokens, but its tokenizer has token id {last}: they"

@@ -54,7 +54,7 @@ def test_a_model_of_the_hub_is_the_one_in_the_directory_and_downloaded_once(hub,
     assert model.config == here.config == duat.load_config("hub:someone/tiny")
     assert tokenizer.to_str() == duat.load_tokenizer(GOLDEN / "gpt2").to_str()
     files = [path.rpartition("/")[2] for path in hub.asked if path.startswith("GET someone/tiny/resolve/")]
-    assert sorted(files) == ["config.json", "model.safetensors", "tokenizer.json"]
+    assert sorted(files) == ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
     assert sum(path.startswith("GET api/") and "tree" not in path for path in hub.asked) == 1
 
 

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from .cases import TOKENS, Case, inputs, make_case, reference
 from .families import FAMILIES
+from .tokenizers import write_ids
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 REAL = TOKENS - 3
@@ -84,6 +85,7 @@ def write_tokenizer(directory: Path, *, encoder: bool) -> None:
             single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=special
         )
     tokenizer.save(str(directory / "tokenizer.json"), pretty=False)
+    (directory / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}\n')
 
 
 def write(name: str, case: Case) -> None:
@@ -121,6 +123,7 @@ def main() -> None:
         write(name, case)
         size = sum(file.stat().st_size for file in (GOLDEN / name).iterdir())
         print(f"{name:40} {size / 1024:6.0f} KiB")
+    write_ids()
 
 
 if __name__ == "__main__":

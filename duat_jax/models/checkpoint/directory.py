@@ -17,7 +17,7 @@ from duat_jax.models.checkpoint.limits import INDEX as INDEX_BYTES
 from duat_jax.models.checkpoint.mxfp4 import Mxfp4
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.stored import Stored
-from duat_jax.models.checkpoint.tokenizer import read_tokenizer
+from duat_jax.models.checkpoint.tokenizer_configured import read_configured_tokenizer
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth", "model.ckpt")
@@ -87,8 +87,9 @@ class Directory:
         return size if isinstance(size, int) else None
 
     def tokenizer(self) -> Tokenizer:
-        """Return the tokenizer of `tokenizer.json`, without truncation or padding."""
-        return read_tokenizer(self._file("tokenizer.json"))
+        """Return the tokenizer of `tokenizer.json` and its settings, without truncation or padding."""
+        file, config = self._file("tokenizer.json"), self.settings() if self.settings_path.is_file() else None
+        return read_configured_tokenizer(self.path, file, config)[0]
 
     def copy_rest(self, folder: Path) -> None:
         """Copy every file but `config.json`, those that hold weights and hidden ones.

@@ -67,6 +67,7 @@ class GgufCheckpoint:
             folder: the folder of another checkpoint.
         """
         self.tokenizer().save(str(folder / "tokenizer.json"))
+        (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}\n')
 
 
 class _Source(NamedTuple):

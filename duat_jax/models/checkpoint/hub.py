@@ -12,7 +12,10 @@ from duat_jax.models.checkpoint.problems import quoted
 
 PREFIX = "hub:"
 
-FILES = ("config.json", "tokenizer.json", "preprocessor_config.json", WEIGHTS, INDEX)
+FILES = (
+    *("config.json", "preprocessor_config.json", WEIGHTS, INDEX),
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
+)
 """The files of a checkpoint, besides those that its index names; a repository often has the same weights in other
 formats too."""
 

@@ -1,0 +1,46 @@
+"""Token ids, classes and families of tokenizers against transformers' `AutoTokenizer`, live."""
+
+import json
+
+import pytest
+import transformers
+from tokenizer_layouts import KEPT, LAYOUTS, unpacked
+from transformers import TokenizersBackend
+from transformers.models.auto import tokenization_auto
+
+from duat_jax.models.checkpoint import tokenizer_configured as ours
+from duat_jax.models.checkpoint.tokenizer_classes import CLASSES
+from duat_jax.models.registry import FAMILIES
+
+from .tokenizers import all_ids
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_kept_token_ids_are_the_references(layout):
+    assert dict(all_ids(layout)) == unpacked(json.loads(KEPT.read_text())[layout])
+
+
+def test_every_class_that_reads_texts_in_a_way_of_its_own_is_known_or_refused():
+    mapped = tokenization_auto.TOKENIZER_MAPPING_NAMES.values()
+    names = {name for name in [*dir(transformers), *mapped] if name and name.endswith(("Tokenizer", "TokenizerFast"))}
+    names = {name.removesuffix("Fast") for name in names} - {"AutoTokenizer", "PreTrainedTokenizer"}
+    assert CLASSES.keys() | ours.UNKNOWN == {name for name in names if _is_rebuilt(name)} | (ours.UNKNOWN - names)
+
+
+def _is_rebuilt(name):
+    kind = tokenization_auto.tokenizer_class_from_name(name)
+    is_backend = isinstance(kind, type) and issubclass(kind, TokenizersBackend)
+    return not is_backend or "__init__" in vars(kind)
+
+
+def test_the_class_of_each_family_is_the_references():
+    registered = {name: tokenization_auto.TOKENIZER_MAPPING_NAMES.get(name) for name in FAMILIES}
+    kept = {
+        name: kind
+        for name, kind in registered.items()
+        if kind not in (None, "TokenizersBackend", "MistralCommonBackend")
+    }
+    assert kept == {name: kind for name, kind in ours.REGISTERED.items() if name in FAMILIES}
+    assert {name for name, kind in registered.items() if kind} - kept.keys() == ours.AS_THEY_ARE
+    wrong = tokenization_auto.MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
+    assert wrong & kept.keys() == ours.ALWAYS

@@ -1,6 +1,7 @@
 """A local server: one page, and the answers of a model to its questions."""
 
 import asyncio
+import re
 import secrets
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -54,7 +55,7 @@ def application(loaded: Loaded, about: About, key: str, hosts: frozenset[str]) -
     def require(request: Request, given: str) -> None:
         if not secrets.compare_digest(key.encode(), given.encode(errors="replace")):
             raise HTTPException(403, "the key is missing or wrong: open the address that duat serve printed")
-        if hosts and request.url.hostname not in hosts:
+        if hosts and _host(request.headers.get("host", "")) not in hosts:
             raise HTTPException(403, f"this server is reached as {' or '.join(sorted(hosts))} alone")
 
     async def show(request: Request) -> Response:
@@ -124,6 +125,12 @@ class Server(uvicorn.Server):
         application: Any = self.config.app
         application.state.end()
         super().handle_exit(sig, frame)
+
+
+def _host(header: str) -> str | None:
+    """Return the name in a `Host` header, or `None` if it is malformed: Starlette would take the server's own then."""
+    name = re.fullmatch(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?", header.lower())
+    return name and (name[1] or name[2])
 
 
 def _line(found: Answer) -> bytes:

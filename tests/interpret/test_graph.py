@@ -226,6 +226,26 @@ def test_circuit_tracers_own_model_reads_the_graph():
     assert min(influences) > 0 and max(influences) == pytest.approx(1)
 
 
+def test_every_node_of_a_viewer_has_an_identifier_of_its_own():
+    # circuit-tracer 0.5 calls neuron n of layer 0 at token t, and the rest of layer n at token t, 0_n_t both.
+    model, tokenizer, _ = graph_of()
+    graph = duat.graph(model, TEXT, "):", neurons=400, scores=0, tokenizer=tokenizer)
+    nodes = graph.to_viewer("x", biases=True)["nodes"]
+    rest = [node for node in nodes if node["feature_type"] == "mlp reconstruction error"]
+    identities = {node["node_id"] for node in nodes}
+    assert identities & {f"0_{node['layer']}_{node['ctx_idx']}" for node in rest}  # neurons that would share one
+    assert len(identities) == len(nodes)
+    drawn = [{n["jsNodeId"] for n in nodes if n["feature_type"] == kind} for kind in {n["feature_type"] for n in nodes}]
+    assert sum(map(len, drawn)) == len(set().union(*drawn))
+
+
+def test_neurons_behind_the_stream_that_is_read_arent_among_a_graphs():
+    model, given, _ = golden("mixtral")
+    target = duat.targets.Direction(np.arange(model.config.features) - 3.0, 1)
+    graph = duat.graph(model, np.asarray(given), target=target, neurons=5, scores=0)
+    assert {each.neuron.term.layer for each in graph.neurons} == {0}
+
+
 def test_edges_into_a_viewers_node_sum_to_it_with_biases():
     graph = graph_of()[2]
     written = graph.to_viewer("range", biases=True)

@@ -239,7 +239,7 @@ def test_no_path_leads_to_a_file(port, path):
 
 def test_another_method_another_host_and_a_large_question_are_refused(port):
     assert request(port, "GET", "/ask")[0] == 405 and request(port, "DELETE", "/?key=a-key-of-tests")[0] == 405
-    for host in ("evil.example", "127.0.0.1.evil.example"):
+    for host in ("evil.example", "127.0.0.1.evil.example", "not a name", ""):
         status, content = request(port, body=b'{"ask": "page"}', headers={"host": host})
         assert status in (400, 403), content
     assert request(port, body=b'{"ask": "page"}', headers={"host": f"127.0.0.1:{port}"})[0] == 200

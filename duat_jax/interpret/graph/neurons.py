@@ -186,7 +186,13 @@ def groups_of(
         by_token.setdefault(neuron.token_index, []).append(place)
     if not chosen:
         return
-    widths = tuple((key, activations.shape[-1]) for key, activations in explanation.activations.items())
+    # Layers behind the stream that the target reads aren't run, and have no neuron among these.
+    switched = {neuron.term for neuron in chosen}
+    widths = tuple(
+        (term, key, activations.shape[-1])
+        for term, (key, activations) in enumerate(explanation.activations.items())
+        if key in switched
+    )
     # A power of two of groups, so that few programs are compiled; the ones that are left over switch nothing off.
     off = np.zeros((power_of_two(max(GROUPS, len(by_token))), len(chosen)), bool)
     for group, members in enumerate(by_token.values()):
@@ -208,7 +214,7 @@ def _without(
     inputs: Inputs,
     neurons: Neurons,
     off: Bool[Array, "groups neurons"],
-    widths: tuple[tuple[Key, int], ...],
+    widths: tuple[tuple[int, Key, int], ...],
     stream: int | None,
 ) -> Float[Array, "groups"]:
     """Return the number of the model run again with each group of neurons switched off."""
@@ -216,7 +222,7 @@ def _without(
 
     def without(off: Bool[Array, "neurons"]) -> Float[Array, ""]:
         edits = {}
-        for term, (key, width) in enumerate(widths):
+        for term, key, width in widths:
             factors = jnp.where(off & (neurons.terms == term), 0.0, 1.0)
             kept = jnp.ones((len(real), width)).at[neurons.tokens, neurons.units].min(factors, mode="drop")
             edits[Site(marks.ACTIVATION, key)] = Edit(kept)

@@ -140,8 +140,9 @@ def _others(graph: Graph) -> Iterator[_Source]:
             for place, each in enumerate(graph.neurons):
                 if each.neuron.term == key and each.neuron.token_index == token:
                     parts -= [each.neuron.contribution, *(reader.edges[place] for reader in graph.neurons)]
-            label = f"all other neurons, {explanation.labels[key]}"
-            yield _Source(_node(f"0_{layer}_{token}", SUM, layer, token, -1, f"{layer}_{token}-0", label), parts)
+            # A name of its own, since a neuron's identifier has three numbers too.
+            identity, label = f"{layer}_others-{number}_{token}", f"all other neurons, {explanation.labels[key]}"
+            yield _Source(_node(identity, SUM, layer, token, -1, identity, label), parts)
 
 
 def _tokens(graph: Graph) -> Iterator[_Source]:

@@ -12,7 +12,8 @@ It assumes that rounding errors are independent and of mean zero, so that they a
 that each part is rounded as often as in a sum of `n` numbers taken in a tree.  On random stacks of 1 to 48 layers and
 on two real models, 64 to 512 inputs each, the largest error was between a tenth and six tenths of the bound.  Where a
 network cancels large numbers that no part shows, the rule is too strict, and completeness fails; the note of a model's
-table then says that the value in double precision is nearer to the sum.
+table then says that the value in double precision is nearer to the sum.  A secant's sum is then judged again in double
+precision (`forms/cancellation.py`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -72,7 +73,9 @@ class Completeness(NamedTuple):
         error: `sum − value`.
         tolerance: the bound on the error by rounding.
         largest: the size of the largest part.
-        in_float64: the value in double precision, where it was computed because the verdict is `"fails"`.
+        in_float64: the value in double precision, where it was computed because the sum is off.
+        cancels: the operation and the line at which the function cancels by itself, where the sum is off by no more
+            than the function's own rounding, and the parts sum in double precision.
 
     Of a model's result all of them are NumPy's numbers, of the dtype in which the value was computed, and truth values
     are Python's; inside a JAX program all are JAX's arrays.
@@ -84,6 +87,7 @@ class Completeness(NamedTuple):
     tolerance: Float[Array, "..."]
     largest: Float[Array, "..."]
     in_float64: float | None = None
+    cancels: str | None = None
 
     @property
     def dtype(self) -> jnp.dtype:
@@ -108,9 +112,12 @@ class Completeness(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """`"fails"` if the error is anywhere beyond the tolerance, else `"inconclusive"` or `"holds"`."""
+        """`"fails"` if the error is anywhere beyond the tolerance, else `"inconclusive"` or `"holds"`.
+
+        It is inconclusive too where the function cancels by itself and the parts sum in double precision.
+        """
         if not np.all(self.within):
-            return FAILS
+            return FAILS if self.cancels is None else INCONCLUSIVE
         return HOLDS if np.all(self.says_something) else INCONCLUSIVE
 
     def as_dict(self) -> dict[str, Any]:
@@ -137,7 +144,12 @@ class Completeness(NamedTuple):
 
     @property
     def note(self) -> str | None:
-        """A sentence if every part is zero, or if the forward pass in double precision is nearer to the sum."""
+        """A sentence if every part is zero, the function cancels, or its value in float64 is nearer to the sum."""
+        if self.cancels is not None:
+            return (
+                f"The function cancels by itself: {self.cancels} leaves less than the rounding of its operands in"
+                f" {self.dtype}; in double precision the parts sum to the difference."
+            )
         if self.verdict == HOLDS and not np.any(self.largest):
             return ALL_ZERO
         exact = self.in_float64

@@ -8,14 +8,17 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from duat_jax.deprecation import renamed_fields
 from duat_jax.errors import DuatError
-from duat_jax.forms.completeness import Completeness, completeness_of, in_one_line
+from duat_jax.forms.cancellation import explains, rounding_of_difference
+from duat_jax.forms.completeness import FAILS, Completeness, completeness_of, in_one_line
 from duat_jax.forms.decomposition import require_flowing
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
+from duat_jax.transform.double_precision import DoublePrecision, double
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Marked, Site
 from duat_jax.transform.program import Program, trace
@@ -227,9 +230,29 @@ def _secant(fn: Callable, kinds: tuple[str, ...], names: bool | tuple[str, ...],
         _by_kind({s: split.changes[s] for s in marked}),
         Marked({s.key: part for s, part in sorted(split.moved.items())}),
         split.discontinuities,
-        split.completeness,
+        _judged(program, held, constants, xs, ys, split.completeness),
         split.unrecognised,
     )
+
+
+def _judged(
+    program: Program, held: frozenset[Site], constants: list[Any], xs: list[Array], ys: list[Array], found: Completeness
+) -> Completeness:
+    """Return completeness, with the line at which the function cancels where this is why the sum is off."""
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((found, constants, xs, ys))) or found.verdict != FAILS:
+        return found
+    if not np.isfinite(found.error):
+        return found
+    with jax.enable_x64(True):
+        rounding = rounding_of_difference(program, constants, xs, ys)
+        if not abs(found.error) <= rounding.bound:
+            return found
+        arguments = [list(map(double, leaves)) for leaves in (xs, ys)]
+        evaluation = DoublePrecision(program.jaxpr, constants)
+        doubled, constants = trace(lambda leaves: evaluation(leaves, {})[0], arguments[0])
+        kept = frozenset(site for site in doubled.of_kind(marks.HOLD) if site in held)
+        in_double = _split(doubled, kept, frozenset(), constants, *arguments).completeness
+        return found._replace(cancels=rounding.line) if explains(rounding, found, in_double) else found
 
 
 class _Split(NamedTuple):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jax.extend import core
 
 from duat_jax.transform.calls import closed, parameter_of
@@ -228,4 +229,24 @@ def bind(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
     """
     parameters = equation.primitive.get_bind_params(equation.params)
     results = equation.primitive.bind(*operands, **parameters)
+    return list(results) if equation.primitive.multiple_results else [results]
+
+
+def bind_in(dtype: Any, equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
+    """Compute the results of an equation in another dtype, as precisely as that allows.
+
+    Args:
+        dtype: the dtype of every floating-point number in it.
+        equation: any equation.
+        operands: its operands in that dtype.
+    """
+
+    def converted(name: str, value: Any) -> Any:
+        if name == "precision" and value is not None:
+            return (jax.lax.Precision.HIGHEST,) * 2
+        is_dtype = isinstance(value, np.dtype | type) and jax.dtypes.issubdtype(value, np.floating)
+        return np.dtype(dtype) if is_dtype else value
+
+    parameters = {name: converted(name, value) for name, value in equation.params.items()}
+    results = equation.primitive.bind(*operands, **equation.primitive.get_bind_params(parameters))
     return list(results) if equation.primitive.multiple_results else [results]

@@ -48,9 +48,13 @@ def _eps(variable: object) -> float:
     return float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.inexact) else 0.0
 
 
-def _eps_of(equation: core.JaxprEqn) -> float:
-    """Return the largest epsilon to which an equation rounds: of its results, and of everything inside it."""
-    inside = [_eps_of(inner) for program in programs_in(equation) for inner in program.jaxpr.eqns]
+def eps_of(equation: core.JaxprEqn) -> float:
+    """Return the largest epsilon to which an equation rounds: of its results, and of everything inside it.
+
+    Args:
+        equation: any equation.
+    """
+    inside = [eps_of(inner) for program in programs_in(equation) for inner in program.jaxpr.eqns]
     bits = mantissa_bits(equation)
     return max([*map(_eps, equation.outvars), *inside, 0.0 if bits is None else 2.0**-bits])
 
@@ -99,7 +103,7 @@ def rounding_of(program: Program, *, provided: Iterable[Site], wanted: Iterable[
                 continue
             if inner is None:
                 on_the_way = max(after)
-                operands = [max(on_the_way, _eps_of(equation)) if on_the_way else 0.0] * len(equation.invars)
+                operands = [max(on_the_way, eps_of(equation)) if on_the_way else 0.0] * len(equation.invars)
             elif equation.primitive.name == "scan":
                 first, carries, *_ = scan_of(equation)
                 while True:

@@ -1,4 +1,4 @@
-"""Definitions and hypotheses that a proof may use: a parameter at given indices is replaced by an expression."""
+"""Definitions and hypotheses that a proof may use: a parameter, or a product, is replaced by an expression."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sympy import Expr, Integer, MatrixExpr, Symbol
 
 from symbolic.errors import SymbolicError
-from symbolic.expressions.parameter import Parameter
+from symbolic.expressions.parameter import Ones, Parameter
 
 Bounds = dict[Symbol, tuple[Expr, Expr]]
 
@@ -35,10 +35,12 @@ def nonnegative(value: Expr, bounds: Bounds | None = None) -> bool:
 
 @dataclass(frozen=True)
 class Definition:
-    """`left := right`, for every value of its variables.
+    """`left := right`, for every value of its variables; a relation where the left side is a product, as in `Qᵀ Q = I`.
+
+    A relation is used as a rule that makes products shorter, `H 1 = 1`, or takes transposes away, `S = Sᵀ`.
 
     Args:
-        left: a parameter whose indices are integers, or a variable plus an integer.
+        left: a parameter whose indices are integers, or a variable plus an integer; of a relation a product of such.
         right: its meaning.
         variables: the symbols in `left` that may take any value from 0 on; without any it holds at one place only.
         where: pairs `(a, b)` with `a ≤ b`, which must be known for the definition to apply.
@@ -51,16 +53,25 @@ class Definition:
         W′₃,₁ P₂
     """
 
-    left: Parameter
+    left: MatrixExpr
     right: MatrixExpr
     variables: tuple[Symbol, ...] = ()
     where: tuple[tuple[Expr, Expr], ...] = field(default=())
 
     def __post_init__(self) -> None:
-        for index in self.left.indices:
+        for side in (self.left, self.right):
+            if not isinstance(side, MatrixExpr):
+                raise SymbolicError(f"{side!r} is no side of a definition: give matrix expressions")
+        for index in (k for parameter in self.left.atoms(Parameter) for k in parameter.indices):
             variables = index.free_symbols & set(self.variables)
             if variables and not (len(variables) == 1 and (index - next(iter(variables))).is_Integer):
                 raise SymbolicError(f"{self.left} can't be defined: an index is a number, or a variable plus a number")
+
+    @property
+    def is_relation(self) -> bool:
+        """Whether it is a relation between parameters, and no definition of one: `Qᵀ Q = I`, `S = Sᵀ`, `1 = H 1`."""
+        left = self.left
+        return not isinstance(left, Parameter) or left.T == self.right or isinstance(left, Ones)
 
     def applied_to(self, parameter: Parameter, bounds: Bounds | None = None) -> MatrixExpr | bool:
         """Return the meaning of the parameter; False if the definition doesn't apply, True if that is open.
@@ -70,6 +81,8 @@ class Definition:
             bounds: the first and the last value of each bound index.
         """
         bounds = bounds or {}
+        if self.is_relation:
+            return False
         if (self.left.of_layer, self.left.letter) != (parameter.of_layer, parameter.letter):
             return False
         if len(self.left.lower) != len(parameter.lower) or len(self.left.upper) != len(parameter.upper):
@@ -99,8 +112,10 @@ class Definition:
         return self.right.xreplace(values)
 
 
-def lookup(parameter: Parameter, definitions: Iterable[Definition], bounds: Bounds) -> MatrixExpr | None:
-    """Return the expression that the first applicable definition gives for a parameter.
+def applicable(
+    parameter: Parameter, definitions: Iterable[Definition], bounds: Bounds
+) -> tuple[Definition, MatrixExpr] | None:
+    """Return the first applicable definition of a parameter, and the expression that it gives.
 
     If it is open whether an earlier definition applies, as with `P_0` for `P_i`, none does: the parameter stays.
 
@@ -111,6 +126,20 @@ def lookup(parameter: Parameter, definitions: Iterable[Definition], bounds: Boun
     """
     for definition in definitions:
         meaning = definition.applied_to(parameter, bounds)
-        if meaning is not False:
-            return None if meaning is True else meaning
+        if not isinstance(meaning, bool):
+            return definition, meaning
+        if meaning:
+            return None
     return None
+
+
+def lookup(parameter: Parameter, definitions: Iterable[Definition], bounds: Bounds) -> MatrixExpr | None:
+    """Return the expression that the first applicable definition gives for a parameter.
+
+    Args:
+        parameter: the parameter.
+        definitions: in the order in which they are tried.
+        bounds: the first and the last value of each bound index.
+    """
+    found = applicable(parameter, definitions, bounds)
+    return None if found is None else found[1]

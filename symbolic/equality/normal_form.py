@@ -5,8 +5,9 @@ names of indices, they are equal for all matrices, all sizes and every activatio
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from sympy import (
     Add,
@@ -27,11 +28,12 @@ from sympy.matrices.expressions import MatAdd, MatMul, MatPow
 from sympy.matrices.expressions.matexpr import MatrixElement
 
 from symbolic.equality.atoms import ActivationAtom, diagonal, hadamard, summed
-from symbolic.equality.definition import Bounds, Definition, lookup, nonnegative
+from symbolic.equality.definition import Bounds, Definition, applicable, nonnegative
 from symbolic.equality.form import NormalForm, Summand
 from symbolic.equality.linear_atoms import ParameterAtom
 from symbolic.equality.numbers import EntryAtom, PowerAtom, TraceAtom
 from symbolic.equality.products import kronecker, times
+from symbolic.equality.relation import rewritten, rules_of
 from symbolic.equality.word import Atom, Word, expanded, indices_of
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.activation import Activation
@@ -64,7 +66,11 @@ class Normaliser:
     """
 
     def __init__(self, definitions: Iterable[Definition] = ()) -> None:
-        self.definitions = tuple(definitions)
+        definitions = tuple(definitions)
+        self.definitions = tuple(definition for definition in definitions if not definition.is_relation)
+        relations = [definition for definition in definitions if definition.is_relation]
+        self.rules = [rule for relation in relations for rule in rules_of(relation, self._plain.form)]
+        self.used: dict[Definition, None] = {}  # the definitions and relations that were applied, in order
         self.seen: dict[Any, NormalForm] = {}
         self.open: set[Parameter] = set()  # whose definitions are being put in
         self.shapes: dict[tuple[Any, ...], Parameter] = {}
@@ -79,7 +85,11 @@ class Normaliser:
         bounds = bounds or {}
         key = (expression, tuple(bounds.items()))
         if key not in self.seen:
-            self.seen[key] = self._form(expression, bounds)
+            form = self._form(expression, bounds)
+            if self.rules:
+                form, used = rewritten(form, self.rules, bounds, lambda right: self.form(right, bounds))
+                self.used |= dict.fromkeys(used)
+            self.seen[key] = form
         return self.seen[key]
 
     def _form(self, expression: MatrixExpr, bounds: Bounds) -> NormalForm:
@@ -123,6 +133,11 @@ class Normaliser:
             " transposes, Kronecker products, products entry by entry, vec, diag, activations and indexed sums"
         )
 
+    @cached_property
+    def _plain(self) -> "Normaliser":
+        """The normal forms without definitions."""
+        return Normaliser()
+
     def _parameter(self, parameter: Parameter, bounds: Bounds) -> NormalForm:
         key = (parameter.of_layer, parameter.letter, parameter.lower, parameter.upper)
         first = self.shapes.setdefault(key, parameter)
@@ -131,9 +146,11 @@ class Normaliser:
                 f"{parameter} is used with two shapes, {first.shape[0]} × {first.shape[1]} and {parameter.shape[0]} ×"
                 f" {parameter.shape[1]}: give one of them another letter or index"
             )
-        meaning = lookup(parameter, self.definitions, bounds)
-        if meaning is None:
+        found = applicable(parameter, self.definitions, bounds)
+        if found is None:
             return NormalForm(parameter.shape, [(_word(ParameterAtom.of(parameter.shape, parameter)), S.One)])
+        definition, meaning = found
+        self.used[definition] = None
         check_sum(parameter, meaning)
         if parameter in self.open or len(self.open) > _ENDLESS:
             raise SymbolicError(f"{parameter} is defined by itself: define it by parameters of earlier layers only")
@@ -223,9 +240,14 @@ class Normaliser:
         return NormalForm(left.shape, ((hadamard(l, r), c) for l, r, c in pairs))
 
     def _indexed_sum(self, total: IndexedSum, bounds: Bounds) -> NormalForm:
-        if isinstance(total.body, MatAdd):
-            parts = tuple(total.func(summand, *total.args[1:]) for summand in total.body.args)
+        # Multiplied out, and a summand at a time: each has an offset of its own.
+        body = self._plain.form(total.body, {**bounds, total.index: (total.first, total.last)})
+        if not body.words:
+            return body
+        parts = tuple(total.func(MatrixProduct(c, w.expression()), *total.args[1:]) for w, c in body.words.items())
+        if len(parts) > 1:
             return self._sum([self.form(part, bounds) for part in parts], parts)
+        (total,) = parts
         # The index counts such that the highest one in the summand is the index itself: later ones may not be defined.
         shift = _offset(total)
         first, last = (total.first + shift).expand(), (total.last + shift).expand()
@@ -257,6 +279,9 @@ class Normaliser:
         """Return the sum over the summand from a first to a last value of its index, which stays a symbol."""
         index = bound_index(len(bounds), total.index.name)
         body = self.form(total.at((index - shift).expand()), {**bounds, index: (first, last)})
+        if len(body.words) > 1:
+            parts = [total.func(MatrixProduct(c, w.expression()), index, first, last) for w, c in body.words.items()]
+            return self._sum([self.form(part, bounds) for part in parts], tuple(parts)).summands
         if any(coefficient.has(index) for coefficient in body.words.values()):
             raise SymbolicError(f"{total} has a coefficient in its index: put it in a parameter of its own")
         length = last - first + 1
@@ -320,10 +345,11 @@ def equal(left: MatrixExpr, right: MatrixExpr, definitions: Iterable[Definition]
     Args:
         left: one expression.
         right: the other expression.
-        definitions: definitions of their parameters, and hypotheses.
+        definitions: definitions of their parameters, relations such as `Qᵀ Q = I`, and hypotheses.
 
     Raises:
         ShapeMismatch: if they don't have the same shape, or one of them has none.
+        SymbolicError: if a relation can't be used as a rule.
 
     Example:
         >>> from sympy import symbols
@@ -331,7 +357,36 @@ def equal(left: MatrixExpr, right: MatrixExpr, definitions: Iterable[Definition]
         >>> A, B, x = Parameter("A", (), d, d), Parameter("B", (), d, d), Parameter("x", (), d, 1)
         >>> equal(Activation((A + B) * x), Activation(B * x + A * x)), equal(A * B * x, B * A * x)
         (True, False)
+        >>> equal(A.T * (A * x), x, [Definition(A.T * A, Identity(d))])
+        True
+    """
+    return decide(left, right, definitions).equal
+
+
+class Decision(NamedTuple):
+    """A decision on two expressions.
+
+    Args:
+        equal: whether they are shown to be equal.
+        used: the definitions, relations and hypotheses that were applied.
+    """
+
+    equal: bool
+    used: tuple[Definition, ...]
+
+
+def decide(left: MatrixExpr, right: MatrixExpr, definitions: Iterable[Definition] = ()) -> Decision:
+    """Decide whether two expressions are equal, and say which definitions and hypotheses that rests on.
+
+    Args:
+        left: one expression.
+        right: the other expression.
+        definitions: definitions of their parameters, relations and hypotheses.
+
+    Raises:
+        ShapeMismatch: if they don't have the same shape, or one of them has none.
     """
     check_sum(left, right)
     normaliser = Normaliser(definitions)
-    return normaliser.form(left) == normaliser.form(right)
+    same = normaliser.form(left) == normaliser.form(right)
+    return Decision(same, tuple(normaliser.used))

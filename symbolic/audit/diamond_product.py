@@ -54,7 +54,7 @@ def diamond_derivation() -> Derivation:
         Step(
             Transpose(Parameter("W", (), 3, 2)) * Parameter("x", (), 3, 1),
             column_sums(w, v),
-            "W ⋄ x, entry by entry",
+            "W ⋄ x, entry by entry, of a W of 3 × 2",
             same(w.T * v, column_sums(w, v)),
         ),
         equality(diamond(w1, diamond(w2, x)), diamond(diamond(w2.T, w1), x), "W_1 ⋄ [x ⋄ W_2] = (W_2^T ⋄ W_1) ⋄ x"),
@@ -65,8 +65,5 @@ def diamond_derivation() -> Derivation:
         ),
     )
     remark = "It is not associative, so the identities need their brackets."
-    definition = (
-        "Entry i of W ⋄ x is the sum over k of W_{k,i} x_k, so that A ⋄ B = A^T B; matrices are square, where no size"
-        " is named."
-    )
-    return Derivation("The diamond product", steps, remark, hypotheses=(definition,))
+    definition = "Entry i of W ⋄ x is the sum over k of W_{k,i} x_k, so that A ⋄ B = A^T B."
+    return Derivation("The diamond product", steps, remark, premises=(definition,))

@@ -2,22 +2,21 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sympy import MatrixExpr, Symbol, sympify
 
-from symbolic.blocks.layer_expression import checked_layer, stream_of_shape, vectorised, with_own_indices
+from symbolic.blocks.layer_expression import checked_layer, steps_on_vec, stream_of_shape, vectorised, with_own_indices
 from symbolic.blocks.reading import read
 from symbolic.equality.definition import Definition
-from symbolic.equality.normal_form import equal
 from symbolic.errors import NumbersDiffer, SymbolicError
 from symbolic.expressions.parameter import Held, Ones, Parameter, Weight, dotted, parameters_replaced
-from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation, Hypothesis
-from symbolic.proof.hypotheses import ANY, NOTHING_HELD, held_parameters
+from symbolic.proof.hypotheses import held_parameters, moving_parameters
 from symbolic.proof.legend import kind_of
-from symbolic.proof.step import Step, equality, let
+from symbolic.proof.step import Step, equality, equations, let
 from symbolic.proof.typesetting import article
 from symbolic.theorems.closed_form import prove
 from symbolic.theorems.collapse import collapse
@@ -157,33 +156,39 @@ class Block:
 
     def residual_terms(self) -> Derivation:
         """Return `W'_{i+1,k}` and `b'_{i+1,k}`, read off, with the check that Eq. 20 with them is the layer."""
-        s, k = self.stack, i + 1
-        next_stream = self.stream.xreplace({i: k})
-        steps = [let(next_stream, self.written, "one layer")]
-        if next_stream != s.x(k):
-            whole = self.layer.right.xreplace({s.x(i): Vec(self.stream)})
-            steps.append(Step(s.x(k), self.layer.right, "on x' = vec(x)", equal(Vec(self.written), whole)))
+        steps = [let(self.stream.xreplace({i: i + 1}), self.written, "one layer"), *self._on_vec]
         steps += [let(entry.left, entry.right, "read off") for entry in self.parameters]
-        steps.append(equality(s.x(k), s.general_term(k), "Eq. 20", (self.layer, *self.parameters)))
+        steps.append(self._equation_20)
         meanings = []
         for letter, meaning in self._meanings().items():
             stem, _, number = letter.rstrip("]").partition("[")
             meanings.append(f"{stem}_{{{','.join(filter(None, ('i+1', number)))}}}: {meaning}.")
-        hypotheses = held_parameters(self.held), ANY
         title = f"The residual terms of the {self.name}"
-        terms = Derivation(title, tuple(steps), " ".join(meanings), hypotheses=hypotheses)
+        terms = Derivation(title, tuple(steps), " ".join(meanings), premises=(held_parameters(self.held),))
         return self._printed(self._explained(terms))
 
-    @property
-    def _hypotheses(self) -> tuple[Hypothesis, ...]:
-        """What theorems on a stack of such layers assume."""
-        layer = Step(self.stream.xreplace({i: i + 1}), self.written, f"Every layer is the {self.name}", None)
-        return layer, held_parameters(self.held), ANY
+    @cached_property
+    def _on_vec(self) -> tuple[Step, ...]:
+        """The layer as one of the stream's entries, if the stream is a matrix."""
+        return steps_on_vec(self.stream, self.stack.x(i), self.written, self.layer.right)
+
+    @cached_property
+    def _equation_20(self) -> Step:
+        """The check that Eq. 20 with the parameters that were read off is the layer."""
+        s, k = self.stack, i + 1
+        return equality(s.x(k), s.general_term(k), "Eq. 20", (self.layer, *self.parameters))
 
     @property
-    def _with_letters(self) -> tuple[Hypothesis, ...]:
-        """The same, where the layer's parameters stay the letters that its residual terms define."""
-        return *self._hypotheses, f"W'_{{i+1,k}} and b'_{{i+1,k}} are as in the residual terms of the {self.name}."
+    def _premises(self) -> tuple[Hypothesis, ...]:
+        """What theorems on a stack of such layers assume."""
+        layer = Step(self.stream.xreplace({i: i + 1}), self.written, f"Every layer is the {self.name}", None)
+        return layer, held_parameters(self.held)
+
+    def _lettered(self, derivation: Derivation) -> Derivation:
+        """Return a derivation in which the layer's parameters stay the letters that its residual terms define."""
+        letters = f"x'_{{i}}, W'_{{i+1,k}} and b'_{{i+1,k}} are as in the residual terms of the {self.name}."
+        known = equations((self.layer, *self.parameters))
+        return replace(derivation, premises=(*self._premises, letters), known=known)
 
     def _meanings(self) -> dict[str, str]:
         """Return the meaning of every letter of a block that was read from a program, in words."""
@@ -195,8 +200,11 @@ class Block:
         stream = {self.stream.letter: "the residual stream after layer i"} if self.stream.shape[1] != 1 else {}
         return replace(derivation, words={**own, **stream, **self.words, **self._meanings()})
 
-    def _instance(self, derivation: Derivation, title: str) -> Derivation:
-        """Return a derivation with this block's parameters put in where the general ones stand."""
+    def _instance(self, derivation: Derivation, title: str, *, first: tuple[Step, ...] = ()) -> Derivation:
+        """Return a derivation with this block's parameters put in where the general ones stand.
+
+        Its first two premises are those on layers and on what is held, which are this block's own here.
+        """
         table = {(entry.left.letter, *entry.left.lower[1:]): entry.right for entry in self.parameters}
 
         def put(parameter: Parameter) -> MatrixExpr:
@@ -204,8 +212,10 @@ class Block:
             right = None if parameter.of_layer else table.get((parameter.letter, *parameter.lower[1:]))
             return parameter if right is None else right.xreplace({i: parameter.lower[0] - 1})
 
-        instance = derivation.with_parameters(put)
-        return self._explained(replace(instance, title=title, hypotheses=self._hypotheses))
+        steps = (*self._on_vec, *first, *derivation.steps)
+        instance = replace(derivation, steps=steps).with_parameters(put)
+        premises = (*self._premises, *instance.premises[2:])
+        return self._explained(replace(instance, title=title, premises=premises))
 
     def on_paper(self, parameter: Parameter) -> Parameter:
         """Return a symbol of the form as it is printed: with a dot where a letter of the layer looks the same.
@@ -219,9 +229,13 @@ class Block:
     def _printed(self, derivation: Derivation) -> Derivation:
         return derivation.with_parameters(self.on_paper)
 
+    def _consequence(self, derivation: Derivation, name: str) -> Derivation:
+        """Return a theorem on Eq. 20 as one on this block, which is first shown to be Eq. 20."""
+        return self._printed(self._instance(derivation, f"The {name} of the {self.name}", first=(self._equation_20,)))
+
     def recursions(self) -> Derivation:
         """Return the recursions of the closed form's parameters, with this block's own put in."""
-        return self._printed(self._instance(recursions(self.stack), f"The recursions of the {self.name}"))
+        return self._consequence(recursions(self.stack), "recursions")
 
     def prove(self, *, letters: bool = False) -> Derivation:
         """Prove `x'_i = P_i x'_0 + q_i + UAT^R_i` for every depth, by induction, for this very block.
@@ -231,8 +245,7 @@ class Block:
         """
         title = f"The closed form at every depth, for the {self.name}"
         proof = prove(self.stack, layer=self.layer, parameters=self.parameters, title=title)
-        lettered = replace(proof, hypotheses=self._with_letters)
-        return self._printed(self._explained(lettered) if letters else self._instance(proof, title))
+        return self._printed(self._explained(self._lettered(proof)) if letters else self._instance(proof, title))
 
     def unroll(self, depth: int) -> Derivation:
         """Return the closed form at a depth, compared with the network of such blocks.
@@ -242,21 +255,23 @@ class Block:
         """
         title = f"The unrolled form of the {self.name}"
         unrolled = unroll(depth, self.stack, self.layer, self.parameters, title)
-        return self._printed(self._explained(replace(unrolled, hypotheses=self._with_letters)))
+        return self._printed(self._explained(self._lettered(unrolled)))
 
     def collapse(self) -> Derivation:
         """Return the collapse to one affine map, with this block's parameters put in."""
-        return self._printed(self._instance(collapse(self.stack), f"The collapse of the {self.name}"))
+        return self._consequence(collapse(self.stack), "collapse")
 
     def contributions(self) -> Derivation:
         """Return the split of a read-out into contributions, with this block's parameters put in."""
-        return self._printed(self._instance(contributions(self.stack), f"The contributions of the {self.name}"))
+        return self._consequence(contributions(self.stack), "contributions")
 
     def difference(self) -> Derivation:
         """Return the difference form of two inputs, between which held parameters change, for this block."""
-        theorem = self._instance(difference(self.stack), f"The difference of two inputs, for the {self.name}")
-        theorem = replace(theorem, hypotheses=(self._hypotheses[0], NOTHING_HELD, ANY))
-        return self._printed(with_moving_parameters(theorem, self.parameters))
+        title = f"The difference of two inputs, for the {self.name}"
+        theorem = self._instance(difference(self.stack), title, first=(self._equation_20,))
+        letters = f"W'_{{i+1,k}} and b'_{{i+1,k}} are as in the residual terms of the {self.name}, at both inputs."
+        premises = (self._premises[0], moving_parameters(self.held, self.weights), letters)
+        return self._printed(with_moving_parameters(replace(theorem, premises=premises), self.parameters))
 
     def verify(
         self,

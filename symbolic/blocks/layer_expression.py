@@ -4,12 +4,14 @@ from typing import Any
 
 from sympy import MatrixExpr
 
+from symbolic.equality.definition import Definition
 from symbolic.equality.nonlinearity import nonlinearity_message
 from symbolic.equality.normal_form import normal_form
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.indexed_sum import Index, IndexedSum
 from symbolic.expressions.parameter import Ones, Parameter, Variable
 from symbolic.expressions.vec import Vec
+from symbolic.proof.step import Step, equality, let
 from symbolic.theorems.residual_stack import ResidualStack, i
 
 _COUNTS_LAYERS = {"i", "j", "k", "m"}  # the names of the form's own indices, on paper
@@ -108,3 +110,22 @@ def vectorised(expression: MatrixExpr, x: Parameter, vector: Parameter) -> Matri
         word = next(word for word in normal_form(expression).words if on_vec(word.expression()).has(x))
         raise SymbolicError(nonlinearity_message(word, x))
     return whole
+
+
+def steps_on_vec(x: Parameter, vector: Parameter, written: MatrixExpr, whole: MatrixExpr) -> tuple[Step, ...]:
+    """Return the definition of `vec(x)` and the check of a layer on it; nothing if the stream is a vector.
+
+    Args:
+        x: the stream before the layer.
+        vector: the letter of its entries as a vector.
+        written: the layer.
+        whole: the layer on `vec(x)`.
+    """
+    if x == vector:
+        return ()
+    k = i + 1
+    on_vec, layer = Definition(vector, Vec(x), (i,)), Definition(x.xreplace({i: k}), written, (i,))
+    return (
+        let(on_vec.left, on_vec.right, "the entries of the stream as a vector"),
+        equality(vector.xreplace({i: k}), whole, "on x' = vec(x)", (on_vec, layer)),
+    )

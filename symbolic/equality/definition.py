@@ -71,7 +71,7 @@ class Definition:
     def is_relation(self) -> bool:
         """Whether it is a relation between parameters, and no definition of one: `Qᵀ Q = I`, `S = Sᵀ`, `1 = H 1`."""
         left = self.left
-        return not isinstance(left, Parameter) or left.T == self.right or isinstance(left, Ones)
+        return not isinstance(left, Parameter) or self.right == left.T or isinstance(left, Ones)
 
     def applied_to(self, parameter: Parameter, bounds: Bounds | None = None) -> MatrixExpr | bool:
         """Return the meaning of the parameter; False if the definition doesn't apply, True if that is open.

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from textwrap import wrap
 from typing import Any
 
@@ -11,7 +12,9 @@ from sympy import MatrixExpr, sstr
 from symbolic.expressions.latex import escaped, typeset
 from symbolic.expressions.parameter import Parameter, parameters_replaced
 from symbolic.proof.line_breaks import broken, width
-from symbolic.proof.step import Step
+from symbolic.proof.requirements import requirements
+from symbolic.proof.statement import Condition, conditions_of, in_words
+from symbolic.proof.step import Equation, Step
 
 ROOM = 415.0
 """The width of a formula in points, beside its number on a page of A4."""
@@ -99,7 +102,8 @@ class Derivation:
         remark: one sentence on what it says or assumes.
         given: definitions that the steps rest on, which are stated before them.
         words: the meanings of letters that the table of letters doesn't know.
-        hypotheses: what is assumed, in sentences and equations, which are stated before everything else.
+        premises: what is assumed, in sentences and equations, which are stated before everything else.
+        known: equations that the premises state in words.
     """
 
     title: str
@@ -107,7 +111,29 @@ class Derivation:
     remark: str = ""
     given: tuple[Step, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict, compare=False)
-    hypotheses: tuple[Hypothesis, ...] = ()
+    premises: tuple[Hypothesis, ...] = ()
+    known: tuple[Equation, ...] = ()
+
+    @cached_property
+    def hypotheses(self) -> tuple[Hypothesis, ...]:
+        """The premises, and what the steps ask of activation functions, sizes and numbers."""
+        stated = [each for each in self.premises if isinstance(each, Step)]
+        return *self.premises, *requirements((*stated, *self.given, *self.steps), self.words)
+
+    @cached_property
+    def conditions(self) -> tuple[tuple[Condition, ...], ...]:
+        """What each step holds under, beyond the hypotheses: what it used and nothing before it states."""
+        stated = [each for each in self.premises if isinstance(each, Step)]
+        return conditions_of(self.steps, (*stated, *self.given), self.known)
+
+    @property
+    def lines(self) -> tuple[Step, ...]:
+        """Definitions and steps as they are shown, each step's conditions behind its rule."""
+        shown = (
+            replace(step, rule=", where ".join(filter(None, (step.rule, in_words(conditions)))))
+            for step, conditions in zip(self.steps, self.conditions, strict=True)
+        )
+        return *self.given, *shown
 
     @property
     def verified(self) -> bool:
@@ -116,7 +142,7 @@ class Derivation:
 
     @property
     def proved(self) -> bool:
-        """Whether there is a check, and every one is a proof for all sizes."""
+        """Whether there is a check, and every one is a proof."""
         return self.verified and any(step.proved for step in self.steps) and not any(step.sizes for step in self.steps)
 
     @property
@@ -136,7 +162,7 @@ class Derivation:
         checks = [step for step in self.steps if step.verified is not None]
         proofs = [step for step in checks if not step.sizes]
         counts = {
-            "definition": len(self.given) + sum(s.verified is None and s.relation == ":=" for s in self.steps),
+            "definition": sum(step.relation == ":=" for step in (*self.given, *self.steps)),
             "assumption": sum(step.assumed for step in self.steps),
         }
         given = [_counted(number, noun) for noun, number in counts.items() if number]
@@ -159,19 +185,25 @@ class Derivation:
             put: the replacement of a parameter.
         """
 
+        def put_in_each(stated: tuple[Equation, ...]) -> tuple[Equation, ...]:
+            return tuple(Equation(*(parameters_replaced(side, put) for side in equation)) for equation in stated)
+
         def put_in(step: Step) -> Step:
-            return replace(step, left=parameters_replaced(step.left, put), right=parameters_replaced(step.right, put))
+            left, right = parameters_replaced(step.left, put), parameters_replaced(step.right, put)
+            using, states = put_in_each(step.using), put_in_each(step.states)
+            return replace(step, left=left, right=right, using=using, states=states)
 
         return replace(
             self,
             steps=tuple(map(put_in, self.steps)),
             given=tuple(map(put_in, self.given)),
-            hypotheses=tuple(each if isinstance(each, str) else put_in(each) for each in self.hypotheses),
+            premises=tuple(each if isinstance(each, str) else put_in(each) for each in self.premises),
+            known=put_in_each(self.known),
         )
 
     def rows(self) -> str:
         """Return the rows of an `aligned` environment: equations and, in a second column, their rules."""
-        return " \\\\\n".join(line for step in (*self.given, *self.steps) for line in _latex_lines(step))
+        return " \\\\\n".join(line for step in self.lines for line in _latex_lines(step))
 
     def latex(self) -> str:
         """Return the definitions and the steps as LaTeX for a formula: an `aligned` environment.
@@ -182,7 +214,7 @@ class Derivation:
 
     def unicode(self) -> str:
         """Return the derivation as plain text: hypotheses, definitions, what is proved, and the steps."""
-        written = [("" if s.left is None else sstr(s.left), s) for s in (*self.given, *self.steps)]
+        written = [("" if s.left is None else sstr(s.left), s) for s in self.lines]
         width = max((len(left) for left, _ in written if len(left) <= _ALIGNED), default=0)
         equations = []
         for left, step in written:

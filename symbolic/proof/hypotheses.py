@@ -7,16 +7,12 @@ from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Hypothesis
 from symbolic.proof.step import Step
 
-ANY = "An activation function is any function of one number, applied entry by entry; sizes are any positive integers."
-
 HELD = (
     "A parameter that the network computes from its input (an attention pattern, a norm's scale, a gate) is held: it is"
     " treated as a constant, at its value on this input."
 )
 
 NOTHING_HELD = "Nothing is held: at the other input every parameter may have another value."
-
-ON_VEC = "Sizes are any positive integers, where none is named; vec puts the rows of a matrix under one another."
 
 
 def residual_layers(layer: Definition) -> Step:
@@ -34,7 +30,19 @@ def of_a_held_stack(layer: Definition) -> tuple[Hypothesis, ...]:
     Args:
         layer: Eq. 20.
     """
-    return residual_layers(layer), HELD, ANY
+    return residual_layers(layer), HELD
+
+
+def moving_parameters(held: Iterable[Parameter], weights: Iterable[Parameter]) -> str:
+    """Return the hypothesis on the parameters of a layer at two inputs.
+
+    Args:
+        held: those that may have other values at the other input.
+        weights: those that are the same.
+    """
+    moving, still = ", ".join(map(str, held)), ", ".join(map(str, weights))
+    moves = f"Nothing is held: at the other input {moving} may have other values." if moving else "Nothing is held."
+    return moves + (f" The same at both inputs: {still}." if still else "")
 
 
 def held_parameters(held: Iterable[Parameter]) -> str:

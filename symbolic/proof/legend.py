@@ -273,7 +273,8 @@ def letters(derivations: Iterable[Derivation]) -> list[Letter]:
                 signs += [_number(symbol, derivation) for symbol in (i, j) if symbol in explained.indices]
             elif isinstance(part, Activation):
                 name = part.function
-                signs.append(Letter(part.latex_name.rstrip("'"), name, (), "an activation function, entry by entry"))
+                words = derivation.words.get(name, "an activation function, entry by entry")
+                signs.append(Letter(part.latex_name.rstrip("'"), name, (), words))
                 signs += [Letter(part.latex_name, f"{name}′", (), "its derivative")] * part.order
             elif isinstance(part, Symbol):
                 signs.append(_number(part, derivation))

@@ -2,13 +2,34 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from sympy import MatrixExpr
 
 from symbolic.equality.definition import Definition
-from symbolic.equality.normal_form import equal
+from symbolic.equality.normal_form import decide
 from symbolic.expressions.matrix import check_sum
+
+
+class Equation(NamedTuple):
+    """What a step states, or rests on.
+
+    Args:
+        left: left side.
+        right: right side.
+    """
+
+    left: Any
+    right: Any
+
+
+def equations(definitions: Iterable[Definition]) -> tuple[Equation, ...]:
+    """Return definitions and hypotheses as equations.
+
+    Args:
+        definitions: the definitions.
+    """
+    return tuple(Equation(definition.left, definition.right) for definition in definitions)
 
 
 @dataclass(frozen=True)
@@ -23,6 +44,8 @@ class Step:
         relation: `=`, `:=` for a definition, `≈` for a first order, `≤` or `<`.
         by_induction: whether it is an induction hypothesis, which the induction discharges: no assumption.
         sizes: the sizes at which it was checked, in words, if it is checked at those only; empty for a proof.
+        using: the definitions, relations and earlier equations that the check applied.
+        states: equations that its rule states in words beside it, such as the change of every other letter.
     """
 
     left: Any
@@ -32,6 +55,8 @@ class Step:
     relation: str = "="
     by_induction: bool = False
     sizes: str = ""
+    using: tuple[Equation, ...] = ()
+    states: tuple[Equation, ...] = ()
 
     @property
     def proved(self) -> bool:
@@ -45,7 +70,7 @@ class Step:
 
 
 def equality(left: MatrixExpr, right: MatrixExpr, rule: str, using: Iterable[Definition] = ()) -> Step:
-    """Return a step that holds if both sides have the same normal form.
+    """Return a step that holds if both sides have the same normal form, with the definitions that this rests on.
 
     Args:
         left: left side.
@@ -53,37 +78,52 @@ def equality(left: MatrixExpr, right: MatrixExpr, rule: str, using: Iterable[Def
         rule: the rule that gives it, in words.
         using: the definitions, assumptions and induction hypotheses that it rests on.
     """
-    return Step(left, right, rule, equal(left, right, using))
+    decision = decide(left, right, using)
+    return Step(left, right, rule, decision.equal, using=equations(decision.used))
 
 
-def let(left: MatrixExpr, right: MatrixExpr, rule: str = "definition") -> Step:
+def continued(left: MatrixExpr, right: MatrixExpr, rule: str, using: Iterable[Definition] = ()) -> Step:
+    """Return the same step as a line that continues the one above it, which ends with the left side.
+
+    Args:
+        left: left side, which isn't shown again.
+        right: right side.
+        rule: the rule that gives it, in words.
+        using: the definitions, assumptions and induction hypotheses that it rests on.
+    """
+    return replace(equality(left, right, rule, using), left=None)
+
+
+def let(left: MatrixExpr, right: MatrixExpr, rule: str = "definition", also: Iterable[Definition] = ()) -> Step:
     """Return a step that names an expression.
 
     Args:
         left: the name.
         right: its meaning.
         rule: a word on it.
+        also: definitions that the rule states in words, such as the same at another input.
 
     Raises:
         ShapeMismatch: if the two don't have the same shape.
     """
     check_sum(left, right)
-    return Step(left, right, rule, None, ":=")
+    return Step(left, right, rule, None, ":=", states=equations(also))
 
 
-def suppose(left: MatrixExpr, right: MatrixExpr, rule: str) -> Step:
+def suppose(left: MatrixExpr, right: MatrixExpr, rule: str, also: Iterable[Definition] = ()) -> Step:
     """Return a step that assumes an equation.
 
     Args:
         left: left side.
         right: right side.
         rule: a word on it.
+        also: equations that the rule assumes in words, such as the same at another input.
 
     Raises:
         ShapeMismatch: if the two don't have the same shape.
     """
     check_sum(left, right)
-    return Step(left, right, rule, None)
+    return Step(left, right, rule, None, states=equations(also))
 
 
 def induction_hypothesis(left: MatrixExpr, right: MatrixExpr, rule: str = "induction hypothesis") -> Step:

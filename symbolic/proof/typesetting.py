@@ -9,6 +9,7 @@ from symbolic.proof.characters import compilable
 from symbolic.proof.derivation import ROOM, Derivation, equation_rows, explanation, sentence
 from symbolic.proof.legend import letters_section
 from symbolic.proof.line_breaks import width
+from symbolic.proof.statement import Condition, in_words
 from symbolic.proof.step import Step
 
 _PREAMBLE = r"""\documentclass[10pt]{article}
@@ -95,7 +96,6 @@ def _premises(derivation: Derivation) -> str:
 def _theorem(derivation: Derivation, place: int) -> str:
     """Return the statement: hypotheses, the equations of an induction, and the numbers of those that are proved."""
     numbered = list(enumerate(derivation.steps, len(derivation.given) + 1))
-    checked = [number for number, step in numbered if step.proved]
     assumed = [number for number, step in numbered if step.assumed]
     statement = _premises(derivation)
     if assumed:
@@ -103,12 +103,16 @@ def _theorem(derivation: Derivation, place: int) -> str:
     if derivation.inductions:
         rows = " \\\\\n".join(_fitted(row) for step in derivation.inductions for row in equation_rows(step))
         statement += f"For every $i \\ge 0$,\n\\begin{{align*}}\n{rows}\n\\end{{align*}}\n"
-    plural = "s" if len(checked) > 1 else ""
-    verb = "hold" if plural else "holds"
-    return (
-        f"\\begin{{theorem}}[{{{escaped(derivation.title)}}}]\n{statement}Equation{plural}"
-        f" {_references(checked, place)} {verb}.\n\\end{{theorem}}\n"
-    )
+    checked: dict[tuple[Condition, ...], list[int]] = {}
+    for (number, step), conditions in zip(numbered, derivation.conditions, strict=True):
+        if step.proved and step.relation != ":=":
+            checked.setdefault(conditions, []).append(number)
+    claims = []
+    for conditions, numbers in sorted(checked.items(), key=lambda item: len(item[0])):
+        where = f"Where {escaped(in_words(conditions))}, equation" if conditions else "Equation"
+        verb = "s {} hold" if len(numbers) > 1 else " {} holds"
+        claims.append(where + verb.format(_references(numbers, place)))
+    return f"\\begin{{theorem}}[{{{escaped(derivation.title)}}}]\n{statement}{'. '.join(claims)}.\n\\end{{theorem}}\n"
 
 
 def section(derivation: Derivation, place: int = 1) -> str:
@@ -119,8 +123,9 @@ def section(derivation: Derivation, place: int = 1) -> str:
         place: its place in the document, which its labels begin with.
     """
     remark = "\n\\medskip\\noindent " + escaped(derivation.remark) + "\n" if derivation.remark else ""
-    given = "\\noindent Let\n" + _equations(derivation.given, place, 1) if derivation.given else ""
-    body = _equations(derivation.steps, place, len(derivation.given) + 1)
+    first = len(derivation.given)
+    given = "\\noindent Let\n" + _equations(derivation.given, place, 1) if first else ""
+    body = _equations(derivation.lines[first:], place, first + 1)
     verdict = f"\\emph{{{derivation.verdict}.}}\n"
     if derivation.proved:
         body = f"{_theorem(derivation, place)}\\begin{{proof}}\n{body}{verdict}\\end{{proof}}\n"

@@ -5,13 +5,13 @@ from dataclasses import replace
 from sympy import Tuple, ZeroMatrix
 
 from symbolic.equality.definition import Definition
-from symbolic.equality.normal_form import equal, normal_form
+from symbolic.equality.normal_form import normal_form
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.hypotheses import of_a_held_stack
-from symbolic.proof.step import Step, equality, induction_hypothesis, let_each
+from symbolic.proof.step import continued, equality, induction_hypothesis, let_each
 from symbolic.theorems.residual_stack import ResidualStack, added, i
 
 _DEFINED = ("P", "q", "B", "c", "C", "UAT")
@@ -88,7 +88,7 @@ def prove(
         induction_hypothesis(s.x(i), s.form(i)),
         equality(s.x(k), s.general_term(k), "the layer is a residual term, Eq. 20", (layer, *parameters)),
         equality(path, s.W(k, 1) * s.form(i) + s.b(k, 3), "induction hypothesis, Eq. 26", (hypothesis, *parameters)),
-        Step(None, carried, "recursions of P and q, Eq. 26", equal(path, carried, (hypothesis, *known))),
+        continued(path, carried, "recursions of P and q, Eq. 26", (hypothesis, *known)),
     ]
     for t in s.terms:
         inside, argument = s.pre_activation(k, t), s.B(k, t) * s.x(0) + s.c(k, t)
@@ -103,8 +103,7 @@ def prove(
     if s.sizes:
         sum_of_terms = s.W(k, 1) * s.UAT(i) + s.born(k)
         steps.append(equality(s.UAT(k), sum_of_terms, "recursion of C, Eq. 32–34", known))
-    whole = equal(s.x(k), s.form(k), (hypothesis, layer, *known))
-    steps.append(Step(s.x(k), s.form(k), "Eq. 33 at depth i + 1", whole))
+    steps.append(equality(s.x(k), s.form(k), "Eq. 33 at depth i + 1", (hypothesis, layer, *known)))
     remark = "So it holds at every depth: at 0, and at i + 1 whenever it holds at i."
-    proof = Derivation(title, tuple(steps), remark, given=let_each(*rules), hypotheses=of_a_held_stack(s.equation_20))
+    proof = Derivation(title, tuple(steps), remark, given=let_each(*rules), premises=of_a_held_stack(s.equation_20))
     return proof if proof.verified else replace(proof, remark="")

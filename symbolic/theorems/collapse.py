@@ -11,7 +11,7 @@ from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.hypotheses import of_a_held_stack
-from symbolic.proof.step import Step, equality, induction_hypothesis, let_each
+from symbolic.proof.step import Equation, Step, equality, equations, induction_hypothesis, let_each, suppose
 from symbolic.theorems.residual_stack import ResidualStack, added, i, j
 
 
@@ -61,6 +61,12 @@ def collapse(stack: ResidualStack | None = None) -> Derivation:
         argument = s.pre_activation(k, t)
         activations[s.activated(argument, t)] = slope(k, t) * argument.xreplace(activations) + s.vector("t", k, t)
     replaced = s.general_term(k).xreplace(activations)
+    lines = {t: s.pre_activation(k, t) for t in s.terms}
+    slopes = tuple(
+        suppose(s.activated(z, t), slope(k, t) * z + s.vector("t", k, t), "They are held too, and")
+        for t, z in lines.items()
+    )
+    used = (*equations((s.equation_20,)), *(Equation(each.left, each.right) for each in slopes))
     through = added(s.W(k, 1), (s.W(k, 3, t) * slope(k, t) * inside(k, t) for t in s.terms))
     offsets = added(s.b(k, 3), (s.W(k, 3, t) * (slope(k, t) * bias(k, t) + s.vector("t", k, t)) for t in s.terms))
     rules = (
@@ -72,22 +78,18 @@ def collapse(stack: ResidualStack | None = None) -> Derivation:
     )
     hypothesis = Definition(x(i), whole(i) * x(0) + rest(i))
     split = Definition(whole(i), s.P(i) + IndexedSum(shares(j, i), j, 1, i))
-    one_step = equal(x(k), whole(k) * x(0) + rest(k), (hypothesis, layer, *rules))
     steps = (
-        Step(x(k), layer.right, "Eq. 20 with σ(z) = diag(s) z + t", equal(replaced, layer.right), ":="),
+        Step(x(k), layer.right, "Eq. 20 with σ(z) = diag(s) z + t", equal(replaced, layer.right), using=used),
         *let_each(*rules),
         equality(x(0), whole(0) * x(0) + rest(0), "base", rules),
         induction_hypothesis(x(i), hypothesis.right),
-        Step(x(k), whole(k) * x(0) + rest(k), "step", one_step),
+        equality(x(k), whole(k) * x(0) + rest(k), "step", (hypothesis, layer, *rules)),
         equality(whole(0), s.P(0) + IndexedSum(shares(j, 0), j, 1, 0), "base", (*rules, *s.recursions)),
         induction_hypothesis(whole(i), split.right, "induction hypothesis: the linear path, and each term's share"),
         equality(whole(k), s.P(k) + IndexedSum(shares(j, k), j, 1, k), "step", (split, *rules, *s.recursions)),
     )
-    slopes = (
-        "The pre-activation z_i of this input has slopes s_i and offsets t_i with σ(z_i) = diag(s_i) z_i + t_i, such as"
-        " t_i = σ(0); they are held too."
-    )
+    words = "A pre-activation of this input has slopes s_{i+1} and offsets t_{i+1}, such as t_{i+1} = σ(0)."
     given = let_each(*(rule for rule in s.recursions if rule.left.letter in "PC"))
     return Derivation(
-        "The collapse to one affine map", steps, given=given, hypotheses=(*of_a_held_stack(s.equation_20), slopes)
+        "The collapse to one affine map", steps, given=given, premises=(*of_a_held_stack(s.equation_20), words, *slopes)
     )

@@ -52,8 +52,8 @@ def contributions(stack: ResidualStack | None = None) -> Derivation:
     pulled = Definition(u(i), Transpose(s.W(k, 1)) * u(k))
     read = Definition(y(i), Transpose(u(i)) * s.x(i), (i,))
     step = Definition(y(k), y(i) + share(k), (i,))
-    start = Definition(y(0), Transpose(u(0)) * s.x(0))
-    hypothesis = Definition(y(i), start.right + IndexedSum(share(j), j, 1, i))
+    start = Transpose(u(0)) * s.x(0)
+    hypothesis = Definition(y(i), start + IndexedSum(share(j), j, 1, i))
     steps = (
         let(pulled.left, pulled.right, "the read-out, pulled back one layer"),
         let(read.left, read.right, "what it reads"),
@@ -61,11 +61,11 @@ def contributions(stack: ResidualStack | None = None) -> Derivation:
             y(k),
             step.right,
             "one layer, by Eq. 20",
-            (Definition(y(k), read.right.xreplace({i: k})), read, s.equation_20, pulled),
+            (read, s.equation_20, pulled),
         ),
-        equality(y(0), start.right + IndexedSum(share(j), j, 1, 0), "base", (start,)),
+        equality(y(0), start + IndexedSum(share(j), j, 1, 0), "base", (read,)),
         induction_hypothesis(hypothesis.left, hypothesis.right),
-        equality(y(k), start.right + IndexedSum(share(j), j, 1, k), "so all layers", (hypothesis, step)),
+        equality(y(k), start + IndexedSum(share(j), j, 1, k), "so all layers", (hypothesis, step)),
         *(
             equality(
                 Transpose(u(k)) * s.C(j, k, t),
@@ -79,6 +79,6 @@ def contributions(stack: ResidualStack | None = None) -> Derivation:
     )
     remark = "So the shares of the input, of the terms and of the biases sum to the output, exactly."
     read_out = "The read-out u of the last layer is any vector."
-    hypotheses = (*of_a_held_stack(s.equation_20), read_out)
+    premises = (*of_a_held_stack(s.equation_20), read_out)
     carried = let_each(*(rule for rule in s.recursions if rule.left.letter == "C"))
-    return Derivation("Contributions, and their sum", steps, remark, given=carried, hypotheses=hypotheses)
+    return Derivation("Contributions, and their sum", steps, remark, given=carried, premises=premises)

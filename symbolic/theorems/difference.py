@@ -13,8 +13,8 @@ from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Held, Parameter, parameters_replaced
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.hypotheses import ANY, NOTHING_HELD, residual_layers
-from symbolic.proof.step import equality, induction_hypothesis, let, suppose
+from symbolic.proof.hypotheses import NOTHING_HELD, residual_layers
+from symbolic.proof.step import equality, equations, induction_hypothesis, let, suppose
 from symbolic.theorems.residual_stack import ResidualStack, added, i, j
 
 _RULES = (
@@ -189,7 +189,10 @@ def difference(stack: ResidualStack | None = None) -> Derivation:
     hypothesis = Definition(change(x), form.unrolled(i))
     still = [Definition(change(p), ZeroMatrix(*p.shape)) for p in form.parameters]
     steps = [
-        *(let(rule.left, rule.right, "at one input; so at the other") for rule in values[::2]),
+        *(
+            let(rule.left, rule.right, "at one input; so at the other", (other,))
+            for rule, other in zip(values[::2], values[1::2], strict=True)
+        ),
         equality(s.x(k), s.general_term(k), "together they are Eq. 20", values),
         equality(
             second_value(s.x(k)),
@@ -197,8 +200,8 @@ def difference(stack: ResidualStack | None = None) -> Derivation:
             "and so at the other input, where every parameter may be another one",
             values,
         ),
-        let(change(x), difference_of(x), "the change, and so of every letter"),
-        let(midpoint(x), mean_of(x), "the midpoint, and so of every letter"),
+        let(change(x), difference_of(x), "the change, and so of every letter", moved[: len(moved) // 2]),
+        let(midpoint(x), mean_of(x), "the midpoint, and so of every letter", moved[len(moved) // 2 :]),
         equality(difference_of(product), _product(s.W(k, 1), x), "the change of a product has two parts", moved),
         *(equality(rule.left, rule.right, "and so has that of a pre-activation", (*moved, *values)) for rule in inside),
         *(suppose(rule.left, rule.right, "assumption: κ are the slopes of σ's secants") for rule in secants),
@@ -208,14 +211,14 @@ def difference(stack: ResidualStack | None = None) -> Derivation:
         equality(change(x0), form.unrolled(0), "base", rules),
         induction_hypothesis(hypothesis.left, hypothesis.right),
         equality(change(s.x(k)), form.unrolled(k), "step", (hypothesis, carried, *rules)),
-        equality(form.mu(k), ZeroMatrix(s.width, 1), "where no parameter changes", (*rules, *still)),
+        equality(form.mu(k), ZeroMatrix(s.width, 1), "no parameter changes", (*rules, *still)),
     ]
     return Derivation(
         "The difference of two inputs",
         tuple(steps),
         "The first summand is the effect of the changed input, the sum that of the changed parameters of every layer."
         " Where an entry of z doesn't change, any slope will do; the limit is the derivative.",
-        hypotheses=(residual_layers(s.equation_20), NOTHING_HELD, ANY),
+        premises=(residual_layers(s.equation_20), NOTHING_HELD),
     )
 
 
@@ -238,6 +241,7 @@ def with_moving_parameters(derivation: Derivation, parameters: Iterable[Definiti
         parameters: the definitions of `W'_{i+1,k}` and `b'_{i+1,k}`; held parameters in them move with the input.
     """
     steps, put_in = [], {}
+    known: list[Definition] = []
     for entry in parameters:
         held = tuple(entry.right.atoms(Held))
         held_moved = parameters_replaced(entry.right, lambda a: second_value(a) if isinstance(a, Held) else a)
@@ -247,6 +251,7 @@ def with_moving_parameters(derivation: Derivation, parameters: Iterable[Definiti
             entry,
             Definition(second_value(entry.left), held_moved, entry.variables),
         )
+        known += rules
         steps.append(equality(midpoint(entry.left), middle, "the block's own", rules))
         steps.append(
             equality(change(entry.left), moved, "changes with what depends on the input" if held else "constant", rules)
@@ -255,4 +260,4 @@ def with_moving_parameters(derivation: Derivation, parameters: Iterable[Definiti
         put_in |= {} if held else {change(entry.left): moved, midpoint(entry.left): middle}
 
     theorem = derivation.with_parameters(lambda parameter: put_in.get(parameter, parameter))
-    return replace(theorem, steps=(*steps, *theorem.steps))
+    return replace(theorem, steps=(*steps, *theorem.steps), known=equations(known))

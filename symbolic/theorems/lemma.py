@@ -7,7 +7,6 @@ from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.hypotheses import ANY
 from symbolic.proof.step import equality, let
 from symbolic.theorems.residual_stack import j
 
@@ -35,4 +34,4 @@ def lemma_1() -> Derivation:
         let(renamed, beta * alpha, "let"),
         equality(scaled, IndexedSum(renamed * activation, j, 1, terms), "again a UAT sum", (renaming,)),
     )
-    return Derivation("Lemma 1: a matrix times a UAT sum is a UAT sum", steps, hypotheses=(ANY,))
+    return Derivation("Lemma 1: a matrix times a UAT sum is a UAT sum", steps)

@@ -20,8 +20,8 @@ from symbolic.expressions.matrix import MatrixProduct, MatrixSum
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.hypotheses import of_a_held_stack
-from symbolic.proof.step import Step, equality, let, let_each
+from symbolic.proof.hypotheses import HELD
+from symbolic.proof.step import Step, equality, equations, let, let_each
 from symbolic.theorems.closed_form import prove
 from symbolic.theorems.residual_stack import ResidualStack, check_depth, i
 
@@ -160,13 +160,17 @@ def lora(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
     x = Variable("x", (), tokens, m)
     adapted, rules = AdaptedStack(s.width, s.neurons), s.recursions
     activation, pre_activation = Parameter("s", (k,), s.neurons, 1), Parameter("z", (k,), s.neurons, 1)
-    zeros = (Definition(delta(s.P(0)), ZeroMatrix(s.width, s.width)), Definition(delta(s.q(0)), ZeroMatrix(s.width, 1)))
+    zeros = (
+        Definition(delta(s.P(0)), ZeroMatrix(s.width, s.width)),
+        Definition(delta(s.q(0)), ZeroMatrix(s.width, 1)),
+        Definition(delta(s.UAT(0)), ZeroMatrix(s.width, 1)),
+    )
     z = Definition(pre_activation, s.B(k) * s.x(0) + s.c(k), (i,))
     uat = Definition(s.UAT(k), s.W(k, 1) * s.UAT(i) + s.W(k, 3) * activation, (i,))
     changes: list[Step] = []
+    differences: list[Definition] = []
     exact = [
         *zeros,
-        Definition(delta(s.UAT(0)), ZeroMatrix(s.width, 1)),
         Definition(s.UAT(0), ZeroMatrix(s.width, 1)),
         z,
         uat,
@@ -176,6 +180,7 @@ def lora(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
         formal = equal(first_order(rule.right, _change), change.first)
         whole = change.first + change.higher
         difference = Definition(change.left, _adapted(rule.right) - rule.right)
+        differences.append(difference)
         if change.higher.is_ZeroMatrix:
             changes.append(Step(change.left, whole, "exact", formal and equal(change.left, whole, (difference,))))
         else:
@@ -227,6 +232,7 @@ def lora(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
         "LoRA, carried through every layer",
         steps,
         "Drop the lines marked exact to get the first order alone.",
-        given=let_each(*(rule for rule in rules if rule.left.letter != "UAT"), *terms),
-        hypotheses=(*of_a_held_stack(s.equation_20), adapters),
+        given=let_each(*(rule for rule in rules if rule.left.letter != "UAT"), *terms, *zeros),
+        premises=(HELD, adapters),
+        known=equations(differences),
     )

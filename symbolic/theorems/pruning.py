@@ -88,5 +88,5 @@ def pruning() -> Derivation:
         steps,
         remark,
         given=let_each(*s.recursions),
-        hypotheses=(sums, *of_a_held_stack(s.equation_20), again),
+        premises=(sums, *of_a_held_stack(s.equation_20), again),
     )

@@ -1,18 +1,15 @@
 """Derive the forms of one and two layers, and the recursions of the parameters at every depth."""
 
-from dataclasses import replace
-
-from sympy import MatrixExpr, ZeroMatrix
+from sympy import ZeroMatrix
 
 from symbolic.equality.collect import collect
 from symbolic.equality.definition import Definition
-from symbolic.equality.normal_form import equal, normal_form
+from symbolic.equality.normal_form import normal_form
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
-from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.hypotheses import of_a_held_stack
-from symbolic.proof.step import Step, equality, induction_hypothesis, let, let_each
+from symbolic.proof.step import Step, continued, equality, equations, induction_hypothesis, let, let_each
 from symbolic.theorems.residual_stack import ResidualStack, added, check_depth, i, j
 
 
@@ -29,7 +26,6 @@ def two_layers(stack: ResidualStack | None = None) -> Derivation:
     first = s.W(1, 1) * x0 + s.b(1, 3)
     s1 = Activation(s.W(1, 2) * x0 + s.b(1, 2))
     x1 = first + s.W(1, 3) * s1
-    rules = [*eq20, *s.recursions]
     one = (
         (s.P(1), s.W(1, 1)),
         (s.q(1), s.b(1, 3)),
@@ -46,10 +42,8 @@ def two_layers(stack: ResidualStack | None = None) -> Derivation:
         (s.C(2, 2), s.W(2, 3)),
     )
     terms = [s.C(layer, 2) * s.activation(layer) for layer in (1, 2)]
-
-    def named(name: Parameter, value: MatrixExpr, rule: str) -> Step:
-        """Define a letter by what the recursions give for it, which is checked."""
-        return replace(equality(name, value, rule, s.recursions), relation=":=")
+    sums = ((s.UAT(1), s.C(1, 1) * s.activation(1)), (s.UAT(2), terms[0] + terms[1]))
+    rules = [*eq20, *(Definition(name, value) for name, value in (*one, *two, *sums))]
 
     steps = (
         equality(s.x(1), x1, "Eq. 21", eq20),
@@ -64,15 +58,15 @@ def two_layers(stack: ResidualStack | None = None) -> Derivation:
             "multiplied out",
             eq20,
         ),
-        *(named(name, value, "let, for layer 1") for name, value in one),
-        *(named(name, value, "let, for layer 2") for name, value in two),
+        *(let(name, value, "let, for layer 1") for name, value in one),
+        *(let(name, value, "let, for layer 2") for name, value in two),
         equality(s.x(2), s.P(2) * x0 + s.q(2) + terms[0] + terms[1], "Eq. 23", rules),
-        named(s.UAT(1), s.C(1, 1) * s.activation(1), "let, the sum of the terms of one layer"),
+        let(*sums[0], "let, the sum of the terms of one layer"),
         equality(s.x(1), s.form(1), "Eq. 24", rules),
-        named(s.UAT(2), terms[0] + terms[1], "let, of two layers"),
+        let(*sums[1], "let, of two layers"),
         equality(s.x(2), s.form(2), "Eq. 25", rules),
     )
-    return Derivation("One layer and two layers", steps, hypotheses=of_a_held_stack(s.equation_20))
+    return Derivation("One layer and two layers", steps, premises=of_a_held_stack(s.equation_20))
 
 
 def recursions(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
@@ -105,18 +99,14 @@ def recursions(stack: ResidualStack | None = None, depth: int = 3) -> Derivation
     for t in s.terms:
         argument = values[s.B(k, t)][0] * s.x(0) + values[s.c(k, t)][0]
         sorted_form = sorted_form + s.W(k, 3, t) * s.activated(argument, t)
-    inside_rules = [Definition(left, right) for left, (right, _) in values.items() if left.letter in "Bc"]
+    inside_rules = [rule for rule in rules if rule.left in values and rule.left.letter in "Bc"]
     whole = normal_form(s.x(depth), [s.equation_20]) == normal_form(s.form(depth), rules)
     steps = [
         equality(s.x(0), s.form(0), "base", rules),
         induction_hypothesis(s.x(i), s.form(i), "induction hypothesis: the form of layer i"),
-        Step(s.x(k), next_layer, "Eq. 20, with the form of layer i in it", equal(s.x(k), next_layer, known)),
-        Step(None, sorted_form, "sorted by x'_0", equal(next_layer, sorted_form, inside_rules)),
-        *(
-            Step(rule.left, rule.right, values[rule.left][1], equal(rule.right, values[rule.left][0]))
-            for rule in rules
-            if rule.left in values
-        ),
+        equality(s.x(k), next_layer, "Eq. 20, with the form of layer i in it", known),
+        continued(next_layer, sorted_form, "sorted by x'_0", inside_rules),
+        *(let(rule.left, rule.right, values[rule.left][1]) for rule in rules if rule.left in values),
     ]
     for t in s.terms:
         steps += [
@@ -130,8 +120,9 @@ def recursions(stack: ResidualStack | None = None, depth: int = 3) -> Derivation
             equality(s.UAT(k), carried + s.born(k), "and layer i + 1 adds one", rules),
         ]
     steps.append(equality(s.x(k), s.form(k), "so layer i + 1 has that form", (*known, *rules)))
-    steps.append(Step(s.x(depth), s.form(depth), f"against Eq. 20 substituted {depth} times", whole))
+    using = equations((s.equation_20, *rules))
+    steps.append(Step(s.x(depth), s.form(depth), f"against Eq. 20 substituted {depth} times", whole, using=using))
     given = let_each(*(rule for rule in rules if not rule.variables or rule.left.letter == "UAT"))
     return Derivation(
-        "The recursions, for every depth", tuple(steps), given=given, hypotheses=of_a_held_stack(s.equation_20)
+        "The recursions, for every depth", tuple(steps), given=given, premises=of_a_held_stack(s.equation_20)
     )

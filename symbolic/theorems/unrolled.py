@@ -6,13 +6,13 @@ from typing import Any
 from sympy import Expr, Integer, MatrixExpr, Symbol, ZeroMatrix
 
 from symbolic.equality.definition import Definition
-from symbolic.equality.normal_form import Normaliser
+from symbolic.equality.normaliser import Normaliser
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.ordered_product import OrderedProduct, written_out
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.hypotheses import of_a_held_stack
-from symbolic.proof.step import Step, equality
+from symbolic.proof.step import Step, equality, equations, let_each
 from symbolic.theorems.residual_stack import ResidualStack, added, check_depth, i, j
 
 _EACH = 3  # layers up to which every layer has lines of its own
@@ -86,6 +86,7 @@ def unroll(
     def equals_network(k: int) -> bool:
         return network.form(s.x(k)) == known.form(s.form(k))
 
+    rules, all_rules = equations(s.recursions), equations((s.equation_20, *s.recursions))
     steps = []
     if layer is not None:
         steps.append(equality(s.x(i + 1), s.general_term(i + 1), "every layer, Eq. 20", (layer, *parameters)))
@@ -95,24 +96,32 @@ def unroll(
             for line in _products(s):
                 left, right, rule = line
                 steps += [
-                    Step(left.xreplace(p), written_out(right, p).xreplace(nothing), rule, holds(line, p))
+                    Step(left.xreplace(p), written_out(right, p).xreplace(nothing), rule, holds(line, p), using=rules)
                     for p in _places(line, k)
                 ]
-            steps.append(Step(s.x(k), s.form(k), "equals the network, layer substituted in layer", equals_network(k)))
+            words = "equals the network, layer substituted in layer"
+            steps.append(Step(s.x(k), s.form(k), words, equals_network(k), using=all_rules))
         if len(str(whole := network.form(s.x(depth)).expression())) <= _IN_FULL:
             steps.append(equality(s.x(depth), whole, "in full", (s.equation_20,)))
     else:
         layers = range(1, depth + 1)
         for line in _products(s):
-            steps.append(Step(*line, all(holds(line, p) for k in layers for p in _places(line, k))))
+            holds_everywhere = all(holds(line, p) for k in layers for p in _places(line, k))
+            steps.append(Step(*line, holds_everywhere, using=rules))
         whole = s.P(depth) * s.x(0) + s.q(depth)
         whole = whole + IndexedSum(s.carried(j, depth), j, 1, depth) if s.sizes else whole
         equal = all(map(equals_network, layers)) and known.form(whole) == known.form(s.form(depth))
-        steps.append(Step(s.x(depth), whole, "equals the network, layer substituted in layer", equal))
+        steps.append(Step(s.x(depth), whole, "equals the network, layer substituted in layer", equal, using=all_rules))
     terms = depth * len(s.sizes)
     remark = (
         f"{depth} layer{'s are' if depth > 1 else ' is'} one affine map of the input"
         + (f" plus {terms} term{'s' if terms > 1 else ''}." if terms else ".")
         + (f" Every line holds for every layer j from 1 to {depth}." if depth > _EACH else "")
     )
-    return Derivation(f"{title} at depth {depth}", tuple(steps), remark, hypotheses=of_a_held_stack(s.equation_20))
+    return Derivation(
+        f"{title} at depth {depth}",
+        tuple(steps),
+        remark,
+        given=let_each(*s.recursions),
+        premises=of_a_held_stack(s.equation_20),
+    )

@@ -10,7 +10,6 @@ from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.hypotheses import ON_VEC
 from symbolic.proof.step import Step, equality, let
 from symbolic.vectorisation.entries import Explicit, check_sizes, kronecker, matrix, matrix_of
 
@@ -175,12 +174,9 @@ def attention_derivation(tokens: int = 2, features: int = 2, heads: int = 2) -> 
         equality(x * query * Transpose(x * key), x * (query * key.T) * x.T, "Eq. 35: the scores, W_{QK} = W_Q W_K^T"),
         _compared_pattern(2, 1),
     )
-    hypotheses = (
-        "The pattern H_k of every head is held: it is treated as a constant, at its value on this input.",
-        ON_VEC,
-    )
+    premises = ("The pattern H_k of every head is held: it is treated as a constant, at its value on this input.",)
     remark = "At another input H_k is another matrix, and so is W'_{HVO}."
-    return Derivation("Attention as one matrix on vec(x)", steps, remark, hypotheses=hypotheses)
+    return Derivation("Attention as one matrix on vec(x)", steps, remark, premises=premises)
 
 
 def pattern_derivation() -> Derivation:

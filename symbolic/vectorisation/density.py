@@ -98,9 +98,9 @@ def density_derivation() -> Derivation:
         Step(Symbol("rho"), formula, name, _agrees(name, formula), sizes=_written_sizes(name))
         for name, formula in densities().items()
     )
-    hypotheses = (
+    premises = (
         "The density is the share of entries that aren't zero, of matrices with generic entries: an entry counts as"
         " zero if it is zero whatever the parameters are.",
         "There are N tokens, M features and one head; a kernel has an odd width k ≤ N.",
     )
-    return Derivation("Densities of the matrices on vec(x)", tuple(steps), hypotheses=hypotheses)
+    return Derivation("Densities of the matrices on vec(x)", tuple(steps), premises=premises)

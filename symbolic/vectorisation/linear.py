@@ -6,7 +6,6 @@ from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.hypotheses import ON_VEC
 from symbolic.proof.step import Step, equality
 from symbolic.vectorisation.entries import Explicit, check_sizes, kronecker, matrix, matrix_of
 
@@ -72,4 +71,4 @@ def linear_derivation(tokens: int = 2, features: int = 2) -> Derivation:
             on_features.agree,
         ),
     )
-    return Derivation("Linear maps as matrices on vec(x)", steps, hypotheses=(ON_VEC,))
+    return Derivation("Linear maps as matrices on vec(x)", steps)

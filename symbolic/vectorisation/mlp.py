@@ -9,7 +9,6 @@ from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.hypotheses import ON_VEC
 from symbolic.proof.step import equality
 
 
@@ -40,4 +39,4 @@ def mlp_derivation() -> Derivation:
         equality(Vec(rows), Kronecker(r2, eye_m) * rows_inner + Vec(c2), "acting on rows, as printed in Eq. 6"),
         equality(Hadamard(gate, s), Diagonal(gate) * s, "a gate, entry by entry: g ⊙ s = diag(g) s"),
     )
-    return Derivation("The MLP on vec(x)", steps, hypotheses=(ON_VEC,))
+    return Derivation("The MLP on vec(x)", steps)

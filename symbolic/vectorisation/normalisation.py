@@ -8,7 +8,6 @@ from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.hypotheses import ON_VEC
 from symbolic.proof.step import equality, let
 
 
@@ -45,4 +44,4 @@ def normalisation_derivation() -> Derivation:
         equality(Vec(rms), Kronecker(Diagonal(scale), Diagonal(gain)) * Vec(x), "D' of RMSNorm"),
     )
     held = "The scale r of every token is held: it is treated as a constant, at its value on this input."
-    return Derivation("Normalisation with its scale held", steps, hypotheses=(held, ON_VEC))
+    return Derivation("Normalisation with its scale held", steps, premises=(held,))

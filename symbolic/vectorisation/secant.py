@@ -12,8 +12,7 @@ from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.parameter import Ones, Parameter, Variable
 from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.hypotheses import ON_VEC
-from symbolic.proof.step import Step, equality, let, suppose
+from symbolic.proof.step import Equation, Step, continued, equality, let, suppose
 from symbolic.vectorisation.entries import check_sizes, matrix
 
 
@@ -85,7 +84,7 @@ def attention_difference(keys: int = 3) -> Derivation:
     )
     second_row = tuple(Definition(second_value(rule.left), at_second_input(rule.right)) for rule in row)
     known = (*moves(s, log_p, p, log_total, total), *row, *second_row)
-    sums_to_one = (*moves(total), Definition(total, unit), Definition(second_value(total), unit))
+    sums_to_one = (Definition(total, unit), Definition(second_value(total), unit))
     weights = Diagonal(mean)
     logarithms = Definition(change(log_p), change(s) - ones * change(log_total))
     means = Definition(change(p), weights * change(log_p))
@@ -95,24 +94,41 @@ def attention_difference(keys: int = 3) -> Derivation:
     x, value = Variable("x", (), n, m), Parameter("W", ("VO",), m, m)
     output = midpoint(pattern) * change(x) * value + change(pattern) * midpoint(x) * value
     on_vec = Kronecker(midpoint(pattern), value.T), Kronecker(change(pattern), value.T)
+    of_output = (queries, keys_, pattern, x)
+    nothing, apart = ZeroMatrix(1, 1), divided.right - divided.left
+    no_change = Definition(ones.T * change(p), nothing)
+    inverse_of_sum = Definition(inverse * ones.T * weights * ones, unit)
+    both = inverse * ones.T * change(p) + (inverse_of_sum.left - unit) * divided.left
+    vanishing = (
+        equality(apart, both, "the means and the logarithms put in", (means, logarithms)),
+        continued(both, nothing, "and both summands are zero", (no_change, inverse_of_sum)),
+    )
+    vanished = all(step.verified for step in vanishing)
     steps = (
-        let(change(s), difference_of(s), "the change, and so of every letter"),
+        let(change(s), difference_of(s), "the change, and so of every letter", (*known, *moves(*of_output))),
         let(midpoint(s), mean_of(s), "the midpoint, and so of every letter"),
         let(log_p, row[0].right, "a row of the pattern, in logarithms: z is that of the sum of exponentials"),
         let(p, row[1].right, "the row"),
-        let(total, row[2].right, "its sum"),
-        suppose(total, unit, "assumption: this is what z is for, at both inputs"),
+        let(total, row[2].right, "its sum; all three so at the other input", second_row),
+        suppose(total, unit, "assumption: this is what z is for, at both inputs", sums_to_one),
         equality(logarithms.left, logarithms.right, "the change of the logarithms", known),
         suppose(means.left, means.right, "assumption: L are the slopes of the secants of exp, the logarithmic means"),
         equality(change(total), ones.T * change(p), "the change of the row's sum", known),
-        equality(change(total), ZeroMatrix(1, 1), "which is zero, since the sum is 1 at both inputs", sums_to_one),
-        suppose(inverse * ones.T * weights * ones, unit, "assumption: w is one over the sum of L, all positive"),
         equality(
-            divided.right - divided.left,
-            inverse * ones.T * change(p) + (inverse * ones.T * weights * ones - unit) * divided.left,
-            "both summands are zero, which gives the change of z",
-            (means, logarithms),
+            change(total),
+            ZeroMatrix(1, 1),
+            "which is zero, since the sum is 1 at both inputs",
+            (*sums_to_one, *moves(total)),
         ),
+        equality(
+            no_change.left,
+            nothing,
+            "so the change of the row sums to zero",
+            (Definition(no_change.left, change(total)), Definition(change(total), nothing)),
+        ),
+        suppose(inverse_of_sum.left, unit, "assumption: w is one over the sum of L, all positive"),
+        *vanishing,
+        Step(divided.left, divided.right, "so this is the change of z", vanished, using=(Equation(apart, nothing),)),
         let(secant.left, secant.right, "the secant's matrix"),
         equality(change(p), secant.left * change(s), "the change of the pattern", (means, logarithms, divided, secant)),
         Step(
@@ -133,9 +149,9 @@ def attention_difference(keys: int = 3) -> Derivation:
     remark = (
         "With several heads, their outputs are added. The factor of the scores and a mask are the same at both inputs."
     )
-    hypotheses = (
+    words = {"exp": "the exponential function, entry by entry"}
+    premises = (
         "Nothing is held: H, Q, K and x may be others at the other input, which a tilde marks; the matrices W stay.",
         "A row of the pattern is the softmax of a row s of scores.",
-        ON_VEC,
     )
-    return Derivation("Attention between two inputs", steps, remark, hypotheses=hypotheses)
+    return Derivation("Attention between two inputs", steps, remark, premises=premises, words=words)

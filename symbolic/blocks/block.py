@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from sympy import MatrixExpr, Symbol, sympify
 
-from symbolic.blocks.layer_expression import checked_layer, steps_on_vec, stream_of_shape, vectorised, with_own_indices
+from symbolic.blocks.layer_expression import (
+    checked_layer,
+    result_of,
+    steps_on_vec,
+    stream_of_shape,
+    vectorised,
+    with_own_indices,
+)
 from symbolic.blocks.reading import read
 from symbolic.equality.definition import Definition
 from symbolic.errors import NumbersDiffer, SymbolicError
@@ -72,12 +79,10 @@ class Block:
         shared: tuple[str, ...] = (),
     ) -> None:
         """Read the layer."""
-        if not callable(layer):
-            raise SymbolicError(f"the layer is {layer!r}: give a function of the stream")
         if isinstance(shared, str):
             raise SymbolicError(f"shared is {shared!r}: give a tuple of letters, ({shared!r},)")
         x = stream_of_shape(shape)
-        (rows, columns), written = x.shape, checked_layer(layer(x), x, shared)
+        (rows, columns), written = x.shape, checked_layer(result_of(layer, x), x, shared)
         self._as_given = written, x, shared
 
         def of_layer(p: Parameter) -> Parameter:
@@ -201,10 +206,7 @@ class Block:
         return replace(derivation, words={**own, **stream, **self.words, **self._meanings()})
 
     def _instance(self, derivation: Derivation, title: str, *, first: tuple[Step, ...] = ()) -> Derivation:
-        """Return a derivation with this block's parameters put in where the general ones stand.
-
-        Its first two premises are those on layers and on what is held, which are this block's own here.
-        """
+        """Return a derivation with this block's parameters put in, and its own first two premises, layer and held."""
         table = {(entry.left.letter, *entry.left.lower[1:]): entry.right for entry in self.parameters}
 
         def put(parameter: Parameter) -> MatrixExpr:
@@ -330,7 +332,6 @@ class Block:
         """Return a LaTeX file that stands alone: the letters, the block, its parameters, the recursions, the proof.
 
         The parameters stand in a table, and are letters everywhere else.
-
 
         Args:
             depth: number of layers at which the closed form is written out too; not at all if absent.

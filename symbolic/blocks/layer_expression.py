@@ -1,5 +1,6 @@
 """Check the expression that a layer is written as, and write it as an expression of `vec(x)`."""
 
+from inspect import signature
 from typing import Any
 
 from sympy import MatrixExpr
@@ -34,6 +35,45 @@ def _wrong_letters(expression: MatrixExpr, x: Parameter, shared: tuple[str, ...]
     if unknown := sorted(set(shared) - letters):
         wrong.append(f"{', '.join(unknown)} is shared, and no letter of the layer")
     return wrong
+
+
+def result_of(layer: Any, x: Parameter) -> Any:
+    """Return what a layer makes of the stream.
+
+    Args:
+        layer: a function of the stream alone.
+        x: the stream.
+
+    Raises:
+        SymbolicError: if it can't be called, takes anything beside the stream, or computes what has no symbol.
+    """
+    if isinstance(layer, list | tuple):
+        raise SymbolicError(
+            f"the layer is a {type(layer).__name__}: give one function; where layers of {len(layer)} kinds take turns,"
+            " a block is one of each, lambda x: second(first(x)), with letters of their own"
+        )
+    if not callable(layer):
+        raise SymbolicError(f"the layer is {layer!r}: give a function of the stream")
+    try:
+        signature(layer).bind(None)
+    except TypeError:
+        names = ", ".join(signature(layer).parameters)
+        raise SymbolicError(
+            f"the layer is a function of ({names}): give one of the stream alone, and write what else it reads as a"
+            " matrix, matrix('m', T, M), with shared=('m',) where it is the same in every layer"
+        ) from None
+    except ValueError:  # a function of a library in C, which has no signature
+        pass
+    try:
+        return layer(x)
+    except SymbolicError:
+        raise
+    except (TypeError, ValueError, NotImplementedError) as error:
+        (reason, *_) = str(error).splitlines() or [type(error).__name__]
+        raise SymbolicError(
+            f"the layer can't be taken of a symbol ({reason}): write it with the operations of symbolic, an entrywise"
+            " function as activation(z, 'tanh'), and an array as matrix('W', rows, columns)"
+        ) from error
 
 
 def checked_layer(expression: object, x: Parameter, shared: tuple[str, ...]) -> MatrixExpr:

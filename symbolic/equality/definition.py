@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sympy import Expr, Integer, MatrixExpr, Symbol
+from sympy import Expr, Integer, MatrixExpr, Rational, Symbol
 
 from symbolic.errors import SymbolicError
+from symbolic.expressions.matrix import MatrixProduct, MatrixSum
 from symbolic.expressions.parameter import Ones, Parameter
 
 Bounds = dict[Symbol, tuple[Expr, Expr]]
@@ -72,6 +73,19 @@ class Definition:
         """Whether it is a relation between parameters, and no definition of one: `Qᵀ Q = I`, `S = Sᵀ`, `1 = H 1`."""
         left = self.left
         return not isinstance(left, Parameter) or self.right == left.T or isinstance(left, Ones)
+
+    @property
+    def is_symmetry(self) -> bool:
+        """Whether it says that a parameter is its own transpose."""
+        return any(isinstance(side, Parameter) for side in (self.left, self.right)) and self.right == self.left.T
+
+    def symmetrised(self) -> "Definition":
+        """Return a symmetric parameter as half the sum of any matrix and its transpose, which says the same."""
+        symmetric = self.left if isinstance(self.left, Parameter) else self.right
+        rows, columns = symmetric.shape
+        any_matrix = Parameter(f"{symmetric.letter}°", symmetric.lower, rows, columns, symmetric.upper)
+        half = MatrixProduct(Rational(1, 2), MatrixSum(any_matrix, any_matrix.T))
+        return Definition(symmetric, half, self.variables, self.where)
 
     def applied_to(self, parameter: Parameter, bounds: Bounds | None = None) -> MatrixExpr | bool:
         """Return the meaning of the parameter; False if the definition doesn't apply, True if that is open.

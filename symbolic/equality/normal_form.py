@@ -89,6 +89,17 @@ def decide(left: MatrixExpr, right: MatrixExpr, definitions: Iterable[Definition
         ShapeMismatch: if they don't have the same shape, or one of them has none.
     """
     check_sum(left, right)
+    definitions = tuple(definitions)
+    decision = _decided(left, right, definitions)
+    symmetric = {definition.symmetrised(): definition for definition in definitions if definition.is_symmetry}
+    if decision.equal or not symmetric:
+        return decision
+    # uᵀ S v = vᵀ S u renames indices, which no rule for products does: a symmetric matrix is half of T + Tᵀ.
+    again = _decided(left, right, (*symmetric, *(d for d in definitions if not d.is_symmetry)))
+    return Decision(again.equal, tuple(symmetric.get(used, used) for used in again.used))
+
+
+def _decided(left: MatrixExpr, right: MatrixExpr, definitions: Iterable[Definition]) -> Decision:
     normaliser = Normaliser(definitions)
     same = normaliser.form(left) == normaliser.form(right)
     return Decision(same, tuple(normaliser.used))

@@ -13,6 +13,7 @@ from symbolic.expressions.hadamard import Hadamard
 from symbolic.expressions.indexed_sum import Index, IndexedSum
 from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.matrix import UnitMatrix
+from symbolic.expressions.operand import operand
 from symbolic.expressions.parameter import GREEK, Held, Ones, Parameter, latin
 from symbolic.expressions.scalar import Entry
 from symbolic.expressions.vec import Vec
@@ -33,7 +34,7 @@ def sizes(names: str) -> tuple[Symbol, ...]:
 
 
 def _matrix(what: Any, where: str) -> MatrixExpr:
-    if not isinstance(what, MatrixExpr):
+    if not isinstance(operand(what), MatrixExpr):
         raise SymbolicError(f"{where} takes a matrix expression, and {what!r} is none")
     return what
 
@@ -138,7 +139,7 @@ def diag(entries: MatrixExpr) -> Diagonal:
     Args:
         entries: the vector.
     """
-    return Diagonal(entries)
+    return Diagonal(_matrix(entries, "diag"))
 
 
 def vec(of: MatrixExpr) -> Vec:
@@ -147,7 +148,7 @@ def vec(of: MatrixExpr) -> Vec:
     Args:
         of: the matrix.
     """
-    return Vec(of)
+    return Vec(_matrix(of, "vec"))
 
 
 def kronecker(left: MatrixExpr, right: MatrixExpr) -> Kronecker:
@@ -157,7 +158,7 @@ def kronecker(left: MatrixExpr, right: MatrixExpr) -> Kronecker:
         left: a matrix.
         right: a matrix.
     """
-    return Kronecker(left, right)
+    return Kronecker(_matrix(left, "a Kronecker product"), _matrix(right, "a Kronecker product"))
 
 
 def hadamard(left: MatrixExpr, right: MatrixExpr) -> Hadamard:
@@ -167,7 +168,7 @@ def hadamard(left: MatrixExpr, right: MatrixExpr) -> Hadamard:
         left: a matrix.
         right: a matrix of the same shape.
     """
-    return Hadamard(left, right)
+    return Hadamard(_matrix(left, "a product entry by entry"), _matrix(right, "a product entry by entry"))
 
 
 def summed(summand: Callable[[Symbol], MatrixExpr], first: Any, last: Any, index: str = "h") -> IndexedSum:

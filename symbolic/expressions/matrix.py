@@ -11,6 +11,7 @@ from sympy.printing.printer import Printer
 
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.latex import typeset
+from symbolic.expressions.operand import OPERATORS, operand, refuse
 from symbolic.expressions.scalar import Entry, exact
 
 
@@ -88,6 +89,49 @@ class Matrix(MatrixExpr):
     __matmul__ = __mul__
     __rmatmul__ = __rmul__
 
+    def __truediv__(self, other: Any) -> MatrixExpr:
+        number = operand(other)
+        if isinstance(number, MatrixExpr):
+            raise SymbolicError(f"{self} / {other} divides by a matrix: multiply by its inverse, inverse(A)")
+        return MatrixProduct(1 / exact(number), self)
+
+    def __rtruediv__(self, other: Any) -> MatrixExpr:
+        raise SymbolicError(f"{other} / {self} divides by a matrix: multiply by its inverse, inverse(A)")
+
+    def __abs__(self) -> MatrixExpr:
+        refuse("abs", self)
+
+    def __float__(self) -> float:
+        refuse("a function of one number", self)
+
+    def __round__(self, *_: Any) -> MatrixExpr:
+        refuse("round", self)
+
+    def __mod__(self, other: Any) -> MatrixExpr:
+        refuse("%", self)
+
+    def __floordiv__(self, other: Any) -> MatrixExpr:
+        refuse("//", self)
+
+    def __lt__(self, other: Any) -> bool:
+        refuse("a comparison (<, max, min, where)", self)
+
+    __le__ = __gt__ = __ge__ = __lt__
+
+    def __array_ufunc__(self, function: Any, method: str, *operands: Any, **_: Any) -> MatrixExpr:
+        if method != "__call__" or function.__name__ not in OPERATORS:
+            refuse(function.__name__, self)
+        return OPERATORS[function.__name__](*map(operand, operands))
+
+    def __array_function__(self, function: Any, *_: Any) -> MatrixExpr:
+        refuse(function.__name__, self)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        refuse("an array", self)
+
+    def __jax_array__(self) -> Any:
+        refuse("a function of JAX, or a product with an array,", self)
+
     def __pow__(self, exponent: Any) -> MatrixExpr:
         check_product(self, self)
         if isinstance(exponent, bool) or not (number := sympify(exponent)).is_Integer or number < 0:
@@ -150,7 +194,7 @@ class MatrixSum(Matrix, MatAdd):
         first = summands[0]
         for summand in summands:
             if not isinstance(summand, MatrixExpr):
-                raise ShapeMismatch(f"{summand} is no matrix: only matrices of one shape add")
+                raise ShapeMismatch(f"{operand(summand)} is no matrix: only matrices of one shape add")
             check_sum(first, summand)
         flat = [
             part for s in summands for part in (s.args if isinstance(s, MatAdd) else (s,)) if not part.is_ZeroMatrix
@@ -173,7 +217,7 @@ class MatrixProduct(Matrix, MatMul):
 
     def __new__(cls, *factors: Any) -> MatrixExpr:
         """Return the product, or its only factor."""
-        flat = [part for f in factors for part in (f.args if isinstance(f, MatMul) else (sympify(f),))]
+        flat = [part for f in factors for part in (f.args if isinstance(f, MatMul) else (operand(f),))]
         coefficient = Mul(*(exact(f) for f in flat if not isinstance(f, MatrixExpr)))
         matrices = [f for f in flat if isinstance(f, MatrixExpr)]
         for left, right in pairwise(matrices):

@@ -1,5 +1,7 @@
 """Represent scalars: entries of matrices, and coefficients in exact numbers."""
 
+from decimal import Decimal
+
 from sympy import Expr, Float, MatrixExpr, Rational, S
 from sympy.matrices.expressions.matexpr import MatrixElement
 from sympy.printing.precedence import PRECEDENCE
@@ -39,6 +41,18 @@ class Entry(MatrixElement):
         return printer.parenthesize(self.parent, PRECEDENCE["Atom"], strict=True)
 
 
+_WRITTEN = 15  # digits that every float of them keeps, and that hardly any result of a computation ends with
+
+
+def digits(number: float) -> str:
+    """Return the significant digits of a number as Python writes it.
+
+    Args:
+        number: the number.
+    """
+    return "".join(map(str, Decimal(repr(number)).normalize().as_tuple().digits))
+
+
 def exact(coefficient: Expr) -> Expr:
     """Return a coefficient in exact numbers: a float is the rational number that it is written as, 0.1 is 1/10.
 
@@ -46,7 +60,8 @@ def exact(coefficient: Expr) -> Expr:
         coefficient: a number, or an expression of sizes, symbols and scalars.
 
     Raises:
-        SymbolicError: if a float stands among symbols, where it was rounded before it could be read, or isn't finite.
+        SymbolicError: if a float stands among symbols, where it was rounded before it could be read, isn't finite, or
+            has more digits than a number that is written, as `math.sqrt(3)` has.
 
     Example:
         >>> from sympy import sympify
@@ -57,6 +72,11 @@ def exact(coefficient: Expr) -> Expr:
         raise SymbolicError(f"the coefficient {coefficient} isn't finite: give a finite number")
     if coefficient.is_Float:
         number = float(coefficient)
+        if len(digits(number)) > _WRITTEN:
+            raise SymbolicError(
+                f"{number!r} is a rounded number: a float stands for the decimal number that is written, with at most"
+                f" {_WRITTEN} digits; give an exact one, sqrt(3) or Rational(1, 3) of sympy, or a letter, scalar('a')"
+            )
         return Rational(repr(number)) if coefficient == number else Rational(coefficient)
     if floats := coefficient.atoms(Float):
         raise SymbolicError(

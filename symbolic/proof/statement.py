@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from sympy import Basic, sstr
 
 from symbolic.expressions.activation import Activation
+from symbolic.expressions.latex import escaped, typeset
 from symbolic.proof.step import Equation, Step
 
 Condition = Equation | str
@@ -48,12 +49,26 @@ def _activations(step: Step) -> Iterable[Activation]:
     return (part for side in (step.left, step.right) if isinstance(side, Basic) for part in side.atoms(Activation))
 
 
+def in_latex(conditions: Iterable[Condition]) -> str:
+    """Return conditions as words and formulas of a sentence in LaTeX.
+
+    Args:
+        conditions: the conditions.
+    """
+    return _listed(
+        [escaped(c) if isinstance(c, str) else f"${typeset(c.left)} = {typeset(c.right)}$" for c in conditions]
+    )
+
+
 def in_words(conditions: Iterable[Condition]) -> str:
     """Return conditions as words of a sentence.
 
     Args:
         conditions: the conditions.
     """
-    written = [each if isinstance(each, str) else f"{sstr(each.left)} = {sstr(each.right)}" for each in conditions]
-    *first, last = written or [""]
+    return _listed([c if isinstance(c, str) else f"{sstr(c.left)} = {sstr(c.right)}" for c in conditions])
+
+
+def _listed(words: list[str]) -> str:
+    *first, last = words or [""]
     return f"{', '.join(first)} and {last}" if first else last

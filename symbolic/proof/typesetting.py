@@ -9,7 +9,7 @@ from symbolic.proof.characters import compilable
 from symbolic.proof.derivation import ROOM, Derivation, equation_rows, explanation, sentence
 from symbolic.proof.legend import letters_section
 from symbolic.proof.line_breaks import width
-from symbolic.proof.statement import Condition, in_words
+from symbolic.proof.statement import Condition, in_latex
 from symbolic.proof.step import Step
 
 _PREAMBLE = r"""\documentclass[10pt]{article}
@@ -109,7 +109,7 @@ def _theorem(derivation: Derivation, place: int) -> str:
             checked.setdefault(conditions, []).append(number)
     claims = []
     for conditions, numbers in sorted(checked.items(), key=lambda item: len(item[0])):
-        where = f"Where {escaped(in_words(conditions))}, equation" if conditions else "Equation"
+        where = f"Where {in_latex(conditions)}, equation" if conditions else "Equation"
         verb = "s {} hold" if len(numbers) > 1 else " {} holds"
         claims.append(where + verb.format(_references(numbers, place)))
     return f"\\begin{{theorem}}[{{{escaped(derivation.title)}}}]\n{statement}{'. '.join(claims)}.\n\\end{{theorem}}\n"

@@ -211,7 +211,7 @@ def difference(stack: ResidualStack | None = None) -> Derivation:
         equality(change(x0), form.unrolled(0), "base", rules),
         induction_hypothesis(hypothesis.left, hypothesis.right),
         equality(change(s.x(k)), form.unrolled(k), "step", (hypothesis, carried, *rules)),
-        equality(form.mu(k), ZeroMatrix(s.width, 1), "no parameter changes", (*rules, *still)),
+        equality(form.mu(k), ZeroMatrix(s.width, 1), "constant parameters have no effect", (*rules, *still)),
     ]
     return Derivation(
         "The difference of two inputs",

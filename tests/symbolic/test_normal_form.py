@@ -156,6 +156,39 @@ def test_what_is_equal_has_equal_values(seed, other, depth):
         assert value(left, 1) == value(right, 1)
 
 
+def random_sums(rng, depth, indices=()):
+    """Return a random N × N expression with sums of symbolic bounds, nested, shifted, in products and activations."""
+    if depth == 0:
+        index = rng.choice([*indices, None])
+        return rng.choice((A, B)) if index is None else rng.choice((F, G))(index + rng.randint(-1, 2))
+    left, right = (random_sums(rng, depth - 1, indices) for _ in range(2))
+    match rng.randint(0, 6):
+        case 0 | 1:
+            return left + rng.choice((1, -1, 2)) * right
+        case 2:
+            return left * right
+        case 3:
+            return left.T
+        case 4:
+            return Activation(left)
+    index = (J, K, I)[len(indices)]
+    first, last = rng.choice(((1, P), (1, P + 1), (2, P), (0, P), (1, 3)))
+    return A * IndexedSum(random_sums(rng, depth - 1, (*indices, index)), index, first, last)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 10**9), st.integers(1, 3))
+def test_an_expression_with_sums_equals_its_normal_form(seed, depth):
+    expression = random_sums(random.Random(seed), depth)
+    assert equal(expression, normal_form(expression).expression())
+
+
+def test_a_sum_is_split_wherever_it_stands():
+    whole = A * total((F(J) + G(J + 1)) * u, J)
+    parts = A * total(F(J) * u, J) + A * total(G(J + 1) * u, J)
+    assert equal(whole, parts) and equal(Activation(whole), Activation(parts))
+
+
 two = [Parameter(letter, (), 2, 1) for letter in "uvwz"]
 a, b = (lambda k, letter=letter: Parameter(letter, (k,), 2, 2) for letter in "ab")
 X2, Y2 = Parameter("X", (), 2, 2), Parameter("Y", (), 2, 2)

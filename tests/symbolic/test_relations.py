@@ -1,0 +1,110 @@
+"""Relations between parameters are hypotheses: what follows from them is shown, and only that."""
+
+import pytest
+from sympy import Identity, Symbol, ZeroMatrix
+
+from symbolic import Definition, SymbolicError, activation, diag, held, kronecker, matrix, ones, sizes, vec
+from symbolic.equality.normal_form import decide, equal
+from symbolic.expressions.indexed_sum import IndexedSum
+from symbolic.proof.derivation import Derivation
+from symbolic.proof.step import equality
+from symbolic.proof.typesetting import section
+
+N, M = sizes("N M")
+A, B, S, Q = (matrix(letter, N, N) for letter in "ABSQ")
+H, E = held("H", N, N), matrix("E", N, M)
+R = matrix("R", M, M)
+u, v, b = matrix("u", N, 1), matrix("v", N, 1), matrix("b", M, 1)
+one, eye = ones(N), Identity(N)
+k, n = Symbol("k", integer=True, nonnegative=True), Symbol("n", integer=True, nonnegative=True)
+
+
+def heads(index):
+    return held("H", N, N, index)
+
+
+ROWS, ORTHOGONAL = Definition(H * one, one), Definition(Q.T * Q, eye)
+SYMMETRIC, HALF = Definition(S, S.T), Definition(E * E.T, eye)
+EVERY_HEAD = Definition(heads(k) * one, one, (k,))
+INVERSE = Definition(A * B, eye)
+RESOLVENT = Definition(A * B, B - eye)
+
+FOLLOWS = {
+    "a bias passes through attention": (H * one * b.T, one * b.T, ROWS),
+    "so it does on vec": (kronecker(H, R.T) * kronecker(one, b), kronecker(one, R.T * b), ROWS),
+    "so it does in vec": (vec(H * one * b.T * R), kronecker(one, R.T * b), ROWS),
+    "columns of the transpose": (one.T * H.T * u, one.T * u, ROWS),
+    "the mean of a row": (H * (one * one.T * u / N), one * (one.T * u) / N, ROWS),
+    "twice": (H * H * one, one, ROWS),
+    "in diag": (diag(H * one) * u, u, ROWS),
+    "in an activation": (activation(H * one * b.T), activation(one * b.T), ROWS),
+    "every head": (IndexedSum(heads(k) * one, k, 1, n), n * one, EVERY_HEAD),
+    "one head": (heads(3) * one * b.T, one * b.T, EVERY_HEAD),
+    "an orthogonal matrix keeps inner products": ((Q * u).T * (Q * v), u.T * v, ORTHOGONAL),
+    "in the middle": (A * Q.T * Q * B, A * B, ORTHOGONAL),
+    "beside a factor": (kronecker(Q.T, R) * kronecker(Q, b), kronecker(eye, R * b), ORTHOGONAL),
+    "a symmetric matrix": (u.T * S * v, v.T * S * u, SYMMETRIC),
+    "a symmetric matrix inside another product": (u.T * S * v * b.T, v.T * S * u * b.T, SYMMETRIC),
+    "its square": ((S * S * A).T, A.T * S * S, SYMMETRIC),
+    "written the other way": (S.T * A, S * A, Definition(S.T, S)),
+    "rows that are orthonormal": (E * E.T * A, A, HALF),
+    "an inverse": (u.T * A * B * v, u.T * v, INVERSE),
+    "a sum on the right": (A * B * u, B * u - u, RESOLVENT),
+    "the identity on the left": (Q.T * Q * u, u, Definition(eye, Q.T * Q)),
+}  # fmt: skip
+
+DOESNT_FOLLOW = {
+    "columns needn't sum to one": (one.T * H, one.T, ROWS),
+    "another pattern": (A * one, one, ROWS),
+    "an orthogonal matrix isn't the identity": (Q * u, u, ORTHOGONAL),
+    "the other order": (Q * Q.T * u, u, ORTHOGONAL),
+    "the other side": (E.T * E * R, R, HALF),
+    "a product of symmetric ones": ((S * A).T, S * A, SYMMETRIC),
+    "the inverse from the left": (B * A, eye, INVERSE),
+    "another letter with heads": (matrix("G", N, N, 3) * one, one, EVERY_HEAD),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOLLOWS)
+def test_it_follows_from_the_relation_and_from_nothing_less(name):
+    left, right, relation = FOLLOWS[name]
+    decision = decide(left, right, [relation, Definition(matrix("Z", N, N) * u, v)])
+    assert decision.equal and decision.used == (relation,)
+    assert not equal(left, right)
+
+
+@pytest.mark.parametrize("name", DOESNT_FOLLOW)
+def test_it_does_not_follow(name):
+    left, right, relation = DOESNT_FOLLOW[name]
+    assert not equal(left, right, [relation])
+
+
+@pytest.mark.parametrize("relation", [(A * B, B * A), (A + B, S), (A.T, B.T), (2 * A * B, eye)], ids=str)
+def test_a_relation_that_makes_nothing_shorter_is_refused(relation):
+    with pytest.raises(SymbolicError, match="fewer factors"):
+        equal(A, B, [Definition(*relation)])
+
+
+@pytest.mark.parametrize("side", [1, None, "A", N])
+def test_a_side_that_is_no_matrix_expression_is_refused(side):
+    with pytest.raises(SymbolicError, match="give matrix expressions"):
+        Definition(A, side)
+
+
+def test_a_step_carries_its_relation_and_the_theorem_claims_no_more():
+    plain = equality(A * (u + v), A * u + A * v, "multiplied out")
+    under = equality(H * one * b.T, one * b.T, "rows of a pattern sum to one", [ROWS])
+    derivation = Derivation("A test", (plain, under))
+    assert derivation.conditions == ((), ((H * one, one),))
+    assert "[rows of a pattern sum to one, where H 1[N] = 1[N]]" in str(derivation)
+    theorem = section(derivation).partition(r"\end{theorem}")[0]
+    claims = r"Equation \eqref{equation:1.1} holds. Where $\mathbf{H} \mathbf{1}_{N} = \mathbf{1}_{N}$, equation"
+    assert claims in theorem
+
+
+def test_a_step_inherits_the_conditions_of_the_equations_that_it_uses():
+    zero = ZeroMatrix(N, 1)
+    first = equality(u, zero, "first", [Definition(u, A * v), Definition(v, zero)])
+    second = equality(B * u, zero, "second", [Definition(u, zero)])
+    conditions = Derivation("A test", (first, second)).conditions
+    assert conditions[0] == conditions[1] == ((u, A * v), (v, zero))

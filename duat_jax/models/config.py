@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import final
 
+from duat_jax.models.pooling import MEAN, Pooling
 from duat_jax.nn.config import BlockConfig
 from duat_jax.nn.mlp import ACTIVATIONS
 
@@ -105,6 +106,7 @@ class Config:
         embedding_norm: whether the embeddings are normalised before the first block.
         final_norm: whether the stream is normalised after the last block.
         head: the read-out.
+        pooling: how an encoder's hidden states become the vector of a text.
     """
 
     family: str
@@ -122,6 +124,7 @@ class Config:
     embedding_norm: bool = False
     final_norm: bool = True
     head: Head = Head()
+    pooling: Pooling = MEAN
 
     @property
     def layers(self) -> int:

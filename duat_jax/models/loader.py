@@ -77,6 +77,8 @@ def _config(checkpoint: Checkpoint, head: str | None) -> Config:
         )
     settings = Settings(values, head)
     config = dataclasses.replace(FAMILIES[family].read_config(settings), family=family)
+    if config.head.kind == "hidden":
+        config = dataclasses.replace(config, pooling=checkpoint.pooling())
     raise_problems(file, settings.all_problems(FAMILIES[family].harmless) or config.problems())
     return config
 

@@ -90,7 +90,7 @@ def explain(
     """Explain numbers that a model computes, down to every neuron at every token.
 
     For a language model, the logit of `target` (minus that of `contrast`) at one position; for a classifier, that of a
-    class; for an encoder, the cosine similarity of the mean-pooled embeddings of two texts, the norm held; or any other
+    class; for an encoder, the cosine similarity of the pooled embeddings of two texts, the norm held; or any other
     target. Texts of many lengths are padded to a few, and every length is compiled once.
 
     Args:

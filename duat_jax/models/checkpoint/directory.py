@@ -16,8 +16,10 @@ from duat_jax.models.checkpoint.limits import FILE_HEADER, HEADERS, check_limit
 from duat_jax.models.checkpoint.limits import INDEX as INDEX_BYTES
 from duat_jax.models.checkpoint.mxfp4 import Mxfp4
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
+from duat_jax.models.checkpoint.sentence_modules import read_pooling
 from duat_jax.models.checkpoint.stored import Stored
 from duat_jax.models.checkpoint.tokenizer_configured import read_configured_tokenizer
+from duat_jax.models.pooling import Pooling
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth", "model.ckpt")
@@ -90,6 +92,10 @@ class Directory:
         """Return the tokenizer of `tokenizer.json` and its settings, without truncation or padding."""
         file, config = self._file("tokenizer.json"), self.settings() if self.settings_path.is_file() else None
         return read_configured_tokenizer(self.path, file, config)[0]
+
+    def pooling(self) -> Pooling:
+        """Return the pooling of hidden states that `modules.json` states; the mean without that file."""
+        return read_pooling(self.path)
 
     def copy_rest(self, folder: Path) -> None:
         """Copy every file but `config.json`, those that hold weights and hidden ones.

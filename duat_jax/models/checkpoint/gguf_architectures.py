@@ -206,7 +206,7 @@ ARCHITECTURES = {
         _bert,
         epsilon=(_LAYER_NORM, "layer_norm_eps"),
         causal=False,
-        harmless=frozenset(("pooling_type",)),
+        harmless=frozenset(("pooling_type",)),  # `GgufCheckpoint.pooling` reads it
     ),
     "phi3": Architecture(
         gguf.MODEL_ARCH.PHI3,

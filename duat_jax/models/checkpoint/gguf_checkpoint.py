@@ -16,9 +16,13 @@ from duat_jax.models.checkpoint.gguf_settings import FACTORS, LONGROPE, read_set
 from duat_jax.models.checkpoint.gguf_tokenizer import read_gguf_tokenizer
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.stored import Stored
+from duat_jax.models.pooling import Pooling
 
 EMBEDDING = "token_embd.weight"
 """The tensor whose rows are the tokens' embeddings."""
+
+POOLINGS = {0: "mean", 1: "mean", 2: "cls", 3: "lasttoken"}
+"""Modes of pooling, by llama.cpp's number; zero states none."""
 
 CHUNK = 2**20
 """The approximate number of entries that are dequantised at once, which limits the memory of their float32 values."""
@@ -59,6 +63,14 @@ class GgufCheckpoint:
     def tokenizer(self) -> Tokenizer:
         """Return the tokenizer that the metadata describe."""
         return read_gguf_tokenizer(self.settings_path, self.header.metadata)
+
+    def pooling(self) -> Pooling:
+        """Return the pooling of hidden states that the metadata state; the mean where they state none."""
+        name = f"{self.header.metadata.get('general.architecture')}.pooling_type"
+        kind = self.header.metadata.get(name, 0)
+        if isinstance(kind, int) and kind in POOLINGS:
+            return Pooling((POOLINGS[kind],))
+        return Pooling(problem=f"{self.settings_path}: {name} = {quoted(kind)} isn't supported")
 
     def copy_rest(self, folder: Path) -> None:
         """Write the tokenizer into a folder.

@@ -15,6 +15,7 @@ PREFIX = "hub:"
 FILES = (
     *("config.json", "preprocessor_config.json", WEIGHTS, INDEX),
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
+    *("modules.json", "*_Pooling/config.json"),
 )
 """The files of a checkpoint, besides those that its index names; a repository often has the same weights in other
 formats too."""

@@ -7,6 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from tokenizers import Tokenizer
 
+from duat_jax.models.pooling import Pooling
+
 
 @runtime_checkable
 class Stored(Protocol):
@@ -69,6 +71,9 @@ class Checkpoint(Protocol):
 
     def tokenizer(self) -> Tokenizer:
         """Return the tokenizer, without truncation or padding."""
+
+    def pooling(self) -> Pooling:
+        """Return how an encoder's hidden states become the vector of a text; the mean where nothing is stated."""
 
     def copy_rest(self, folder: Path) -> None:
         """Write everything but the configuration and the weights into a folder: tokenizer, templates, generation.

@@ -1,7 +1,8 @@
 """Target: the cosine similarity of two texts."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, final
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from duat_jax.models.config import Config
+from duat_jax.models.pooling import MEAN, Pooling
 from duat_jax.models.targets.base import ForwardPass, Reader, Reading, Target, Words, reading
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import Places, checked_ids, checked_pixels
@@ -18,31 +20,32 @@ from duat_jax.nn.linear import PRECISION
 @final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
-class _MeanDirection(Reader):
-    """The cosine of the mean of the last hidden states and a unit vector, the mean's norm held."""
+class _PooledDirection(Reader):
+    """The cosine of a text's pooled hidden states and a unit vector, the norm of the pooled states held."""
 
     unit: Any
+    pooling: Pooling = field(metadata={"static": True})
 
     def read(self, model: Transformer, passed: ForwardPass) -> Reading:
-        x = passed.states
-        weights = passed.real.astype(x.dtype) / passed.real.sum().astype(x.dtype)
-        pooled = jnp.dot(weights, x, precision=PRECISION)
+        pooled = self.pooling(passed.states, passed.real)
         scale = 1 / jnp.linalg.norm(pooled)
         value = jnp.dot(pooled, self.unit, precision=PRECISION) * scale
-        return reading(value, weights[:, None] * (self.unit * scale))
+        return reading(value, self.pooling.transposed(self.unit * scale, passed.states, passed.real))
 
 
 @final
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Similarity(Target):
-    """The cosine similarity of two texts' mean-pooled last hidden states, with the explained text's norm held.
+    """The cosine similarity of two texts' pooled last hidden states, with the explained text's norm held.
 
     Args:
         against: the other text, or its token ids, `[other_tokens]`; of a vision model, the other image's pixels.
+        pooling: how hidden states are pooled; as the checkpoint states if absent, and the mean where it states nothing.
     """
 
     against: Any
+    pooling: Pooling | None = field(default=None, metadata={"static": True})
     needs = ("hidden",)
 
     def checked(self, config: Config, places: Places, problems: list[str]) -> "Similarity":
@@ -53,18 +56,22 @@ class Similarity(Target):
             places: the positions of the text.
             problems: the list to which every problem is added.
         """
+        pooling = config.pooling if self.pooling is None else self.pooling
+        if pooling.problem is not None:
+            problems.append(pooling.problem)
         if config.image is not None:
-            return Similarity(checked_pixels(config.image, self.against, "the other image", problems))
-        return Similarity(checked_ids(config, self.against, "the other text", problems, places.tokenizer))
+            return Similarity(checked_pixels(config.image, self.against, "the other image", problems), pooling)
+        return Similarity(checked_ids(config, self.against, "the other text", problems, places.tokenizer), pooling)
 
-    def reader(self, run: Callable[[Any], tuple[Array, int]]) -> _MeanDirection:
+    def reader(self, run: Callable[[Any], tuple[Array, int]]) -> _PooledDirection:
         """Return what reads the target from forward passes.
 
         Args:
             run: returns the last hidden states of another text, `[padded_tokens, features]`, and its length.
         """
         hidden, tokens = run(self.against)
-        return _MeanDirection(_unit_mean(hidden, tokens))
+        pooling = self.pooling or MEAN
+        return _PooledDirection(_unit(pooling, hidden, tokens), pooling)
 
     def label(self, reading: Reading, words: Words) -> str:
         """Describe the target.
@@ -73,10 +80,12 @@ class Similarity(Target):
             reading: the target on this text.
             words: the names of its tokens.
         """
-        return f"cosine similarity to {words.text(self.against)!r}"
+        return f"cosine similarity to {words.text(self.against)!r} ({(self.pooling or MEAN).label()})"
 
 
-@jax.jit
-def _unit_mean(hidden: Float[Array, "tokens features"], tokens: Int[Array, ""] | int) -> Float[Array, "features"]:
-    total = jnp.where((jnp.arange(len(hidden)) < tokens)[:, None], hidden, 0).sum(0)
-    return total / jnp.linalg.norm(total)
+@partial(jax.jit, static_argnums=0)
+def _unit(
+    pooling: Pooling, hidden: Float[Array, "tokens features"], tokens: Int[Array, ""] | int
+) -> Float[Array, "pooled"]:
+    pooled = pooling(hidden, jnp.arange(len(hidden)) < tokens)
+    return pooled / jnp.linalg.norm(pooled)

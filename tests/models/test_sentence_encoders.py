@@ -1,0 +1,101 @@
+"""A sentence encoder's similarity is pooled as its checkpoint states, or refused in one line."""
+
+import json
+import shutil
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import ENCODER, GOLDEN
+from helpers import close
+
+import duat_jax as duat
+
+TEXT, OTHER = [5, 17, 3, 44, 20], [9, 8, 7, 6]
+POOLED = {
+    "cls": lambda x: x[0],
+    "max": lambda x: x.max(0),
+    "mean": lambda x: x.mean(0),
+    "mean_sqrt_len_tokens": lambda x: x.sum(0) / np.sqrt(len(x)),
+    "weightedmean": lambda x: np.arange(1, len(x) + 1) @ x / np.arange(1, len(x) + 1).sum(),
+    "lasttoken": lambda x: x[-1],
+}
+FLAGS = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+NAMED = {f"pooling_mode_{flag}": mode for flag, mode in zip(FLAGS, POOLED, strict=True)}
+STATED = {
+    **{mode: {"pooling_mode_mean_tokens": mode == "mean", flag: True} for flag, mode in NAMED.items()},
+    "cls mean": {"pooling_mode_cls_token": True},
+    "max lasttoken": {"pooling_mode": ["max", "lasttoken"]},
+    "lasttoken ": {"pooling_mode": "lasttoken", "embedding_dimension": 12, "include_prompt": True},
+}
+KINDS = ("models.Transformer", "models.Pooling", "models.Normalize")
+
+
+def encoder_of(folder, pooling, kinds=KINDS):
+    """Make a sentence encoder of a golden BERT, and return its directory."""
+    shutil.copytree(GOLDEN / "bert", folder, dirs_exist_ok=True)
+    paths = ["", *(f"{i}_{kind.rpartition('.')[2]}" for i, kind in enumerate(kinds[1:], 1))]
+    modules = [
+        {"idx": i, "path": path, "type": f"sentence_transformers.{kind}"}
+        for i, (path, kind) in enumerate(zip(paths, kinds))
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    for path in paths[1:]:
+        (folder / path).mkdir(exist_ok=True)
+        if path.endswith("Pooling"):
+            (folder / path / "config.json").write_text(json.dumps(pooling))
+    return folder
+
+
+def cosine(a, b):
+    return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("stated", STATED)
+def test_every_mode_is_the_cosine_of_pooled_hidden_states_and_its_parts_sum_to_it(tmp_path, stated):
+    model = duat.load(encoder_of(tmp_path, STATED[stated]), dtype=jnp.float64)
+    pooled = [
+        np.concatenate([POOLED[mode](np.asarray(model(jnp.array(ids)))) for mode in stated.split()])
+        for ids in (TEXT, OTHER)
+    ]
+    found = duat.explain(model, TEXT, against=OTHER)
+    close(found.value, cosine(*pooled))
+    assert found.completeness.verdict == found.collapse_completeness.verdict == "holds"
+    contrasted = duat.contrast(model, TEXT, [5, 17, 9, 44, 2], against=OTHER)
+    assert contrasted.completeness.verdict == "holds"
+    assert model.config.pooling.label() in str(found.target)
+
+
+WRONG = {
+    "a module": ({}, (*KINDS[:2], "models.LSTM"), "the module 'LSTM' isn't supported"),
+    "a dense layer": ({}, (*KINDS[:2], "models.Dense"), "the module 'Dense' isn't supported"),
+    "no pooling": ({}, KINDS[:1], "must be a Transformer, then one Pooling"),
+    "no mode": ({"pooling_mode_mean_tokens": False}, KINDS, "no mode is true"),
+    "a mode": ({"pooling_mode": "median"}, KINDS, "pooling_mode 'median' isn't one of"),
+    "a flag": ({"pooling_mode_cls_token": "yes"}, KINDS, "must be true or false, not 'yes'"),
+    "prompts": ({"include_prompt": False}, KINDS, "include_prompt = False isn't supported"),
+    "a field": ({"shift": 1}, KINDS, "the field 'shift' isn't known"),
+    "no object": ([], KINDS, "must be an object of fields"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_pooling_that_is_not_supported_is_refused_where_texts_are_compared(tmp_path, case):
+    pooling, kinds, message = WRONG[case]
+    model = duat.load(encoder_of(tmp_path, pooling, kinds))
+    with pytest.raises(duat.BadText, match=message) as raised:
+        duat.explain(model, TEXT, against=OTHER)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_published_encoder_set_to_its_first_token_is_read_there(tmp_path):
+    folder = shutil.copytree(ENCODER, tmp_path / "model")
+    file = folder / "1_Pooling" / "config.json"
+    stated = json.loads(file.read_text()) | {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+    file.write_text(json.dumps(stated))
+    model, tokenizer = duat.load(folder, tokenizer=True)
+    texts = ("A cat sits on the mat", "A dog lies on the rug")
+    first, other = (np.asarray(model(jnp.array(tokenizer.encode(text).ids)))[0] for text in texts)
+    found = duat.explain(model, texts[0], against=texts[1], tokenizer=tokenizer)
+    close(found.value, cosine(first, other))
+    assert str(found.target) == f"cosine similarity to {texts[1].lower()!r} (first token)"

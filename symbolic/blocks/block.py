@@ -133,6 +133,7 @@ class Block:
         layer = read_layer(fn, x)
         block = cls(lambda stream: layer.result.xreplace({layer.stream: stream}), (layer.stream.shape[0], 1))
         block.values, block.functions, block.legend = layer.values, layer.functions, layer.legend
+        block.words = {"x'": "the residual stream after layer i, its entries row by row"}
         return block
 
     def with_sizes(self, sizes: Mapping[Symbol, Any]) -> "Block":
@@ -168,9 +169,8 @@ class Block:
         for letter, meaning in self._meanings().items():
             stem, _, number = letter.rstrip("]").partition("[")
             meanings.append(f"{stem}_{{{','.join(filter(None, ('i+1', number)))}}}: {meaning}.")
-        title = f"The residual terms of the {self.name}"
-        terms = Derivation(title, tuple(steps), " ".join(meanings), premises=(held_parameters(self.held),))
-        return self._printed(self._explained(terms))
+        title, held = f"The residual terms of the {self.name}", (held_parameters(self.held),)
+        return self._printed(self._explained(Derivation(title, tuple(steps), " ".join(meanings), premises=held)))
 
     @cached_property
     def _on_vec(self) -> tuple[Step, ...]:

@@ -53,6 +53,11 @@ def check_sum(left: MatrixExpr, right: MatrixExpr) -> None:
         )
 
 
+_INVERSE = "an inverse of A is a matrix of its own, R, with the relation Definition(A * R, identity(n))"
+
+_DIVIDES = f"divides by a matrix: {_INVERSE}"
+
+
 class Matrix(MatrixExpr):
     """The base class of our matrix expressions, whose sums and products keep their order and check shapes."""
 
@@ -92,11 +97,11 @@ class Matrix(MatrixExpr):
     def __truediv__(self, other: Any) -> MatrixExpr:
         number = operand(other)
         if isinstance(number, MatrixExpr):
-            raise SymbolicError(f"{self} / {other} divides by a matrix: multiply by its inverse, inverse(A)")
+            raise SymbolicError(f"{self} / {other} {_DIVIDES}")
         return MatrixProduct(1 / exact(number), self)
 
     def __rtruediv__(self, other: Any) -> MatrixExpr:
-        raise SymbolicError(f"{other} / {self} divides by a matrix: multiply by its inverse, inverse(A)")
+        raise SymbolicError(f"{other} / {self} {_DIVIDES}")
 
     def __abs__(self) -> MatrixExpr:
         refuse("abs", self)
@@ -135,7 +140,7 @@ class Matrix(MatrixExpr):
     def __pow__(self, exponent: Any) -> MatrixExpr:
         check_product(self, self)
         if isinstance(exponent, bool) or not (number := sympify(exponent)).is_Integer or number < 0:
-            raise SymbolicError(f"{self} to the power {exponent}: a power is a whole number, 0 or more")
+            raise SymbolicError(f"{self} to the power {exponent}: a power is a whole number, 0 or more; {_INVERSE}")
         return MatrixProduct(*[self] * int(number)) if number else UnitMatrix(self.shape[0])
 
     def _entry(self, i: Any, j: Any, **_: Any) -> Expr:

@@ -6,7 +6,7 @@ import typer
 
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.explain import _read_text, check_options
-from duat_jax.cli.options import Csv, Dtype, Json, Kept, Model, Plot, Save
+from duat_jax.cli.options import Chat, Csv, Dtype, Json, Kept, Model, NoSpecialTokens, Plot, Save
 from duat_jax.cli.output import deliver, one_line_errors, require_holding, to_json
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
@@ -28,6 +28,8 @@ def attends(
         ),
     ] = False,
     model: Model = None,
+    no_special_tokens: NoSpecialTokens = False,
+    chat: Chat = False,
     dtype: Kept = Dtype.float32,
     top: Annotated[int, typer.Option(min=1, help="Number of the largest pairs to list.")] = 10,
     plot: Plot = None,
@@ -50,7 +52,7 @@ def attends(
         config = duat.load_config(model)
         if config.image is not None:
             raise BadText(f"a {config.family} model reads images: call duat.explain_attention in Python for them")
-        tokenizer, inputs, _ = _read_text(model, config, text, None, None, [])
+        tokenizer, inputs, _ = _read_text(model, config, text, None, None, [], not no_special_tokens, chat)
         check(config, inputs, layer, head, query, key, versus_key)
         with loading_bar() as progress:
             loaded = duat.load(model, dtype=jnp.dtype(dtype.value), progress=progress)

@@ -7,7 +7,7 @@ import typer
 
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.explain import check_options, read_output
-from duat_jax.cli.options import Against, Contrast, Csv, Dtype, Json, Kept, Plot, Position, Save
+from duat_jax.cli.options import Against, Chat, Contrast, Csv, Dtype, Json, Kept, NoSpecialTokens, Plot, Position, Save
 from duat_jax.cli.output import deliver, one_line_errors, require_no_failure, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 from duat_jax.errors import BadText
@@ -47,6 +47,8 @@ def diff(
     pieces: Annotated[int, typer.Option(min=1, help="Number of pieces of text from files.")] = 16,
     tokens: Annotated[int, typer.Option(min=2, help="Number of tokens in a piece.")] = 128,
     seed: Annotated[int, typer.Option(min=0, help="Seed for drawing pieces.")] = 0,
+    no_special_tokens: NoSpecialTokens = False,
+    chat: Chat = False,
     dtype: Kept = Dtype.float32,
     target: Annotated[
         str | None,
@@ -108,7 +110,7 @@ def diff(
             raise BadText(f"--budget judges by the loss of the next token, which this {config.family} model has not")
         if not (is_pruned(config, other) or is_pruned(other, config)):
             require_alike(*(skeleton(each, dtype.value) for each in (config, other)))
-        tokenizers = [duat.load_tokenizer(path) for path in paths]
+        tokenizers = [duat.load_tokenizer(path, add_special_tokens=not no_special_tokens, chat=chat) for path in paths]
         tokenizer = tokenizers[0]
         texts = [text] if text is not None else read_texts(files or [])
 

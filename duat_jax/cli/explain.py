@@ -8,7 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.options import Contrast, Csv, Dtype, Html, Json, Kept, Model, Plot, PositionOrMask, Save, Survey
+from duat_jax.cli.options import (
+    Chat,
+    Contrast,
+    Csv,
+    Dtype,
+    Html,
+    Json,
+    Kept,
+    Model,
+    NoSpecialTokens,
+    Plot,
+    PositionOrMask,
+    Save,
+    Survey,
+)
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
@@ -116,7 +130,14 @@ def say_sizes(texts: dict[Path, str]) -> dict[Path, str]:
 
 
 def _read_text(
-    model: Path | None, config: "Config", text: str | None, pair: str | None, image: Path | None, contrasts: list[str]
+    model: Path | None,
+    config: "Config",
+    text: str | None,
+    pair: str | None,
+    image: Path | None,
+    contrasts: list[str],
+    special_tokens: bool,
+    chat: bool,
 ) -> "tuple[Tokenizer | None, Any, list[Any]]":
     """Return the tokenizer, the inputs of the model, and the inputs to contrast with."""
     import duat_jax as duat
@@ -131,7 +152,9 @@ def _read_text(
         raise BadText(f"a {config.family} model reads texts: give one" + ("" if image is None else " without --image"))
     if pair is not None and config.head.kind == "next token":
         raise BadText("a language model reads one text, and no pair: leave --pair out")
-    tokenizer = duat.load_tokenizer(model)
+    if pair is not None and chat:
+        raise BadText("a pair of texts is no chat: leave --chat or --pair out")
+    tokenizer = duat.load_tokenizer(model, add_special_tokens=special_tokens, chat=chat)
 
     def encoded(text: str, label: str) -> Any:
         if pair is None:
@@ -180,6 +203,8 @@ def explain(
     pair: Annotated[str | None, typer.Option(help="The second text of a pair.")] = None,
     image: Annotated[Path | None, typer.Option(help="The image that a vision model reads instead of a text.")] = None,
     model: Model = None,
+    no_special_tokens: NoSpecialTokens = False,
+    chat: Chat = False,
     head: Annotated[
         str | None,
         typer.Option(help="The read-out: 'next token', 'masked token', 'classes' or 'hidden'; as saved if absent."),
@@ -269,7 +294,9 @@ def explain(
         config, gauge = duat.load_config(model, head=head), None if gate_rule is None else gate_rule.value
         require_gated(config, gauge)
         examples = examples_of(config, model, survey)
-        tokenizer, inputs, contrast_inputs = _read_text(model, config, text, pair, image, contrast_texts)
+        tokenizer, inputs, contrast_inputs = _read_text(
+            model, config, text, pair, image, contrast_texts, not no_special_tokens, chat
+        )
         token = read_output(config, tokenizer, target, "target")
         arguments: dict[str, Any] = {
             "target": token,

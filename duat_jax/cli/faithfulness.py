@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.options import Dtype, Json, Kept, Plot, Work
+from duat_jax.cli.options import Dtype, Json, Kept, NoSpecialTokens, Plot, Work
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 
@@ -47,6 +47,7 @@ def faithfulness(
             " absent."
         ),
     ] = None,
+    no_special_tokens: NoSpecialTokens = False,
     dtype: Kept = Dtype.float32,
     text: Annotated[
         Path | None, typer.Option(help="A file with one text per line. If absent, sentences of Python's manual.")
@@ -73,7 +74,8 @@ def faithfulness(
         from duat_jax.models.targets.description import TargetDescription
 
         lines = manual() if text is None else [line for line in read_texts([text])[0].splitlines() if line.strip()]
-        config, tokenizer = duat.load_config(model), duat.load_tokenizer(model)
+        config = duat.load_config(model)
+        tokenizer = duat.load_tokenizer(model, add_special_tokens=not no_special_tokens)
         check(config, tokenizer, lines, method or (), count=texts, longest=tokens)
         with loading_bar() as progress:
             loaded = duat.load(model, dtype=dtype.value, progress=progress)

@@ -8,7 +8,21 @@ import typer
 
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.explain import _read_text, check_options, examples_of, read_output, say_sizes
-from duat_jax.cli.options import Contrast, Csv, Dtype, Html, Json, Kept, Model, Plot, PositionOrMask, Save, Survey
+from duat_jax.cli.options import (
+    Chat,
+    Contrast,
+    Csv,
+    Dtype,
+    Html,
+    Json,
+    Kept,
+    Model,
+    NoSpecialTokens,
+    Plot,
+    PositionOrMask,
+    Save,
+    Survey,
+)
 from duat_jax.cli.output import deliver, one_line_errors, require_holding, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
@@ -17,6 +31,8 @@ from duat_jax.errors import BadText
 def graph(
     text: Annotated[str, typer.Argument(help="The text that the model reads; [MASK] or <mask> marks the token.")],
     model: Model = None,
+    no_special_tokens: NoSpecialTokens = False,
+    chat: Chat = False,
     target: Annotated[
         str | None, typer.Option(help="Token to follow, or class by name or number; the most probable if absent.")
     ] = None,
@@ -71,7 +87,7 @@ def graph(
         if config.image is not None:
             raise BadText(f"a {config.family} model reads images: call duat.graph in Python for them")
         examples = examples_of(config, model, survey)
-        tokenizer, inputs, _ = _read_text(model, config, text, None, None, [])
+        tokenizer, inputs, _ = _read_text(model, config, text, None, None, [], not no_special_tokens, chat)
         arguments: dict[str, Any] = {
             "target": read_output(config, tokenizer, target, "target"),
             "contrast": read_output(config, tokenizer, contrast, "contrast"),

@@ -8,7 +8,7 @@ import typer
 
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.explain import check_options, pages_of
-from duat_jax.cli.options import Csv, Dtype, Html, Json, Kept, Model, Save
+from duat_jax.cli.options import Chat, Csv, Dtype, Html, Json, Kept, Model, NoSpecialTokens, Save
 from duat_jax.cli.output import deliver, one_line_errors, require_holding, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
@@ -38,6 +38,8 @@ def intervene(
         str | None, typer.Option(help="Another text of as many tokens, for changes that 'set other' (patching).")
     ] = None,
     model: Model = None,
+    no_special_tokens: NoSpecialTokens = False,
+    chat: Chat = False,
     target: Target = None,
     contrast: Contrast = None,
     position: Position = None,
@@ -56,7 +58,7 @@ def intervene(
         if (versus is None) == any(map(sets_other, changes)):
             raise BadText("--change '… set other' sets values to those on --versus TEXT: give both, or neither")
         start_jax(float64=dtype is Dtype.float64)
-        about = _about(model, contrast, position)
+        about = _about(model, contrast, position, not no_special_tokens, chat)
         loaded, applied, result = _ask(model, dtype, text, changes, target, about)
         if versus is not None:
             import duat_jax as duat
@@ -75,6 +77,8 @@ def steer(
     layers: Annotated[int, typer.Option(min=0, help="After how many layers the direction is added.")],
     strength: Annotated[float, typer.Option(help="How often the direction is added.")] = 1.0,
     model: Model = None,
+    no_special_tokens: NoSpecialTokens = False,
+    chat: Chat = False,
     target: Target = None,
     contrast: Contrast = None,
     position: Position = None,
@@ -90,16 +94,22 @@ def steer(
         start_jax(float64=dtype is Dtype.float64)
         from duat_jax.edits import Between, Stream
 
-        about = _about(model, contrast, position)
+        about = _about(model, contrast, position, not no_special_tokens, chat)
         changes = [Stream(layers).steer(Between(towards, away, strength))]
         *_, result = _ask(model, dtype, text, changes, target, about)
         _deliver(model, result, target, about, html, json_file=json_file, save=save, table=csv)
 
 
-def _about(path: Path | None, contrast: str | None, position: int | None) -> dict[str, Any]:
+def _about(
+    path: Path | None, contrast: str | None, position: int | None, special_tokens: bool, chat: bool
+) -> dict[str, Any]:
     import duat_jax as duat
 
-    return {"contrast": contrast, "position": position, "tokenizer": duat.load_tokenizer(path)}
+    return {
+        "contrast": contrast,
+        "position": position,
+        "tokenizer": duat.load_tokenizer(path, add_special_tokens=special_tokens, chat=chat),
+    }
 
 
 def _ask(

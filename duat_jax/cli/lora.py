@@ -13,12 +13,14 @@ from duat_jax.cli.explain import read_output
 from duat_jax.cli.options import (
     Against,
     Batch,
+    Chat,
     Contrast,
     Csv,
     Dtype,
     Json,
     Kept,
     Model,
+    NoSpecialTokens,
     Plot,
     Position,
     Rate,
@@ -58,6 +60,7 @@ def train(
     text: Annotated[list[Path], typer.Option(help="Text file to train on. Repeat for several files.")],
     output: Annotated[Path, typer.Option(help="New directory for the adapter, in the layout of PEFT.")],
     model: Model = None,
+    no_special_tokens: NoSpecialTokens = False,
     module: Annotated[
         list[str] | None,
         typer.Option(help="Linear layers, by the suffixes of their stored names, such as c_attn; all if absent."),
@@ -100,7 +103,8 @@ def train(
         texts, config = read_texts(text), duat.load_config(model)
         if length > config.positions:
             raise BadText(f"--length {length}: the model's context is {config.positions} tokens; give shorter pieces")
-        pieces = windows(stream(duat.load_tokenizer(model), texts), None, length)
+        tokenizer = duat.load_tokenizer(model, add_special_tokens=not no_special_tokens)
+        pieces = windows(stream(tokenizer, texts), None, length)
         held_out = max(1, len(pieces) // 10)
         if len(pieces) - held_out < batch:
             raise BadText(
@@ -151,6 +155,8 @@ def diff(
     adapter: Adapter,
     text: Annotated[str, typer.Argument(help="The text that the model reads.")],
     model: Model = None,
+    no_special_tokens: NoSpecialTokens = False,
+    chat: Chat = False,
     dtype: Kept = Dtype.float32,
     target: Annotated[
         str | None,
@@ -180,7 +186,7 @@ def diff(
         config = duat.load_config(model)
         if config.image is not None:
             raise BadText(f"a {config.family} model reads images: this command reads texts")
-        tokenizer = duat.load_tokenizer(model)
+        tokenizer = duat.load_tokenizer(model, add_special_tokens=not no_special_tokens, chat=chat)
         ids = encode(tokenizer, text, "the text")
         other_ids = None if against is None else encode(tokenizer, against, "the text to compare with")
 

@@ -20,6 +20,15 @@ Model = Annotated[
     typer.Option(help="Checkpoint directory, GGUF file or hub:OWNER/NAME[@REVISION]; the embedded model if absent."),
 ]
 Kept = Annotated[Dtype, typer.Option(help="Dtype of the parameters; with bfloat16 everything is computed in float32.")]
+NoSpecialTokens = Annotated[
+    bool,
+    typer.Option(
+        "--no-special-tokens", help="Add no special tokens to texts: they have those that are written in them."
+    ),
+]
+Chat = Annotated[
+    bool, typer.Option("--chat", help="Read texts as a user's messages, by the chat template of the checkpoint.")
+]
 Plot = Annotated[Path | None, typer.Option(help="Write the picture to this file: .png, .pdf or .svg.")]
 Save = Annotated[Path | None, typer.Option(help="Keep the result in this file, which duat.open reads in Python.")]
 Csv = Annotated[

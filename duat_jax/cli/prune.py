@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.options import Json, Model, Plot, Work
+from duat_jax.cli.options import Json, Model, NoSpecialTokens, Plot, Work
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 
@@ -44,6 +44,7 @@ def prune(
     fraction: Annotated[list[float], typer.Option(help="Fraction of neurons or layers to remove, from 0 up to 1.")],
     what: Annotated[str, typer.Option(help="Units to remove: the MLPs' 'neurons', or whole 'layers'.")] = "neurons",
     model: Model = None,
+    no_special_tokens: NoSpecialTokens = False,
     method: Annotated[
         list[str] | None,
         typer.Option(
@@ -108,7 +109,8 @@ def prune(
         check(shapes, fraction, methods, compensations, budget, layer, what)
         if output is not None:
             require_writable(shapes, pruners[0].compensation)
-        drawn = windows(stream(duat.load_tokenizer(model), read_texts(text)), 2 * pieces, tokens, seed=seed)
+        tokenizer = duat.load_tokenizer(model, add_special_tokens=not no_special_tokens)
+        drawn = windows(stream(tokenizer, read_texts(text)), 2 * pieces, tokens, seed=seed)
         with loading_bar() as progress:
             dense_model = duat.load(model, progress=progress)
         if what == "layers":  # only whole layers are removed: the reported fraction is the actual one

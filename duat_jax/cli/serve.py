@@ -10,7 +10,7 @@ import typer
 
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.explain import examples_of
-from duat_jax.cli.options import Dtype, Kept, Model, Survey
+from duat_jax.cli.options import Dtype, Kept, Model, NoSpecialTokens, Survey
 from duat_jax.cli.output import one_line_errors
 from duat_jax.cli.progress import loading_bar
 from duat_jax.errors import BadText
@@ -18,6 +18,7 @@ from duat_jax.errors import BadText
 
 def serve(
     model: Model = None,
+    no_special_tokens: NoSpecialTokens = False,
     text: Annotated[str | None, typer.Option(help="The text that stands in the page at first.")] = None,
     longest: Annotated[int, typer.Option(min=1, help="The largest number of tokens of a text.")] = 512,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; any that is free for 0.")] = 8765,
@@ -45,7 +46,8 @@ def serve(
         config = duat.load_config(model)
         if config.image is not None:
             raise BadText(f"a {config.family} model reads images: call duat.explain in Python for them")
-        tokenizer, examples = duat.load_tokenizer(model), examples_of(config, model, survey)
+        tokenizer = duat.load_tokenizer(model, add_special_tokens=not no_special_tokens)
+        examples = examples_of(config, model, survey)
         with loading_bar() as progress:
             loaded = duat.load(model, dtype=dtype.value, progress=progress)
         name = "embedded" if model is None else model.resolve().name

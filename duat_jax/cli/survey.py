@@ -12,7 +12,7 @@ import typer
 
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.explain import read_output
-from duat_jax.cli.options import Dtype, Kept, Model
+from duat_jax.cli.options import Dtype, Kept, Model, NoSpecialTokens
 from duat_jax.cli.output import one_line_errors, show
 from duat_jax.cli.progress import progress_bar
 
@@ -50,6 +50,7 @@ def survey(
         Path, typer.Option(help="Directory of the survey; one that was begun there, with the same texts, goes on.")
     ],
     model: Model = None,
+    no_special_tokens: NoSpecialTokens = False,
     target: Annotated[
         str | None,
         typer.Option(help="Token whose logit is explained at every place, instead of the margin of the next token."),
@@ -87,7 +88,8 @@ def survey(
         from duat_jax.survey.run import survey as run
         from duat_jax.survey.texts import read_corpus
 
-        corpus, config, tokenizer = read_corpus(texts), duat.load_config(model), duat.load_tokenizer(model)
+        corpus, config = read_corpus(texts), duat.load_config(model)
+        tokenizer = duat.load_tokenizer(model, add_special_tokens=not no_special_tokens)
         given = {"target": target, "contrast": contrast}
         for note in space_notes(config, tokenizer, {f"--{label}": text for label, text in given.items()}):
             typer.echo(note, err=True)
@@ -102,6 +104,7 @@ def survey(
                 baseline=None if baseline is None else baseline.value,
                 tokens=tokens,
                 dtype=dtype.value,
+                add_special_tokens=not no_special_tokens,
                 shard=_shard(shard),
                 executor=executor,
                 on_start=lambda size: typer.echo(size, err=True),

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.options import Batch, Csv, Json, Model, Plot, Rate, Save, Steps
+from duat_jax.cli.options import Batch, Csv, Json, Model, NoSpecialTokens, Plot, Rate, Save, Steps
 from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_no_failure, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 from duat_jax.errors import BadText
@@ -20,6 +20,7 @@ def train_ledger(
     text: Annotated[str, typer.Argument(help="The text whose mean loss is explained; it isn't trained on.")],
     files: Annotated[list[Path], typer.Option("--text", help="Text file to train on. Repeat for several files.")],
     model: Model = None,
+    no_special_tokens: NoSpecialTokens = False,
     steps: Steps = 100,
     batch: Batch = 8,
     tokens: Annotated[int, typer.Option(min=2, help="Number of tokens in a piece.")] = 64,
@@ -63,7 +64,7 @@ def train_ledger(
             raise BadText(f"a {config.family} model doesn't predict the next token: give a language model")
         if tokens > config.positions:
             raise BadText(f"--tokens {tokens}: the model's context is {config.positions} tokens; give shorter pieces")
-        tokenizer = duat.load_tokenizer(model)
+        tokenizer = duat.load_tokenizer(model, add_special_tokens=not no_special_tokens)
         ids = encode(tokenizer, text, "the text")
         if not 2 <= len(ids) <= config.positions:
             raise BadText(f"the text has {len(ids)} tokens: give one of 2 to {config.positions}")

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Int
 from tokenizers import Encoding
 
 from duat_jax.errors import BadText
+from duat_jax.models.chat import Message
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config
 from duat_jax.models.encoding import encode
@@ -38,8 +39,11 @@ class TokenizedText:
     segments: Any = None
 
 
-OneInput = str | Encoding | Sequence[int] | Sequence[np.integer] | np.ndarray | Array | TokenizedText
-"""A text, its token ids, or an image's pixels; an array with one axis more holds many, which its type doesn't say."""
+OneInput = (
+    str | Encoding | Sequence[int] | Sequence[np.integer] | np.ndarray | Array | TokenizedText | Sequence[Message]
+)
+"""A text, a chat's messages, token ids, or an image's pixels; an array with one axis more holds many, which its type
+doesn't say."""
 ManyInputs = Sequence[OneInput]
 """Several texts or images."""
 

@@ -1,8 +1,11 @@
 """Texts as token ids, by a model's tokenizer."""
 
+import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from duat_jax.errors import BadText
+from duat_jax.models.chat import Message, encode_chat, reads_chats
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.tokenizer import one_error
 
@@ -13,23 +16,36 @@ SHOWN_PIECES = 8
 """The largest number of pieces of a text that a message names."""
 
 
-def encode(tokenizer: "Tokenizer", text: str, what: str) -> list[int]:
-    """Return a text's token ids, with a model's special tokens around them.
+def encode(tokenizer: "Tokenizer", text: str | Sequence[Message], what: str) -> list[int]:
+    """Return a text's token ids, with a model's special tokens around them; a chat has those of its template.
+
+    If the text begins with the token that the tokenizer puts before it, a warning says so.
 
     Args:
         tokenizer: the model's tokenizer.
-        text: the text.
+        text: the text, or the messages of a chat.
         what: what it is, for the message.
 
     Raises:
-        BadText: if it has no tokens, or the tokenizer can't split it.
+        BadText: if it has no tokens, the tokenizer can't split it, or it is a chat and there is no template.
     """
+    if isinstance(text, str) and reads_chats(tokenizer):
+        text = [{"role": "user", "content": text}]
+    if not isinstance(text, str):
+        with one_error(f"the tokenizer can't split {what}", BadText):
+            return encode_chat(tokenizer, text, what)
     with one_error(f"the tokenizer can't split {what}", BadText):
         plain = tokenizer.encode(text, add_special_tokens=False).ids
-        ids = tokenizer.encode(text).ids
+        encoding = tokenizer.encode(text)
     if not plain:
         raise BadText(f"{what} is empty: give at least one token")
-    return ids
+    if encoding.special_tokens_mask[0] and encoding.ids[0] == plain[0]:
+        warnings.warn(
+            f"{what} begins with {encoding.tokens[0]!r}, and the tokenizer puts another one before it: leave it out, or"
+            " let the tokenizer add none (--no-special-tokens, add_special_tokens=False)",
+            stacklevel=2,
+        )
+    return encoding.ids
 
 
 def encode_token(tokenizer: "Tokenizer", text: str, what: str) -> int:

@@ -16,8 +16,10 @@ from jax import Device
 from jax.sharding import Mesh, Sharding
 from jax.typing import DTypeLike
 from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 from duat_jax.errors import BadCheckpoint, DuatError
+from duat_jax.models.chat import set_reads_chats, template_of
 from duat_jax.models.checkpoint.memory import check_memory
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
@@ -248,8 +250,11 @@ def load(
     return model if loaded_tokenizer is None else (model, loaded_tokenizer)
 
 
-def load_tokenizer(path: Path | str | None = None) -> Tokenizer:
+def load_tokenizer(path: Path | str | None = None, *, add_special_tokens: bool = True, chat: bool = False) -> Tokenizer:
     """Load a checkpoint's tokenizer, without truncation or padding.
+
+    Every function of this package that is given the tokenizer reads texts as it does. A list of messages,
+    `[{"role": "user", "content": "Hi"}]`, is read in the place of a text by the checkpoint's chat template.
 
     If more than a tenth of the model's embeddings have no token, a warning says so: it may be another model's.
 
@@ -257,10 +262,13 @@ def load_tokenizer(path: Path | str | None = None) -> Tokenizer:
         path: a directory with `tokenizer.json`, a `.gguf` file, also of a vocabulary alone, or `hub:OWNER/NAME` as in
             `load`; the embedded model's if absent. Of a directory `tokenizer_config.json`, `special_tokens_map.json`
             and `added_tokens.json` are read too, so that token ids are those of `AutoTokenizer` of transformers 5.
+        add_special_tokens: whether the tokenizer adds the model's special tokens; without, a text has those that are
+            written in it.
+        chat: whether texts are read as messages of a user, by the checkpoint's chat template.
 
     Raises:
         BadCheckpoint: if it is missing or damaged, has settings or a class that isn't supported, or has tokens without
-            an embedding in the checkpoint's model.
+            an embedding in the checkpoint's model; with `chat`, if it has no chat template.
 
     Example:
         >>> load_tokenizer().encode("return self").tokens
@@ -283,4 +291,9 @@ def load_tokenizer(path: Path | str | None = None) -> Tokenizer:
             " check that it is not another model's",
             stacklevel=2,
         )
+    if chat and template_of(tokenizer) is None:
+        raise BadCheckpoint(f"{checkpoint.settings_path.parent}: there is no chat template: give a text as it is")
+    set_reads_chats(tokenizer, chat)
+    if not add_special_tokens:
+        tokenizer.post_processor = TemplateProcessing(single="$A:0", pair="$A:0 $B:1", special_tokens=[])
     return tokenizer

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 
 from duat_jax.errors import BadText, DuatError
 from duat_jax.forms.affine_form import GATE_RULES
+from duat_jax.models.chat import is_chat
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config, Image
 from duat_jax.models.encoding import encode, encode_token
@@ -69,12 +70,12 @@ def checked_ids(
 
     Args:
         config: the model's parts.
-        ids: anything; of a string, the token ids that the tokenizer gives.
+        ids: anything; of a string or a chat, the token ids that the tokenizer gives.
         label: the name of the text, for the message.
         problems: the list to which a problem is added.
         tokenizer: the model's tokenizer.
     """
-    if isinstance(ids, str):
+    if isinstance(ids, str) or is_chat(ids):
         ids = _encoded(encode, tokenizer, ids, label, problems)
         if ids is None:
             return np.zeros(0, np.int64)
@@ -126,15 +127,16 @@ def checked_token(
 
 
 def _encoded(
-    call: Callable[["Tokenizer", str, str], Any],
+    call: Callable[["Tokenizer", Any, str], Any],
     tokenizer: "Tokenizer | None",
-    text: str,
+    text: Any,
     label: str,
     problems: list[str],
 ) -> Any:
     """Return what a tokenizer makes of a text, or `None` if there is a problem."""
     if tokenizer is None:
-        problems.append(f"{label} is the string {quoted(text)}: pass the model's tokenizer too, or give token ids")
+        kind = "string" if isinstance(text, str) else "chat"
+        problems.append(f"{label} is the {kind} {quoted(text)}: pass the model's tokenizer too, or give token ids")
         return None
     try:
         return call(tokenizer, text, label)

@@ -24,7 +24,7 @@ from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.inputs.request import check_one
 from duat_jax.models.checkpoint.hub import PREFIX
 from duat_jax.models.config import Config
-from duat_jax.models.loader import load, load_config
+from duat_jax.models.loader import load, load_config, load_tokenizer
 from duat_jax.models.targets.logit import Logit
 from duat_jax.models.transformer import Transformer
 from duat_jax.survey.explained import Explained
@@ -66,8 +66,9 @@ def survey(
     baseline: str | None = None,
     tokens: int = 128,
     dtype: str = "float32",
+    add_special_tokens: bool = True,
     shard: tuple[int, int] = (1, 1),
-    executor: Executor | None = None,
+    executor: "Executor | None" = None,
     on_start: Callable[[Size], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Survey | None:
@@ -90,6 +91,7 @@ def survey(
             baseline is split, by the secant, instead of the number at the window itself.
         tokens: the length of a window.
         dtype: dtype of the parameters, as in `duat.load`.
+        add_special_tokens: whether each text of the corpus has the model's special tokens, as in `load_tokenizer`.
         shard: `(i, n)` measures every n-th part, from the i-th on, 1 ≤ i ≤ n, for several machines that share the
             directory; the tables are written by whichever finishes last.
         executor: measures the parts, for example a `ProcessPoolExecutor` or Dask's; its workers read the model and
@@ -125,7 +127,7 @@ def survey(
         raise DuatError("the model has experts, and each token chooses others: only neurons of all tokens are surveyed")
     if not 2 <= tokens <= config.positions:
         raise BadText(f"windows of {tokens} tokens: the model reads from 2 to {config.positions}")
-    loaded, tokenizer = load(name, tokenizer=True, dtype=dtype)
+    loaded, tokenizer = load(name, dtype=dtype), load_tokenizer(name, add_special_tokens=add_special_tokens)
     corpus = windows(stream(tokenizer, texts), None, tokens)
     explained = _explained(config, corpus[0], target, contrast, tokenizer)
     arrays = {"windows": corpus}

@@ -11,6 +11,7 @@ import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from .cases import TOKENS, Case, inputs, make_case, reference
+from .chats import write_texts
 from .families import FAMILIES
 from .tokenizers import write_ids
 
@@ -124,6 +125,7 @@ def main() -> None:
         size = sum(file.stat().st_size for file in (GOLDEN / name).iterdir())
         print(f"{name:40} {size / 1024:6.0f} KiB")
     write_ids()
+    write_texts()
 
 
 if __name__ == "__main__":

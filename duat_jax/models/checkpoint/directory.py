@@ -91,7 +91,7 @@ class Directory:
     def tokenizer(self) -> Tokenizer:
         """Return the tokenizer of `tokenizer.json` and its settings, without truncation or padding."""
         file, config = self._file("tokenizer.json"), self.settings() if self.settings_path.is_file() else None
-        return read_configured_tokenizer(self.path, file, config)[0]
+        return read_configured_tokenizer(self.path, file, config)
 
     def pooling(self) -> Pooling:
         """Return the pooling of hidden states that `modules.json` states; the mean without that file."""

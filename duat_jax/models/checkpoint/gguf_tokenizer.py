@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from duat_jax.models.chat import set_template
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.tokenizer import one_error
 
 ROOM = "tokenizer.ggml."
+TEMPLATE = "tokenizer.chat_template"
 
 HARMLESS = re.compile(r"tokenizer\.(chat_template.*|huggingface\.json|ggml\.(token_type_count|\w+_token_ids?))")
 """Keys of the chat template, of a copy in another format, and of the ids of special tokens."""
@@ -175,6 +177,9 @@ def read_gguf_tokenizer(path: Path, metadata: Mapping[str, Any]) -> Tokenizer:
         tokenizer.add_tokens(own)
         if around:
             tokenizer.post_processor = _template(around, vocab)
+    special = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad", "seperator": "sep", "mask": "mask"}
+    named = {f"{ours}_token": values.token(name, tokens) for name, ours in special.items()}
+    set_template(tokenizer, template if isinstance(template := metadata.get(TEMPLATE), str) else None, named)
     return tokenizer
 
 

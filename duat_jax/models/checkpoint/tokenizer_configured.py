@@ -7,6 +7,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer
 
 from duat_jax.errors import BadCheckpoint
+from duat_jax.models.chat import set_template
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.tokenizer import one_error, read_tokenizer
 from duat_jax.models.checkpoint.tokenizer_classes import CLASSES, TokenizerClass
@@ -92,8 +93,8 @@ def class_name(settings: TokenizerSettings, text: str) -> str | None:
     return name if name in CLASSES else None
 
 
-def read_configured_tokenizer(folder: Path, file: Path, model_config: Any) -> tuple[Tokenizer, TokenizerSettings]:
-    """Read a checkpoint's tokenizer, without truncation or padding, and its settings.
+def read_configured_tokenizer(folder: Path, file: Path, model_config: Any) -> Tokenizer:
+    """Read a checkpoint's tokenizer, without truncation or padding, and its chat template.
 
     Args:
         folder: the checkpoint's directory.
@@ -116,7 +117,9 @@ def read_configured_tokenizer(folder: Path, file: Path, model_config: Any) -> tu
         warnings.warn(f"{folder}: {needs}, which is read as it is", stacklevel=2)
         kind = None
     with one_error(f"{settings.path}: the tokenizer can't be put together"):
-        return configured(tokenizer, settings, kind), settings
+        tokenizer = configured(tokenizer, settings, kind)
+    set_template(tokenizer, settings.template, _named(settings, kind))
+    return tokenizer
 
 
 def configured(tokenizer: Tokenizer, settings: TokenizerSettings, kind: TokenizerClass | None) -> Tokenizer:
@@ -149,6 +152,13 @@ def configured(tokenizer: Tokenizer, settings: TokenizerSettings, kind: Tokenize
     if kind is not None and kind.ends is not None:
         tokenizer.post_processor = kind.ends(tokenizer, settings, named)
     return tokenizer
+
+
+def _named(settings: TokenizerSettings, kind: TokenizerClass | None) -> dict[str, AddedToken | str | None]:
+    """Return the special tokens by name, the class's own where the settings have no others."""
+    if kind is None:
+        return dict(settings.named)
+    return dict.fromkeys(NAMES) | dict(kind.tokens) | dict(settings.named)
 
 
 def _added(token: AddedToken | str) -> AddedToken:

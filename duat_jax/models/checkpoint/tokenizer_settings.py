@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 from tokenizers import AddedToken, Tokenizer
 
 from duat_jax.models.checkpoint.json_file import read_json
+from duat_jax.models.checkpoint.limits import CONFIGURATION, check_limit
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
 
 CONFIG, SPECIAL_TOKENS, ADDED_TOKENS = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
+CHAT_TEMPLATE = "chat_template.jinja"
 
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 """Names of special tokens, in the order in which they are added."""
@@ -39,6 +41,7 @@ class TokenizerSettings(NamedTuple):
         named: special tokens by name, `None` where a file says that there is none.
         extra: further special tokens; absent if none are listed.
         added: tokens that texts are searched for first, in the order of their ids.
+        template: the chat template; absent if there is none.
     """
 
     path: Path
@@ -48,6 +51,7 @@ class TokenizerSettings(NamedTuple):
     named: Mapping[str, AddedToken | str | None]
     extra: list[AddedToken | str] | None
     added: list[AddedToken]
+    template: str | None
 
     def switch(self, name: str, default: bool | None) -> Any:
         """Return a field that is true or false, or its default where it is absent.
@@ -154,14 +158,33 @@ def read_tokenizer_settings(folder: Path, tokenizer: Tokenizer, model_config: An
                 added[int(number)] = token
     else:
         problems.append(f"added_tokens_decoder = {quoted(decoder)} must give a token for each id")
+    template = _template(folder, fields, problems)
     raise_problems(path, problems)
     known = {token.content: token for token in added.values()}
     named = {name: known.get(str(token), token) if token is not None else None for name, token in named.items()}
     in_order = {name: named[name] for name in (*NAMES, *named) if name in named}
+    tokens_in_order = [added[i] for i in sorted(added)]
     stated = fields.get("tokenizer_class") or model_config.get("tokenizer_class")
-    return TokenizerSettings(
-        path, model_config.get("model_type"), stated, fields, in_order, every, [added[i] for i in sorted(added)]
-    )
+    family = model_config.get("model_type")
+    return TokenizerSettings(path, family, stated, fields, in_order, every, tokens_in_order, template)
+
+
+def _template(folder: Path, fields: Mapping[str, Any], problems: list[str]) -> str | None:
+    """Return the chat template of a file of its own or of a field: of several the one that is called default."""
+    file = folder / CHAT_TEMPLATE
+    if file.is_file():
+        check_limit(file, "bytes", file.stat().st_size, CONFIGURATION)
+        return file.read_text(encoding="utf-8")
+    template = fields.get("chat_template")
+    if isinstance(template, list):
+        named = [each for each in template if isinstance(each, dict) and each.get("name") == "default"]
+        template = named[-1].get("template") if named else None
+    elif isinstance(template, dict):
+        template = template.get("default")
+    if not isinstance(template, str | None):
+        problems.append(f"chat_template = {quoted(template)} must be a text")
+        return None
+    return template
 
 
 def _object(file: Path, problems: list[str]) -> dict[str, Any]:

@@ -38,7 +38,13 @@ class _Commands(TyperGroup):
             sys.exit(ended.exit_code)
 
 
-application = typer.Typer(cls=_Commands, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+application = typer.Typer(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
 
 
 def _print_version(wanted: bool) -> None:

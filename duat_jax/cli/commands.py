@@ -53,7 +53,7 @@ EXAMPLES = {
     ),
     "survey": (
         "duat survey book.txt --out survey",
-        "duat survey corpus.txt --out survey --model DIR --workers 2 --shard 1/4",
+        "duat survey corpus.txt --out corpus --model DIR --workers 2 --shard 1/4",
     ),
     "diff": (
         "duat diff embedded 'for i in range(10' --bits 4 --plot diff.png",
@@ -65,7 +65,7 @@ EXAMPLES = {
     ),
     "lora train": (
         "duat lora train --text mine.txt --output adapter",
-        "duat lora train --text mine.txt --output adapter --model DIR --rank 4",
+        "duat lora train --text mine.txt --output small --model DIR --rank 4",
     ),
     "lora diff": (
         f"duat lora diff adapter {CODE}",
@@ -73,7 +73,7 @@ EXAMPLES = {
     ),
     "lora merge": (
         "duat lora merge adapter --output merged",
-        "duat lora merge adapter --output merged --model DIR",
+        "duat lora merge small --output larger --model DIR",
     ),
     "derive": (
         "duat derive --depth 2 --block pre-norm",

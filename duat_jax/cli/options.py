@@ -13,13 +13,14 @@ class Dtype(StrEnum):
     float32 = "float32"
     float64 = "float64"
     bfloat16 = "bfloat16"
+    float16 = "float16"
 
 
 Model = Annotated[
     Path | None,
     typer.Option(help="Checkpoint directory, GGUF file or hub:OWNER/NAME[@REVISION]; the embedded model if absent."),
 ]
-Kept = Annotated[Dtype, typer.Option(help="Dtype of the parameters; with bfloat16 everything is computed in float32.")]
+Kept = Annotated[Dtype, typer.Option(help="Dtype of the parameters; with two bytes everything is computed in float32.")]
 NoSpecialTokens = Annotated[
     bool,
     typer.Option(

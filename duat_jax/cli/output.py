@@ -43,6 +43,10 @@ PICTURES = ".png", ".pdf", ".svg"
 """The formats of pictures."""
 
 
+OTHER_FORMATS = dict.fromkeys(PICTURES, "--plot") | {".html": "--html", ".json": "--json", ".csv": "--csv"}
+"""The options that write files of these kinds, which `--save` doesn't."""
+
+
 class DoesNotHold(Exception):
     """A result that fails its own check."""
 
@@ -74,6 +78,8 @@ def one_line_errors(work: Path | None = None, *, resumable: bool = False) -> Ite
             module: Any = warnings
             module.showwarning = show_warning
             yield
+        if sys.stdout is None:
+            raise NotWritten("standard output is closed, so that nothing could be printed")
         sys.stdout.flush()  # a full disk is reported here rather than when Python ends
     except BrokenPipeError:  # such as `duat audit | head -1`: the reader has seen enough
         raise
@@ -201,6 +207,10 @@ def check_outputs(
     written += [path for path in (*others, table, work, save) if path is not None]
     for path in written:
         check_output(path)
+    if save is not None and (option := OTHER_FORMATS.get(save.suffix.lower())):
+        raise BadText(
+            f"--save {save} keeps a result for duat.open, which is no {save.suffix} file: take {option} for one"
+        )
     if special := [str(path) for path in (work, save) if path is not None and _is_special(path)]:
         raise BadText(f"{special[0]} isn't a regular file, and what is kept is read again: give a regular file")
     written += [] if directory is None else [directory]
@@ -255,7 +265,7 @@ def write_json(target: str, content: str) -> None:
         content: the JSON.
     """
     if target == "-":
-        sys.stdout.write(content)
+        typer.echo(content, nl=False)
     else:
         write(Path(target), content.encode())
 

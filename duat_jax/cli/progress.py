@@ -125,7 +125,7 @@ def _lines(title: str, unit: str, rate: tuple[int, str] | None = None) -> Callab
             speed = "" if rate is None else f"{(done - before) * rate[0] / (now - began):,.0f} {rate[1]}/s, "
             print(
                 f"{title}: {done} of {total} {unit}, {speed}{(now - began) / MINUTE:.0f} min elapsed, about"
-                f" {left / MINUTE:.0f} left",
+                f" {left / MINUTE:.0f} min left",
                 file=sys.stderr,
                 flush=True,
             )

@@ -13,6 +13,7 @@ from jax.extend import core
 from duat_jax.errors import UnsupportedProgram
 from duat_jax.transform import marks
 from duat_jax.transform.calls import CUSTOM_RULES, SubProgram, sub_program
+from duat_jax.transform.closed_over import modules_restored
 from duat_jax.transform.content import Content, content_of, described
 from duat_jax.transform.keys import Site, Step, of_step
 from duat_jax.transform.places import Loop, Path, Place, order, sites_of
@@ -237,15 +238,15 @@ def trace(fn: Callable, x: Any) -> tuple[Program, list[Any]]:
     """
     # JAX caches traces by the function, and a module's weights may have changed since: a new function object.
     try:
-        closed, shape = jax.make_jaxpr(partial(fn), return_shape=True)(x)
+        with modules_restored(fn):
+            closed, shape = jax.make_jaxpr(partial(fn), return_shape=True)(x)
     except Exception as error:
         if "from different trace level" not in str(error) and "from a different trace level" not in str(error):
             raise
         raise UnsupportedProgram(
             "the function changes the state of a Flax module, as a recurrent layer, dropout or a batch norm in training"
             " mode does, and that state would outlive the trace: call a clone of it, nnx.clone(module)(x), or put it"
-            " into evaluation mode, module.eval(). Under nnx.jit every module changes: take jax.jit, and make the"
-            " module anew, since the failed trace may have emptied it"
+            " into evaluation mode, module.eval(). Under nnx.jit every module changes: take jax.jit"
         ) from error
     sites, places = sites_of(closed.jaxpr)
     around = frozenset(path[:depth] for path in sites for depth in range(1, len(path)))

@@ -91,6 +91,11 @@ BAD = {
     "too long": (["explain", "w3 " * 17], "17 tokens, but the model's context is 16: shorten it"),
     "position": (["explain", TEXT, "--position", "3"], "position 3 is outside"),
     "no such model": (["explain", TEXT, "--model", "nowhere"], "nowhere is not a directory"),
+    "a kept result as a picture": (
+        ["explain", TEXT, "--save", "a.png"],
+        "take --plot",
+    ),
+    "a kept result as JSON": (["explain", TEXT, "--save", "a.JSON"], "take --json"),
     "no such folder": (["explain", TEXT, "--json", "nowhere/a.json"], "nowhere is not a directory"),
     "json is a folder": (["explain", TEXT, "--json", "."], "'.' is a directory"),
     "json has no name": (["explain", TEXT, "--json", ""], "is a directory"),

@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+from itertools import pairwise
 
 import jax
 import numpy as np
@@ -51,6 +52,29 @@ def test_help_shows_the_examples_and_their_options_exist(name):
         words = shlex.split(example.partition(" > ")[0])
         assert " ".join(words[1:]).startswith(name)
         assert {word for word in words if word.startswith("--")} <= options
+
+
+WRITTEN = {"--out", "--output", "--html", "--plot", "--json", "--csv", "--save", "--work", "--viewer", "--graphml"}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_of_a_command_write_to_different_places(name):
+    words = [word for example in EXAMPLES[name] for word in shlex.split(example)]
+    places = [place for option, place in pairwise(words) if option in WRITTEN and place != "-"]
+    assert len(set(places)) == len(places)
+
+
+@pytest.mark.parametrize("name", ["", *EVERY])
+def test_every_command_has_the_short_option_for_help(name):
+    assert run(*name.split(), "-h").stdout == run(*name.split(), "--help").stdout
+
+
+def test_a_closed_standard_output_is_one_line():
+    closed = ["bash", "-c", '"$0" -m duat_jax "$@" >&-', sys.executable]
+    for arguments in (["derive", "--depth", "2"], ["explain", TEXT, "--json", "-"]):
+        ended = subprocess.run([*closed, *arguments], stderr=subprocess.PIPE, text=True)
+        assert ended.returncode == NOT_WRITTEN and ended.stderr.count("\n") == 1
+        assert "standard output is closed" in ended.stderr
 
 
 def test_the_list_of_commands_cuts_no_summary():
@@ -151,8 +175,8 @@ def test_progress_without_a_terminal_is_a_line_a_minute(monkeypatch, capsys):
             report(done, 10)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
-        "Pruning: 2 of 10 models, 1 min elapsed, about 4 left",
-        "Pruning: 4 of 10 models, 2 min elapsed, about 3 left",
+        "Pruning: 2 of 10 models, 1 min elapsed, about 4 min left",
+        "Pruning: 4 of 10 models, 2 min elapsed, about 3 min left",
     ]
 
 
@@ -162,7 +186,7 @@ def test_progress_with_a_rate_counts_from_what_was_done_before(monkeypatch, caps
     with progress.progress_bar("Surveying", "parts", rate=(6000, "tokens")) as report:
         for done in (4, 5, 6):
             report(done, 10)
-    assert capsys.readouterr().err == "Surveying: 6 of 10 parts, 200 tokens/s, 1 min elapsed, about 2 left\n"
+    assert capsys.readouterr().err == "Surveying: 6 of 10 parts, 200 tokens/s, 1 min elapsed, about 2 min left\n"
 
 
 @pytest.mark.parametrize("versus", [(), ("--versus", "y = 1")])

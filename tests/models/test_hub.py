@@ -123,7 +123,9 @@ def test_a_revision_is_downloaded_and_without_a_connection_the_cache_is_used(hub
         ("hub:someone/tiny@", "names no model of the hub"),
         ("hub:some one/tiny", "names no model of the hub"),
         ("hub:someone/tiny--er", "hub:someone/tiny--er: .*--"),
-        ("someone/tiny", "someone/tiny is not a directory: .* or hub:OWNER/NAME for a model of the Hugging Face Hub"),
+        ("someone/tiny", "someone/tiny is not a directory: .* or hub:someone/tiny, if the model of the Hugging"),
+        ("gpt2", "or hub:openai-community/gpt2, if"),
+        ("a/b/c", "or hub:OWNER/NAME for one of the hub"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(hub, model, words):

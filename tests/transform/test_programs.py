@@ -14,11 +14,24 @@ from helpers import close, far, make_stack
 
 import duat_jax as duat
 import duat_jax.transform.compiled as compilation
+from duat_jax.errors import UnsupportedProgram
 from duat_jax.transform.program import Program, trace
 
 X = jnp.array([1.0, -2.0, 3.0])
 WEIGHT = jnp.ones((3, 3))
 FACTOR = 2.0
+
+
+def test_a_trace_that_fails_leaves_a_module_as_it_was():
+    for module in (
+        nnx.Linear(3, 3, rngs=nnx.Rngs(0)),
+        nnx.Sequential(nnx.Linear(3, 3, rngs=nnx.Rngs(0)), nnx.Dropout(0.5, deterministic=True)),
+    ):
+        x = jnp.ones(3, jnp.float32)
+        expected = module(x)
+        with pytest.raises(UnsupportedProgram, match=r"nnx\.jit"):
+            duat.secant(lambda x, module=module: nnx.jit(lambda m, y: m(y).sum())(module, x))(x, 0 * x)
+        assert (module(x) == expected).all()
 
 
 class Net(nnx.Module):  # noqa: D101

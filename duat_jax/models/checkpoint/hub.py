@@ -20,7 +20,32 @@ FILES = (
 """The files of a checkpoint, besides those that its index names; a repository often has the same weights in other
 formats too."""
 
+OWNERS = {
+    **dict.fromkeys(("gpt2", "openai-gpt"), "openai-community"),
+    "bert": "google-bert",
+    **dict.fromkeys(("roberta", "xlm-roberta"), "FacebookAI"),
+    **dict.fromkeys(("distilbert", "distilgpt2", "distilroberta"), "distilbert"),
+    "albert": "albert",
+}
+"""The owners of models that were published without one, by how the models' names begin."""
+
 REPOSITORY = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?:@(?P<revision>[^\s@]+))?", re.ASCII)
+
+
+def hub_name(path: str) -> str | None:
+    """Return the address of the hub's model that a path looks like, or `None`.
+
+    Args:
+        path: a path at which there is nothing, such as `gpt2` or `HuggingFaceTB/SmolLM2-135M`.
+
+    Example:
+        >>> hub_name("bert-base-cased"), hub_name("a/b/c")
+        ('hub:google-bert/bert-base-cased', None)
+    """
+    if REPOSITORY.fullmatch(path):
+        return f"{PREFIX}{path}"
+    owner = next((OWNERS[name] for name in OWNERS if path == name or path.startswith(f"{name}-")), None)
+    return owner and f"{PREFIX}{owner}/{path}"
 
 
 def download(model: str) -> Path:

@@ -6,7 +6,7 @@ from typing import Any
 
 from duat_jax.errors import BadCheckpoint
 from duat_jax.models.checkpoint.directory import Directory
-from duat_jax.models.checkpoint.hub import PREFIX, download
+from duat_jax.models.checkpoint.hub import PREFIX, download, hub_name
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.stored import Checkpoint
 
@@ -44,7 +44,9 @@ def open_checkpoint(path: Any) -> Checkpoint:
         from duat_jax.models.checkpoint.gguf_checkpoint import GgufCheckpoint  # slow to import
 
         return GgufCheckpoint(place)
+    name = hub_name(str(path))
+    wanted = f"{name}, if the model of the Hugging Face Hub is meant" if name else "hub:OWNER/NAME for one of the hub"
     raise BadCheckpoint(
         f"{place} is not a directory: give a .gguf file, a checkpoint directory with config.json, model.safetensors"
-        " and tokenizer.json, or hub:OWNER/NAME for a model of the Hugging Face Hub"
+        f" and tokenizer.json, or {wanted}"
     )

@@ -225,7 +225,7 @@ def questions(mesh: Mesh, dtype: str) -> dict[str, Callable[[], Any]]:
     }
     known: dict[str, Any] = {"tokenizer": tokenizer}
     return {name: partial(lambda fn: jax.jit(fn)(model, x, y), fn) for name, fn in programs.items()} | {
-        "attribute": lambda: duat.attribute(model, ids, "mean", **known),
+        "attribute": lambda: duat.attribute(model, ids, duat.baselines.Mean(), **known),
         "contrast": lambda: duat.contrast(model, ids, other, 7, **known),
         "decode_triplets": triplets,
         "diff": lambda: duat.diff(model, jax.tree.map(lambda leaf: 1.5 * leaf, model), ids, largest=1, **known),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from duat_jax import (  # noqa: F401
+        baselines,
         circuits,
         edits,
         evaluation,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from duat_jax.public import *  # noqa: F403
 
 NAMESPACES = (
-    *("circuits", "edits", "evaluation", "in_context", "lora", "models", "nn", "operators", "plots"),
+    *("baselines", "circuits", "edits", "evaluation", "in_context", "lora", "models", "nn", "operators", "plots"),
     *("pruning", "records", "results", "survey", "symbols", "targets", "training"),
 )
 

@@ -132,7 +132,19 @@ def room_of(file):
 
 
 PUBLIC = {
-    *("__init__", "__main__", "circuits", "edits", "public", "plots", "records", "results", "symbols", "targets"),
+    *(
+        "__init__",
+        "__main__",
+        "baselines",
+        "circuits",
+        "edits",
+        "public",
+        "plots",
+        "records",
+        "results",
+        "symbols",
+        "targets",
+    ),
     *("matrices", "papers"),
 }
 """Lists of public names, which no room imports."""

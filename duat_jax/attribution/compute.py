@@ -13,6 +13,7 @@ from duat_jax.attribution.registry import METHODS, method_of
 from duat_jax.attribution.result import Attribution
 from duat_jax.attribution.tokens import Metric
 from duat_jax.errors import BadText, NotFinite
+from duat_jax.inputs.baseline_kinds import Baseline
 from duat_jax.inputs.baselines import ContrastRequest, check_contrast
 from duat_jax.inputs.model_inputs import OneInput
 from duat_jax.inputs.request import check_one
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 def attribute(
     model: Transformer,
     inputs: "OneInput",
-    other: "OneInput | str | Sequence[OneInput | str] | None" = None,
+    other: "OneInput | Baseline | Sequence[OneInput | Baseline] | None" = None,
     target: "OneTarget" = None,
     *,
     method: str = "secant",
@@ -52,7 +53,7 @@ def attribute(
         model: a loaded model.
         inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
             an image's pixels.
-        other: the reference, as in `duat.contrast`: another input, the name of a baseline, or a list of several, over
+        other: the reference, as in `duat.contrast`: another input, a baseline, or a list of several, over
             which the scores are averaged. `None` for methods that multiply by no change.
         target: the explained number: a token, a class or a target, as in `duat.explain`.
         method: the name of a method that scores such units; an unknown one is answered with the list.
@@ -75,10 +76,10 @@ def attribute(
         >>> import duat_jax as duat
         >>> model, tokenizer = duat.load(), duat.load_tokenizer()
         >>> ids = tokenizer.encode("for i in range(10").ids
-        >>> exact = duat.attribute(model, ids, "mean", tokenizer=tokenizer)
+        >>> exact = duat.attribute(model, ids, duat.baselines.Mean(), tokenizer=tokenizer)
         >>> bool(abs(exact.gap) < 1e-4 * abs(exact.difference))
         True
-        >>> duat.attribute(model, ids, "mean", method="gradient x change", unit="head").scores.shape
+        >>> duat.attribute(model, ids, duat.baselines.Mean(), method="gradient x change", unit="head").scores.shape
         (6, 6, 4)
     """
     require_loaded(model)

@@ -265,7 +265,7 @@ def explain(
     """
     with one_line_errors():
         contrast_texts = versus or []
-        baselines = [choice.value for choice in baseline or []]
+        baselines = baseline or []
         given = text, pair, head, target, contrast, against, *contrast_texts
         check_options(given, plot, json_file, save, csv, html)
         if log_probability and (contrast is not None or against is not None):
@@ -284,6 +284,7 @@ def explain(
 
         import duat_jax as duat
         from duat_jax.display.examples import table as strongest
+        from duat_jax.inputs.baseline_kinds import KINDS
         from duat_jax.inputs.baselines import check_contrast, read_pairs
         from duat_jax.inputs.request import check
         from duat_jax.interpret.contrast import table as contrast_table
@@ -308,7 +309,7 @@ def explain(
         elif contrast is not None:
             arguments["contrast"] = read_output(config, tokenizer, contrast, "contrast")
         arguments["tokenizer"] = tokenizer
-        contrasted = [*contrast_inputs, *baselines]
+        contrasted = [*contrast_inputs, *(KINDS[choice.value]() for choice in baselines)]
         if contrasted:
             arguments["alignment"] = None if align is None else read_pairs(align, "--align")
             checked = check_contrast(config, inputs, contrasted, **arguments).inputs

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from duat_jax.errors import BadText
+from duat_jax.inputs.baseline_kinds import Baseline, name_of, named_baseline
 from duat_jax.inputs.batching import padded
 from duat_jax.inputs.labels import readable
 from duat_jax.inputs.model_inputs import Inputs, checked_input, is_many
@@ -96,7 +97,7 @@ def check_contrast(
     Args:
         config: the model's parts.
         inputs: a text, its token ids, a `TokenizedText`, or an image's pixels.
-        other: the same of another one, or a name in `BASELINES`, which is no text then; or a list of several.
+        other: the same of another one, or a `Baseline`; or a list of several.
         target: the token or class whose logit is asked for, or a target; `None` for the most probable.
         contrast: the one whose logit is subtracted, or `None`.
         against: for an encoder, what both are compared with, or `None`.
@@ -109,12 +110,12 @@ def check_contrast(
     """
     problems: list[str] = []
     kind = "text" if config.image is None else "image"
-    # Without a tokenizer a string can only be meant as a baseline.
+    # Without a tokenizer an old name of a baseline can't be a text.
+    unread = tokenizer is None or config.image is not None
+    given = [named_baseline(each) if unread else each for each in _several(config, other)]
     read = [
-        each
-        if isinstance(each, str) and (each in BASELINES or tokenizer is None or config.image is not None)
-        else checked_input(config, each, f"the other {kind}", problems, tokenizer)
-        for each in _several(config, other)
+        each if isinstance(each, Baseline) else checked_input(config, each, f"the other {kind}", problems, tokenizer)
+        for each in given
     ]
     if not read:
         problems.append(f"there is nothing to contrast with: give at least one other {kind} or baseline")
@@ -123,8 +124,8 @@ def check_contrast(
     except BadText as error:
         raise BadText("; ".join([str(error), *problems])) from None
     named = [
-        _baseline(config, inputs, each, tokenizer, problems, ", or what it reads")
-        if isinstance(each, str)
+        _baseline(config, inputs, name_of(each), tokenizer, problems, ", or what it reads")
+        if isinstance(each, Baseline)
         else (f"the other {kind}", as_it_is(_aligned(inputs, each, alignment, problems)))
         for each in read
     ]
@@ -136,14 +137,16 @@ def check_contrast(
             )
     if problems:
         raise BadText("; ".join(dict.fromkeys(problems)))
-    texts = tuple(config.image is None and not isinstance(each, str) for each in read)
+    texts = tuple(config.image is None and not isinstance(each, Baseline) for each in read)
     names, references = zip(*named, strict=True)
     places, notes = zip(*(_unpaired(inputs, each, alignment, tokenizer) for each in read), strict=True)
     return ContrastRequest(inputs, number, references, names, texts, places, tuple(filter(None, notes)))
 
 
 def _several(config: Config, other: Any) -> list[Any]:
-    many = isinstance(other, list | tuple) and (any(isinstance(each, str) for each in other) or len(other) == 0)
+    many = isinstance(other, list | tuple) and (
+        any(isinstance(each, str | Baseline) for each in other) or len(other) == 0
+    )
     return list(other) if many or is_many(config, other) else [other]
 
 
@@ -282,10 +285,10 @@ def _aligned(text: Inputs, other: Inputs, alignment: Any, problems: list[str]) -
 
 
 def _unpaired(
-    text: Inputs, other: Inputs | str, alignment: Any, tokenizer: "Tokenizer | None"
+    text: Inputs, other: Inputs | Baseline, alignment: Any, tokenizer: "Tokenizer | None"
 ) -> tuple[tuple[int, ...], str]:
     """Return the places of a text that an alignment pairs with no token of the other one, and a sentence about both."""
-    if alignment is None or isinstance(other, str) or other.given.ndim > 1:
+    if alignment is None or isinstance(other, Baseline) or other.given.ndim > 1:
         return (), ""
     pairs = np.asarray(alignment)
 

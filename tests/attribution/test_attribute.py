@@ -74,7 +74,7 @@ def test_gradients_are_those_of_jax():
 
 
 def test_several_references_are_averaged():
-    others = [OTHER, [1, 7, 4, 10, 2], "mean"]
+    others = [OTHER, [1, 7, 4, 10, 2], duat.baselines.Mean()]
     for unit, name in (("token", "integrated gradients, 32 steps"), ("head", "gradient x change")):
         together = attributed(unit, name, others)
         alone = [attributed(unit, name, other) for other in others]

@@ -63,7 +63,7 @@ RESULTS = {
     "explanation": asked(duat.explain, embedded, TEXT),
     "log-probability": asked(duat.explain, embedded, TEXT, duat.targets.LogProbability(7)),
     "contrast": asked(duat.contrast, embedded, TEXT, OTHER),
-    "contrast with two": asked(duat.contrast, embedded, TEXT, [OTHER, "mean"]),
+    "contrast with two": asked(duat.contrast, embedded, TEXT, [OTHER, duat.baselines.Mean()]),
     "graph": asked(duat.graph, embedded, TEXT),
     "graph of MiniLM": asked(duat.graph, encoder, "A cat sits.", against="A dog runs.", neurons=2),
     "intervention": asked(
@@ -71,7 +71,7 @@ RESULTS = {
     ),
     "SmolLM2": asked(duat.explain, language_model, "The capital of France is"),
     "MiniLM": asked(duat.explain, encoder, "A cat sits.", against="A dog runs."),
-    "contrast of MiniLM": asked(duat.contrast, encoder, "A cat sits.", "mask", against="A dog runs."),
+    "contrast of MiniLM": asked(duat.contrast, encoder, "A cat sits.", duat.baselines.Mask(), against="A dog runs."),
 }
 
 

@@ -38,9 +38,9 @@ def results():
     yield from (result.as_dict() for result in every_result().values())
     model, tokenizer = duat.load(tokenizer=True)
     known = {"tokenizer": tokenizer}
-    yield duat.contrast(model, TEXT, ["mean", "for j in range(10"], **known).as_dict("embedded")
+    yield duat.contrast(model, TEXT, [duat.baselines.Mean(), "for j in range(10"], **known).as_dict("embedded")
     for unit in ("token", "neuron", "stream"):
-        yield duat.attribute(model, TEXT, "mean", unit=unit, **known).as_dict("embedded")
+        yield duat.attribute(model, TEXT, duat.baselines.Mean(), unit=unit, **known).as_dict("embedded")
     yield duat.intervene(model, TEXT, [duat.edits.Neurons(0, [1, 2]).set(0)], **known).as_dict("embedded")
     ids, adapters = tokenizer.encode(TEXT).ids, new_adapters(model, rank=1)
     moved = moved_parameters(model, adapters, jnp.array(ids))
@@ -127,7 +127,7 @@ def test_a_target_says_what_it_reads_by_number_and_in_words():
         "position": 5,
         "stream": None,
     }
-    read = duat.contrast(model, TEXT, "mean", duat.targets.LogProbability(position=2), **known).target
+    read = duat.contrast(model, TEXT, duat.baselines.Mean(), duat.targets.LogProbability(position=2), **known).target
     assert (read.kind, read.position, read.contrast) == ("LogProbability", 2, None)
     assert read.output.text == tokenizer.decode([read.output.id]) and read.headline == str(read)
     direction = duat.targets.Direction([1.0] * model.config.features, stream=3)
@@ -137,7 +137,7 @@ def test_a_target_says_what_it_reads_by_number_and_in_words():
 
 def test_layers_have_one_spelling():
     model, tokenizer = duat.load(tokenizer=True)
-    written = duat.contrast(model, TEXT, "mean", tokenizer=tokenizer).as_dict()
+    written = duat.contrast(model, TEXT, duat.baselines.Mean(), tokenizer=tokenizer).as_dict()
     assert list(written["flow"])[:2] == ["embedding", "layers.0"]
     names = [*list(written["flow"])[1:], *written["heads"], *(head["mixed"] for head in written["top_heads"])]
     assert all(name.startswith("layers.") for name in [*names, *(n["term"] for n in written["top_neurons"])])

@@ -17,7 +17,7 @@ QUESTIONS = {
     ),
     "contrast": lambda model, text, other, target, **more: duat.contrast(model, text, other, target, **more),
     "attribute": lambda model, text, other, target, **more: duat.attribute(
-        model, text, [other, "mean"], target, **more
+        model, text, [other, duat.baselines.Mean()], target, **more
     ),
     "intervene": lambda model, text, other, target, **more: duat.intervene(
         model, text, Neurons(0, [1]).set(0), target, **more
@@ -68,7 +68,9 @@ def test_the_contrast_of_two_sentences_by_name():
     model, tokenizer = duat.load(tokenizer=True)
     found = duat.contrast(model, TEXT, OTHER, contrast=" in", tokenizer=tokenizer)
     assert found.others[0].tokens[1] == " j" and "minus that of ' in'" in found.target.headline
-    assert duat.contrast(model, TEXT, "mean", tokenizer=tokenizer).others[0].name == "the vocabulary's mean"
+    assert (
+        duat.contrast(model, TEXT, duat.baselines.Mean(), tokenizer=tokenizer).others[0].name == "the vocabulary's mean"
+    )
 
 
 def test_a_model_called_with_a_list_or_a_string(loaded):

@@ -152,7 +152,7 @@ def test_the_mean_embedding_stands_in_every_tokens_place():
     model, target = model_of("next token"), TARGETS["next token"]
     mean = model.embedding.token[...].mean(0) + model.embedding.position[...][: len(IDS)]
     logits = jax.jit(model.output)(mean)[2]
-    contrast = duat.contrast(model, IDS, "mean", target)
+    contrast = duat.contrast(model, IDS, duat.baselines.Mean(), target)
     close(contrast.others[0].value, logits[MOST_PROBABLE] - logits[6])
     assert contrast.others[0].tokens == ()
     assert_rows_sum(contrast, contrast.value - contrast.others[0].value)
@@ -162,7 +162,7 @@ def test_masks_stand_in_the_place_of_what_a_text_says():
     config, tokenizer = duat.load_config(GOLDEN / "bert-masked"), duat.load_tokenizer(GOLDEN / "bert-masked")
     ids = tokenizer.encode("w5 w17 [MASK] w3").ids
     assert len(ids) == 6
-    found = check_contrast(config, ids, ["mask", "mean"], 7, tokenizer=tokenizer)
+    found = check_contrast(config, ids, [duat.baselines.Mask(), duat.baselines.Mean()], 7, tokenizer=tokenizer)
     mask = tokenizer.token_to_id("[MASK]")
     masks, mean = found.others
     assert masks.inputs.given.tolist() == [ids[0], mask, mask, mask, mask, ids[-1]]
@@ -171,7 +171,10 @@ def test_masks_stand_in_the_place_of_what_a_text_says():
 
 def test_an_image_is_blurred_and_averaged():
     config = CONFIGS["image"]
-    blurred, mean = (other.inputs.given for other in check_contrast(config, PIXELS, ["blur", "mean"]).others)
+    blurred, mean = (
+        other.inputs.given
+        for other in check_contrast(config, PIXELS, [duat.baselines.Blur(), duat.baselines.Mean()]).others
+    )
     close(mean, np.broadcast_to(PIXELS.mean((1, 2))[:, None, None], PIXELS.shape))
     height, width = PIXELS.shape[1:]
     for row, column in ((0, 0), (4, 7), (8, 12)):
@@ -216,8 +219,8 @@ def test_an_alignment_shows_what_stands_beside_what_and_what_is_paired_with_noth
 @pytest.mark.slow
 def test_several_others_are_averaged():
     model, target = model_of("next token"), TARGETS["next token"]
-    singles = [contrasted("next token"), duat.contrast(model, IDS, "mean", target)]
-    together = duat.contrast(model, IDS, [OTHER, "mean"], target)
+    singles = [contrasted("next token"), duat.contrast(model, IDS, duat.baselines.Mean(), target)]
+    together = duat.contrast(model, IDS, [OTHER, duat.baselines.Mean()], target)
     for one, *each in zip(*map(parts_of, (together, *singles))):
         close(one, np.mean(each, axis=0))
     assert_rows_sum(together, together.value - np.mean([other.value for other in together.others]))
@@ -309,9 +312,9 @@ BAD = {
     "many texts": ({"inputs": [IDS, OTHER]}, "one input and one target are taken"),
     "many targets": ({"target": [1, 2]}, "one input and one target are taken"),
     "nothing": ({"other": []}, "there is nothing to contrast with"),
-    "a text in words": ({"other": "a text"}, "'a text' is no baseline of a gptj model: give mask or pad or mean"),
-    "no mask known": ({"other": "mask"}, "a mask token isn't known: give mean"),
-    "one bad of several": ({"other": [OTHER, "blur"]}, "'blur' is no baseline"),
+    "a text in words": ({"other": "a text"}, "the other text is the string 'a text': pass the model's tokenizer too"),
+    "no mask known": ({"other": duat.baselines.Mask()}, "a mask token isn't known: give mean"),
+    "one bad of several": ({"other": [OTHER, duat.baselines.Blur()]}, "'blur' is no baseline"),
     "no pairs": ({"alignment": [1, 2]}, "the alignment must be pairs of whole numbers"),
     "pairs in words": ({"alignment": "0:0"}, "the alignment must be pairs of whole numbers"),
     "ragged pairs": ({"alignment": [(1, 2), (3,)]}, "the alignment must be pairs of whole numbers"),

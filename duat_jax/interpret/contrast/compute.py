@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.forms.completeness import Completeness
 from duat_jax.forms.secant import names_of, notes_of, secant
+from duat_jax.inputs.baseline_kinds import Baseline
 from duat_jax.inputs.baselines import check_contrast
 from duat_jax.inputs.images import seen_image
 from duat_jax.inputs.model_inputs import OneInput
@@ -44,7 +45,7 @@ class _Parts(NamedTuple):
 def contrast(
     model: Transformer,
     inputs: "OneInput",
-    other: "OneInput | str | Sequence[OneInput | str]",
+    other: "OneInput | Baseline | Sequence[OneInput | Baseline]",
     target: "OneTarget" = None,
     *,
     contrast: int | str | None = None,
@@ -64,9 +65,10 @@ def contrast(
         model: a loaded model.
         inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
             an image's pixels.
-        other: the same of another one, of as many tokens. Or a baseline, by a name that is no text then: `"mask"`,
-            `"pad"` or `"mean"` (the vocabulary's mean embedding) in every token's place but those that the tokenizer
-            calls special; of an image `"blur"` or its `"mean"`. Or a list of several, over which all is averaged.
+        other: the same of another one, of as many tokens. Or a baseline: `duat.baselines.Mask()`, `Pad()`
+            or `Mean()` (the vocabulary's mean embedding) in every token's place but those that the tokenizer calls
+            special; of an image `Blur()` or its `Mean()`. A string is a text. Or a list of several, over
+            which all is averaged.
         target: the explained number: a token, a class or a target, as in `duat.explain`; if
             absent, the most probable output of the given input, for both inputs.
         contrast: the token or class whose logit is subtracted.

@@ -1,0 +1,83 @@
+"""Kinds of baselines: references that are made of an input, each an object, so that a string is always a text."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+from duat_jax.deprecation import warn
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A reference that is made of the input itself."""
+
+
+@final
+@dataclass(frozen=True)
+class Mask(Baseline):
+    """The tokenizer's mask token in every token's place but those of special tokens.
+
+    Example:
+        >>> Mask()
+        Mask()
+    """
+
+
+@final
+@dataclass(frozen=True)
+class Pad(Baseline):
+    """The tokenizer's padding token in every token's place but those of special tokens.
+
+    Example:
+        >>> Pad()
+        Pad()
+    """
+
+
+@final
+@dataclass(frozen=True)
+class Mean(Baseline):
+    """The vocabulary's mean embedding in every token's place but those of special tokens; of an image, its mean.
+
+    Example:
+        >>> import duat_jax as duat
+        >>> model, tokenizer = duat.load(tokenizer=True)
+        >>> duat.contrast(model, "return self", Mean(), tokenizer=tokenizer).others[0].name
+        "the vocabulary's mean"
+    """
+
+
+@final
+@dataclass(frozen=True)
+class Blur(Baseline):
+    """The image, blurred by a Gaussian as wide as a patch.
+
+    Example:
+        >>> Blur()
+        Blur()
+    """
+
+
+KINDS: dict[str, type[Baseline]] = {"mask": Mask, "pad": Pad, "mean": Mean, "blur": Blur}
+"""Kinds of baselines by their names on the command line."""
+
+
+def name_of(baseline: Baseline) -> str:
+    """Return a baseline's name in `KINDS`.
+
+    Args:
+        baseline: the baseline.
+    """
+    return next(name for name, kind in KINDS.items() if isinstance(baseline, kind))
+
+
+def named_baseline(name: Any) -> Any:
+    """Return the baseline that an old name stands for, with a warning; anything else as it is.
+
+    Args:
+        name: the old name, where a text can't be meant.
+    """
+    if not isinstance(name, str) or name not in KINDS:
+        return name
+    kind = KINDS[name]
+    warn(f"the baseline {name!r}", f"duat.baselines.{kind.__name__}()", stacklevel=6)
+    return kind()

@@ -23,6 +23,7 @@ from duat_jax.models.chat import set_reads_chats, template_of
 from duat_jax.models.checkpoint.memory import check_memory
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
+from duat_jax.models.checkpoint.reference_fields import reference_of
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.checkpoint.stored import Checkpoint
 from duat_jax.models.checkpoint.tensors import Tensors
@@ -77,12 +78,18 @@ def _config(checkpoint: Checkpoint, head: str | None) -> Config:
         raise BadCheckpoint(
             f"{file}: model_type = {quoted(family)} isn't supported, only {', '.join(FAMILIES)} are{hint}"
         )
-    settings = Settings(values, head)
-    config = dataclasses.replace(FAMILIES[family].read_config(settings), family=family)
+    settings, harmless = Settings(values, head), FAMILIES[family].harmless
+    config = FAMILIES[family].read_config(settings)
+    reference = reference_of(config.family)
     if config.head.kind == "hidden":
         config = dataclasses.replace(config, pooling=checkpoint.pooling())
-    raise_problems(file, settings.all_problems(FAMILIES[family].harmless) or config.problems())
-    return config
+    raise_problems(file, settings.all_problems(harmless, reference) or config.problems())
+    if reference is not None and (ignored := settings.ignored(harmless, reference)):
+        warnings.warn(
+            f"{file}: fields that Hugging Face transformers doesn't read are ignored: {', '.join(ignored)}",
+            stacklevel=3,
+        )
+    return dataclasses.replace(config, family=family)
 
 
 def skeleton(config: Config, dtype: DTypeLike) -> Transformer:

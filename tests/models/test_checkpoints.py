@@ -136,10 +136,8 @@ def test_odd_settings_are_errors_of_ours(checkpoint, settings):
 CHANGES_THE_COMPUTATION = {
     "gpt2": {
         "sliding_window": 4,
-        "rope_scaling": {"type": "linear", "factor": 2.0},
         "attn_logit_softcapping": 30.0,
         "position_embedding_type": "rotary",
-        "attention_head_type": "multiquery",
         "is_causal": False,
         "quantization_config": {"bits": 4},
         "auto_map": {"AutoModel": "modeling.Model"},
@@ -147,13 +145,11 @@ CHANGES_THE_COMPUTATION = {
         "add_cross_attention": True,
         "is_encoder_decoder": True,
         "pruned_heads": {"0": [1]},
-        "afn": "relu",
         "hidden_size": 24,
         "num_hidden_layers": 2,
     },
     "bert": {
         "position_embedding_type": "alibi",
-        "feed_forward_type": "reglu",
         "directionality": "left-to-right",
         "is_decoder": True,
         "add_cross_attention": True,

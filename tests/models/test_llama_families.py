@@ -127,7 +127,6 @@ USED = {
 BIASES = {"attention_bias": True, "mlp_bias": True}
 COMMON_REFUSED = {
     "is_causal": False,
-    "is_decoder": False,
     "per_layer_config": {"0": {"intermediate_size": 7}},
     "quantization_config": {"bits": 4},
     "pruned_heads": {"0": [1]},
@@ -140,22 +139,19 @@ GEMMA_REFUSED = {
     **{name: value for name, value in COMMON_REFUSED.items() if name != "hidden_act"},
     **CODE,
     "hidden_activation": "xielu",
-    "mlp_bias": True,
 }
 REFUSED = {
-    "mistral": {**COMMON_REFUSED, **CODE, **BIASES, "layer_types": ["full_attention"] * 2, "use_sliding_window": True},
-    "qwen2": {**COMMON_REFUSED, **CODE, **BIASES, "use_mrope": True, "dual_chunk_attention_config": {"chunk_size": 4}},
-    "qwen3": {**COMMON_REFUSED, **CODE, "mlp_bias": True, "layer_types": ["chunked_attention"] * 2},
+    "mistral": {**COMMON_REFUSED, **CODE, "layer_types": ["full_attention"] * 2, "use_sliding_window": True},
+    "qwen2": {**COMMON_REFUSED, **CODE, "use_mrope": True, "dual_chunk_attention_config": {"chunk_size": 4}},
+    "qwen3": {**COMMON_REFUSED, **CODE, "layer_types": ["chunked_attention"] * 2},
     "gemma2": {**GEMMA_REFUSED, "use_bidirectional_attention": True, "sliding_window_size": 7},
-    "mixtral": {**COMMON_REFUSED, **CODE, **BIASES, "layer_types": ["full_attention"] * 2},
+    "mixtral": {**COMMON_REFUSED, **CODE, "layer_types": ["full_attention"] * 2},
     "gemma3_text": {**GEMMA_REFUSED, "attn_logit_softcapping": 50.0, "rope_parameters": {"rope_type": "linear"}},
     "qwen3_moe": {
         **COMMON_REFUSED,
         **CODE,
-        "mlp_bias": True,
         "mlp_only_layers": [-1],
         "decoder_sparse_step": 0,
-        "shared_expert_intermediate_size": 7,
     },
     "phi3": {
         **COMMON_REFUSED,
@@ -165,8 +161,8 @@ REFUSED = {
         "interpolate_factor": 2,
         "auto_map": {"AutoConfig": "another.Config"},
     },
-    "olmo2": {**COMMON_REFUSED, **CODE, "mlp_bias": True, "sliding_window": 2},
-    "gpt_oss": {**COMMON_REFUSED, **CODE, "mlp_bias": True, "swiglu_alpha": 2.0, "experts_per_token": 3},
+    "olmo2": {**COMMON_REFUSED, **CODE, "sliding_window": 2},
+    "gpt_oss": {**COMMON_REFUSED, **CODE, "swiglu_alpha": 2.0, "experts_per_token": 3},
 }
 """What changes the computation, or could, and isn't supported."""
 

@@ -7,6 +7,7 @@ from typing import Any
 from duat_jax.models.checkpoint.fields import Fields
 from duat_jax.models.checkpoint.harmless import HARMLESS
 from duat_jax.models.checkpoint.problems import quoted
+from duat_jax.models.checkpoint.reference_fields import Reference
 
 MOST_CLASSES = 10**6
 """The largest number of classes without names, so that an absurd number takes no memory."""
@@ -94,21 +95,42 @@ class Settings(Fields):
             classes = 2
         return tuple(f"LABEL_{i}" for i in range(classes))
 
-    def all_problems(self, harmless: Collection[str] = ()) -> list[str]:
+    def all_problems(self, harmless: Collection[str] = (), reference: Reference | None = None) -> list[str]:
         """Return every problem, including fields that nothing reads, unless they are null or harmless.
 
         Args:
             harmless: fields of this family that don't affect the computation, besides those that do so in no family.
+            reference: the fields that the reference implementation reads; if absent, every field counts.
         """
-        harmless_fields = set(harmless) if self.path else HARMLESS | set(harmless)
-        unknown = [
+        unknown = self._unknown(harmless)
+        if reference is not None:
+            unknown = [name for name in unknown if reference.changes(name, self.values[name])]
+        refused = [
             f"{self.path}{_field(name)} = {quoted(self.values[name])} isn't known here and may change what the model"
             " computes"
-            for name in sorted(self.unread - harmless_fields)
-            if self.values[name] is not None
+            for name in unknown
         ]
-        inside = [problem for group in self.groups.values() for problem in group.all_problems()]
-        return list(dict.fromkeys(self.problems + inside + unknown))
+        inside = [
+            problem
+            for name, group in self.groups.items()
+            for problem in group.all_problems((), None if name == "quantization_config" else reference)
+        ]
+        return list(dict.fromkeys(self.problems + inside + refused))
+
+    def ignored(self, harmless: Collection[str], reference: Reference) -> list[str]:
+        """Return the fields that neither the family's reader nor the reference implementation knows.
+
+        Args:
+            harmless: as in `all_problems`.
+            reference: the fields that the reference implementation reads.
+        """
+        known = reference.read.keys() | reference.unread
+        inside = [name for group in self.groups.values() for name in group.ignored((), reference)]
+        return inside + [self.path + _field(name) for name in self._unknown(harmless) if name not in known]
+
+    def _unknown(self, harmless: Collection[str]) -> list[str]:
+        known = set(harmless) if self.path else HARMLESS | set(harmless)
+        return [name for name in sorted(self.unread - known) if self.values[name] is not None]
 
 
 def _field(name: str) -> str:

@@ -9,12 +9,6 @@ from duat_jax.models.families import encoder
 from duat_jax.models.families.family import Family
 from duat_jax.models.families.tensor_map import SHARED, TRANSPOSED, Entry, linear, norm, transposed
 
-_TRAINING = "attention_probs_dropout_prob classifier_dropout_prob hidden_dropout_prob"
-# Fields of the library that the first checkpoints were converted from.
-_OTHERS = "down_scale_factor gap_size net_structure_type num_memory_blocks"
-HARMLESS = frozenset(f"{_TRAINING} {_OTHERS}".split())
-"""Fields of this family that don't affect the computation."""
-
 
 def read_config(settings: Settings) -> Config:
     """Read the configuration of an ALBERT checkpoint.
@@ -79,7 +73,6 @@ def tensor_map(config: Config) -> list[Entry]:
 FAMILY = Family(
     read_config,
     tensor_map,
-    HARMLESS,
     prefix="albert.",
     heads=r"(predictions|classifier|sop_classifier)\..*",
     layer=r"encoder\.albert_layer_groups\.(\d{1,9})\.",

@@ -6,12 +6,6 @@ from duat_jax.models.families import encoder
 from duat_jax.models.families.family import Family
 from duat_jax.models.families.tensor_map import Entry, in_every_layer, linear, norm
 
-_TRAINING = "attention_probs_dropout_prob classifier_dropout hidden_dropout_prob"
-# A pooler that other libraries had.
-_HEADS = "pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type"
-HARMLESS = frozenset(f"{_TRAINING} {_HEADS}".split())
-"""Fields of this family that don't affect the computation."""
-
 
 def read_config(settings: Settings) -> Config:
     """Read the configuration of a BERT checkpoint.
@@ -51,7 +45,6 @@ def tensor_map(config: Config) -> list[Entry]:
 FAMILY = Family(
     read_config,
     tensor_map,
-    HARMLESS,
     prefix="bert.",
     heads=r"(cls|classifier)\..*",
     layer=r"encoder\.layer\.(\d{1,9})\.",

@@ -11,10 +11,6 @@ from duat_jax.models.families.rotary import read_rotary
 from duat_jax.models.families.tensor_map import Entry
 from duat_jax.nn.config import BlockConfig
 
-# The longest text of the tokenizer; and the partition of products in training.
-HARMLESS = frozenset(("attention_dropout", "model_max_length", "pretraining_tp"))
-"""Fields of this family that don't affect the computation."""
-
 
 def read_config(settings: Settings) -> Config:
     """Read the configuration of a Cohere checkpoint: one norm without offset for attention and MLP in parallel.
@@ -55,4 +51,4 @@ def tensor_map(config: Config) -> list[Entry]:
     return decoder.tensor_map(config, _layer)
 
 
-FAMILY = Family(read_config, tensor_map, HARMLESS, **decoder.NAMES)
+FAMILY = Family(read_config, tensor_map, **decoder.NAMES)

@@ -7,12 +7,6 @@ from duat_jax.models.families.family import Family
 from duat_jax.models.families.tensor_map import Entry, in_every_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
 
-_TRAINING = "attention_dropout dropout qa_dropout seq_classif_dropout"
-# The position embeddings begin as sines and are stored either way; embeddings are tied by `tie_word_embeddings`.
-_OTHERS = "sinusoidal_pos_embds tie_weights_"
-HARMLESS = frozenset(f"{_TRAINING} {_OTHERS}".split())
-"""Fields of this family that don't affect the computation."""
-
 EPSILON = 1e-12
 
 
@@ -87,7 +81,6 @@ def tensor_map(config: Config) -> list[Entry]:
 FAMILY = Family(
     read_config,
     tensor_map,
-    HARMLESS,
     prefix="distilbert.",
     heads=r"(vocab_transform|vocab_layer_norm|vocab_projector|pre_classifier|classifier|qa_outputs)\..*",
     layer=r"transformer\.layer\.(\d{1,9})\.",

@@ -9,10 +9,6 @@ from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
 from duat_jax.models.families.family import Family
 
-# Sampling of texts; and an older name of `hidden_activation`, which alone is read.
-HARMLESS = frozenset(("attention_dropout", "cache_implementation", "hidden_act"))
-"""Fields of this family that don't affect the computation."""
-
 
 def read_gemma(settings: Settings, family: str, **parts: Any) -> Config:
     """Read the configuration of a Gemma 2 or 3: four norms in a block, scaled embeddings, wide heads.
@@ -67,4 +63,4 @@ def read_config(settings: Settings) -> Config:
     return with_capped_logits(config, settings.optional_number("final_logit_softcapping", 30.0))
 
 
-FAMILY = Family(read_config, decoder.tensor_map, HARMLESS, **decoder.NAMES)
+FAMILY = Family(read_config, decoder.tensor_map, **decoder.NAMES)

@@ -9,11 +9,6 @@ from duat_jax.models.families.family import Family
 from duat_jax.models.families.gemma2 import read_gemma, with_capped_logits
 from duat_jax.models.families.rotary import of_full_attention, parameters_of, read_rotary
 
-# Sampling of texts; an older name of `hidden_activation`, which alone is read; the pattern from which
-# `layer_types` was made.
-HARMLESS = frozenset(("attention_dropout", "cache_implementation", "hidden_act", "_sliding_window_pattern"))
-"""Fields of this family that don't affect the computation."""
-
 
 def read_config(settings: Settings) -> Config:
     """Read the configuration of a Gemma 3 text checkpoint.
@@ -45,4 +40,4 @@ def read_config(settings: Settings) -> Config:
     return with_capped_logits(config, settings.optional_number("final_logit_softcapping"))
 
 
-FAMILY = Family(read_config, decoder.tensor_map, HARMLESS, **decoder.NAMES)
+FAMILY = Family(read_config, decoder.tensor_map, **decoder.NAMES)

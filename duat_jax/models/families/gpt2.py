@@ -9,17 +9,6 @@ from duat_jax.models.families.heads import of_decoder, unembedding
 from duat_jax.models.families.tensor_map import AS_IT_IS, SIDE_BY_SIDE, Entry, in_every_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
 
-_TRAINING = "attn_pdrop embd_pdrop resid_pdrop"
-_HEADS = """
-    n_special predict_special_tokens summary_activation summary_first_dropout summary_proj_to_labels summary_type
-    summary_use_proj
-"""
-# The size of a causal mask that was stored once; in which order and precision scores are computed; and a GPT-2 is a
-# decoder, regardless of the field.
-_OTHERS = "n_ctx reorder_and_upcast_attn is_decoder"
-HARMLESS = frozenset(f"{_TRAINING} {_HEADS} {_OTHERS}".split())
-"""Fields of this family that don't affect the computation."""
-
 BLOCK = [
     *norm("h.{i}.ln_1", "block.norm_1"),
     *linear(
@@ -95,7 +84,6 @@ def tensor_map(config: Config) -> list[Entry]:
 FAMILY = Family(
     read_config,
     tensor_map,
-    HARMLESS,
     prefix="transformer.",
     heads=r"lm_head\.weight|score\.weight",
     layer=r"h\.(\d{1,9})\.",

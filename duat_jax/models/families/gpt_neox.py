@@ -8,12 +8,6 @@ from duat_jax.models.families.rotary import read_rotary
 from duat_jax.models.families.tensor_map import Entry, head_by_head, in_layer, linear, norm, transposed
 from duat_jax.nn.config import BlockConfig
 
-_TRAINING = "attention_dropout attention_probs_dropout_prob classifier_dropout hidden_dropout hidden_dropout_prob"
-# A GPT-NeoX is a decoder, regardless of the field.
-_OTHERS = "is_decoder"
-HARMLESS = frozenset(f"{_TRAINING} {_OTHERS}".split())
-"""Fields of this family that don't affect the computation."""
-
 
 def read_config(settings: Settings) -> Config:
     """Read the configuration of a GPT-NeoX checkpoint.
@@ -81,7 +75,6 @@ def tensor_map(config: Config) -> list[Entry]:
 FAMILY = Family(
     read_config,
     tensor_map,
-    HARMLESS,
     prefix="gpt_neox.",
     heads=r"embed_out\.weight|score\.weight",
     layer=r"layers\.(\d{1,9})\.",

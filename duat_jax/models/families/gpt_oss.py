@@ -8,12 +8,6 @@ from duat_jax.models.families.rotary import Positions, read_rotary
 from duat_jax.models.families.tensor_map import Entry, head_by_head, linear
 from duat_jax.nn.config import BlockConfig
 
-_TRAINING = "attention_dropout output_router_logits router_aux_loss_coef"
-# The original context, which is also a field of the scaling of rotary positions.
-_OTHERS = "initial_context_length"
-HARMLESS = frozenset(f"{_TRAINING} {_OTHERS}".split())
-"""Fields of this family that don't affect the computation."""
-
 SCALING = {"rope_type": "yarn", "factor": 32.0, "truncate": False, "original_max_position_embeddings": 4096}
 """The default scaling of rotary positions."""
 
@@ -85,4 +79,4 @@ def tensor_map(config: Config) -> list[Entry]:
     return decoder.tensor_map(config, _layer)
 
 
-FAMILY = Family(read_config, tensor_map, HARMLESS, **decoder.NAMES)
+FAMILY = Family(read_config, tensor_map, **decoder.NAMES)

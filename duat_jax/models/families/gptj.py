@@ -10,15 +10,6 @@ from duat_jax.models.families.tensor_map import Entry, in_every_layer, linear, n
 from duat_jax.nn.config import BlockConfig
 from duat_jax.nn.position import Rotary, rotary_frequencies
 
-_TRAINING = "attn_pdrop embd_pdrop resid_pdrop"
-_HEADS = """
-    summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj
-"""
-# The size of a causal mask that was stored once.
-_OTHERS = "n_ctx"
-HARMLESS = frozenset(f"{_TRAINING} {_HEADS} {_OTHERS}".split())
-"""Fields of this family that don't affect the computation."""
-
 
 def read_config(settings: Settings) -> Config:
     """Read the configuration of a GPT-J checkpoint.
@@ -91,7 +82,6 @@ def tensor_map(config: Config) -> list[Entry]:
 FAMILY = Family(
     read_config,
     tensor_map,
-    HARMLESS,
     prefix="transformer.",
     heads=r"lm_head\.(weight|bias)|score\.weight",
     layer=r"h\.(\d{1,9})\.",

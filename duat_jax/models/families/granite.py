@@ -7,9 +7,6 @@ from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
 from duat_jax.models.families.family import Family
 
-HARMLESS = frozenset(("attention_dropout",))
-"""Fields of this family that don't affect the computation."""
-
 
 def read_config(settings: Settings) -> Config:
     """Read the configuration of a Granite checkpoint: a Llama with four scales.
@@ -32,4 +29,4 @@ def read_config(settings: Settings) -> Config:
     return decoder.with_scaled_logits(config, 1 / settings.number("logits_scaling", 1.0))
 
 
-FAMILY = Family(read_config, decoder.tensor_map, HARMLESS, **decoder.NAMES)
+FAMILY = Family(read_config, decoder.tensor_map, **decoder.NAMES)

@@ -5,10 +5,6 @@ from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
 from duat_jax.models.families.family import Family
 
-# The partition of products in training.
-HARMLESS = frozenset(("attention_dropout", "pretraining_tp"))
-"""Fields of this family that don't affect the computation."""
-
 
 def read_config(settings: Settings) -> Config:
     """Read the configuration of a Llama checkpoint.
@@ -26,4 +22,4 @@ def read_config(settings: Settings) -> Config:
     )
 
 
-FAMILY = Family(read_config, decoder.tensor_map, HARMLESS, **decoder.NAMES)
+FAMILY = Family(read_config, decoder.tensor_map, **decoder.NAMES)

@@ -10,10 +10,6 @@ from duat_jax.models.families.rotary import read_rotary
 from duat_jax.models.families.tensor_map import Entry
 from duat_jax.nn.config import BlockConfig
 
-_TRAINING = "attention_dropout output_router_logits router_aux_loss_coef router_jitter_noise"
-HARMLESS = frozenset(_TRAINING.split())
-"""Fields of this family that don't affect the computation."""
-
 
 def _layer(block: BlockConfig) -> list[Entry]:
     experts = decoder.experts(block, "block_sparse_moe", gate="w1", factor="w3", output="w2")
@@ -49,4 +45,4 @@ def tensor_map(config: Config) -> list[Entry]:
     return decoder.tensor_map(config, _layer)
 
 
-FAMILY = Family(read_config, tensor_map, HARMLESS, **decoder.NAMES)
+FAMILY = Family(read_config, tensor_map, **decoder.NAMES)

@@ -13,14 +13,6 @@ from duat_jax.models.families.rotary import Positions, parameters_of, read_rotar
 from duat_jax.models.families.tensor_map import SIDE_BY_SIDE, Entry, in_layer, linear, norm, transposed
 from duat_jax.nn.config import BlockConfig
 
-_TRAINING = """
-    attention_dropout classifier_dropout embedding_dropout initializer_cutoff_factor mlp_dropout
-    sparse_pred_ignore_index sparse_prediction
-"""
-_KERNELS = "deterministic_flash_attn reference_compile repad_logits_with_grad"
-HARMLESS = frozenset(f"{_TRAINING} {_KERNELS}".split())
-"""Fields of this family that don't affect the computation."""
-
 POOLS = {"cls": "first", "mean": "mean"}
 
 
@@ -140,7 +132,6 @@ def tensor_map(config: Config) -> list[Entry]:
 FAMILY = Family(
     read_config,
     tensor_map,
-    HARMLESS,
     prefix="model.",
     heads=r"(head|decoder|classifier)\..*",
     layer=r"layers\.(\d{1,9})\.",

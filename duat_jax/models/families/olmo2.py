@@ -7,9 +7,6 @@ from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
 from duat_jax.models.families.family import Family
 
-HARMLESS = frozenset(("attention_dropout",))
-"""Fields of this family that don't affect the computation."""
-
 
 def read_olmo(settings: Settings, family: str, **parts: Any) -> Config:
     """Read the configuration of an OLMo 2 or 3: norms on outputs, and on all query and key heads together.
@@ -44,4 +41,4 @@ def read_config(settings: Settings) -> Config:
     return read_olmo(settings, "olmo2")
 
 
-FAMILY = Family(read_config, decoder.tensor_map, HARMLESS, **decoder.NAMES)
+FAMILY = Family(read_config, decoder.tensor_map, **decoder.NAMES)

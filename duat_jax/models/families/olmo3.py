@@ -9,9 +9,6 @@ from duat_jax.models.families.family import Family
 from duat_jax.models.families.olmo2 import read_olmo
 from duat_jax.models.families.rotary import of_full_attention, parameters_of, read_rotary
 
-HARMLESS = frozenset(("attention_dropout",))
-"""Fields of this family that don't affect the computation."""
-
 BASE = 500_000.0
 """The value of an absent `rope_theta`."""
 
@@ -32,4 +29,4 @@ def read_config(settings: Settings) -> Config:
     return decoder.with_blocks(config, rotary=tuple(b.rotary if b.window is None else local for b in config.blocks))
 
 
-FAMILY = Family(read_config, decoder.tensor_map, HARMLESS, **decoder.NAMES)
+FAMILY = Family(read_config, decoder.tensor_map, **decoder.NAMES)

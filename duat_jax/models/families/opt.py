@@ -7,9 +7,6 @@ from duat_jax.models.families.heads import of_decoder, unembedding
 from duat_jax.models.families.tensor_map import Entry, in_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
 
-HARMLESS = frozenset(("activation_dropout", "attention_dropout", "dropout", "init_std", "layerdrop"))
-"""Fields of this family that don't affect the computation."""
-
 FIRST_PLACE = 2
 """The row of the first position in the position embedding."""
 
@@ -81,7 +78,6 @@ def tensor_map(config: Config) -> list[Entry]:
 FAMILY = Family(
     read_config,
     tensor_map,
-    HARMLESS,
     prefix="model.",
     heads=r"lm_head\.weight|score\.weight",
     layer=r"decoder\.layers\.(\d{1,9})\.",

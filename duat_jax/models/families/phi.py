@@ -11,9 +11,6 @@ from duat_jax.models.families.rotary import read_rotary
 from duat_jax.models.families.tensor_map import Entry, linear
 from duat_jax.nn.config import BlockConfig
 
-HARMLESS = frozenset(("attention_dropout", "embd_pdrop", "resid_pdrop"))
-"""Fields of this family that don't affect the computation."""
-
 
 def read_config(settings: Settings) -> Config:
     """Read the configuration of a Phi checkpoint: one norm for attention and MLP in parallel.
@@ -58,4 +55,4 @@ def tensor_map(config: Config) -> list[Entry]:
     return [*decoder.tensor_map(config, _layer, final="final_layernorm"), *bias]
 
 
-FAMILY = Family(read_config, tensor_map, HARMLESS, **decoder.NAMES | {"heads": r"lm_head\.(weight|bias)|score\.weight"})
+FAMILY = Family(read_config, tensor_map, **decoder.NAMES | {"heads": r"lm_head\.(weight|bias)|score\.weight"})

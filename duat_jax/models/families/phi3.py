@@ -10,9 +10,6 @@ from duat_jax.models.families.rotary import read_rotary
 from duat_jax.models.families.tensor_map import SIDE_BY_SIDE, Entry, linear, transposed
 from duat_jax.nn.config import BlockConfig
 
-HARMLESS = frozenset(("attention_dropout", "embd_pdrop", "resid_pdrop"))
-"""Fields of this family that don't affect the computation."""
-
 OWN_CODE = {
     "AutoConfig": "configuration_phi3.Phi3Config",
     "AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM",
@@ -70,4 +67,4 @@ def tensor_map(config: Config) -> list[Entry]:
     return decoder.tensor_map(config, _layer)
 
 
-FAMILY = Family(read_config, tensor_map, HARMLESS, **decoder.NAMES)
+FAMILY = Family(read_config, tensor_map, **decoder.NAMES)

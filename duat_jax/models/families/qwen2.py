@@ -5,9 +5,6 @@ from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
 from duat_jax.models.families.family import Family
 
-HARMLESS = frozenset(("attention_dropout",))
-"""Fields of this family that don't affect the computation."""
-
 
 def used_window(settings: Settings, default: int | None = 4096) -> int | None:
     """Read the size of the window; `None` if windows aren't used.
@@ -43,4 +40,4 @@ def read_config(settings: Settings) -> Config:
     return with_later_windows(settings, config)
 
 
-FAMILY = Family(read_config, decoder.tensor_map, HARMLESS, **decoder.NAMES)
+FAMILY = Family(read_config, decoder.tensor_map, **decoder.NAMES)

@@ -6,9 +6,6 @@ from duat_jax.models.families import decoder
 from duat_jax.models.families.family import Family
 from duat_jax.models.families.qwen2 import with_later_windows
 
-HARMLESS = frozenset(("attention_dropout",))
-"""Fields of this family that don't affect the computation."""
-
 
 def read_config(settings: Settings) -> Config:
     """Read the configuration of a Qwen 3 checkpoint.
@@ -29,4 +26,4 @@ def read_config(settings: Settings) -> Config:
     return with_later_windows(settings, config)
 
 
-FAMILY = Family(read_config, decoder.tensor_map, HARMLESS, **decoder.NAMES)
+FAMILY = Family(read_config, decoder.tensor_map, **decoder.NAMES)

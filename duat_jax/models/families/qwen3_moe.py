@@ -11,12 +11,6 @@ from duat_jax.models.families.qwen2 import used_window
 from duat_jax.models.families.tensor_map import Entry
 from duat_jax.nn.config import BlockConfig
 
-# A size of the family's dense models, which isn't used here.
-_OTHERS = "max_window_layers"
-_TRAINING = "attention_dropout output_router_logits router_aux_loss_coef"
-HARMLESS = frozenset(f"{_TRAINING} {_OTHERS}".split())
-"""Fields of this family that don't affect the computation."""
-
 
 def _layer(block: BlockConfig) -> list[Entry]:
     if block.mlp != "experts":
@@ -66,4 +60,4 @@ def tensor_map(config: Config) -> list[Entry]:
     return decoder.tensor_map(config, _layer)
 
 
-FAMILY = Family(read_config, tensor_map, HARMLESS, **decoder.NAMES)
+FAMILY = Family(read_config, tensor_map, **decoder.NAMES)

@@ -8,9 +8,6 @@ from duat_jax.models.families import encoder
 from duat_jax.models.families.family import Family
 from duat_jax.models.families.tensor_map import Entry, in_every_layer, linear, norm
 
-HARMLESS = frozenset(("attention_probs_dropout_prob", "classifier_dropout", "hidden_dropout_prob"))
-"""Fields of this family that don't affect the computation."""
-
 
 def read_config(settings: Settings, family: str = "roberta") -> Config:
     """Read the configuration of a RoBERTa checkpoint.
@@ -52,7 +49,6 @@ def tensor_map(config: Config) -> list[Entry]:
 FAMILY = Family(
     read_config,
     tensor_map,
-    HARMLESS,
     prefix="roberta.",
     heads=r"(lm_head|classifier)\..*",
     layer=r"encoder\.layer\.(\d{1,9})\.",

@@ -9,10 +9,6 @@ from duat_jax.models.families.family import Family
 from duat_jax.models.families.qwen2 import used_window
 from duat_jax.models.families.rotary import read_rotary
 
-# A field of Qwen's, and the partition of products in training.
-HARMLESS = frozenset(("attention_dropout", "max_window_layers", "pretraining_tp"))
-"""Fields of this family that don't affect the computation."""
-
 
 def read_config(settings: Settings) -> Config:
     """Read the configuration of a SmolLM3 checkpoint: some of its layers have no rotary positions.
@@ -46,4 +42,4 @@ def read_config(settings: Settings) -> Config:
     )
 
 
-FAMILY = Family(read_config, decoder.tensor_map, HARMLESS, **decoder.NAMES)
+FAMILY = Family(read_config, decoder.tensor_map, **decoder.NAMES)

@@ -10,9 +10,6 @@ from duat_jax.models.families.rotary import read_rotary
 from duat_jax.models.families.tensor_map import Entry
 from duat_jax.nn.config import BlockConfig
 
-HARMLESS = frozenset(("attention_dropout", "hidden_dropout"))
-"""Fields of this family that don't affect the computation."""
-
 
 def read_config(settings: Settings) -> Config:
     """Read the configuration of a StableLM checkpoint.
@@ -49,4 +46,4 @@ def tensor_map(config: Config) -> list[Entry]:
     return decoder.tensor_map(config, _layer)
 
 
-FAMILY = Family(read_config, tensor_map, HARMLESS, **decoder.NAMES)
+FAMILY = Family(read_config, tensor_map, **decoder.NAMES)

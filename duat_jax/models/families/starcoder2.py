@@ -7,9 +7,6 @@ from duat_jax.models.families.family import Family
 from duat_jax.models.families.tensor_map import Entry, linear
 from duat_jax.nn.config import BlockConfig
 
-HARMLESS = frozenset(("attention_dropout", "embedding_dropout", "residual_dropout"))
-"""Fields of this family that don't affect the computation."""
-
 
 def read_config(settings: Settings) -> Config:
     """Read the configuration of a StarCoder2 checkpoint.
@@ -54,4 +51,4 @@ def tensor_map(config: Config) -> list[Entry]:
     return decoder.tensor_map(config, _layer)
 
 
-FAMILY = Family(read_config, tensor_map, HARMLESS, **decoder.NAMES)
+FAMILY = Family(read_config, tensor_map, **decoder.NAMES)

@@ -8,12 +8,6 @@ from duat_jax.models.families.heads import classes
 from duat_jax.models.families.tensor_map import Entry, Transform, in_layer, linear, norm
 from duat_jax.nn.config import BlockConfig
 
-_TRAINING = "attention_probs_dropout_prob hidden_dropout_prob"
-# A pooler and a decoder of pixels, which affect neither hidden states nor classes.
-_HEADS = "encoder_stride pooler_act pooler_output_size"
-HARMLESS = frozenset(f"{_TRAINING} {_HEADS}".split())
-"""Fields of this family that don't affect the computation."""
-
 
 def read_config(settings: Settings) -> Config:
     """Read the configuration of a Vision Transformer checkpoint.
@@ -116,7 +110,6 @@ def tensor_map(config: Config) -> list[Entry]:
 FAMILY = Family(
     read_config,
     tensor_map,
-    HARMLESS,
     prefix="vit.",
     heads=r"(classifier|decoder)\..*",
     layer=r"encoder\.layer\.(\d{1,9})\.",

@@ -151,10 +151,22 @@ def test_a_scaling_of_rotations_is_read(tmp_path, keys, scaling):
     assert GgufCheckpoint(file).settings().get("rope_scaling") == scaling
 
 
-def test_a_strength_of_yarn_is_refused(tmp_path):
-    keys = {"type": "yarn", "factor": 4.0, "original_context_length": 8, "attn_factor": 2.0}
+@pytest.mark.parametrize("name", ["attn_factor", "yarn_attn_factor", "yarn_ext_factor"])
+def test_a_strength_of_yarn_other_than_the_usual_is_refused(tmp_path, name):
+    keys = {"type": "yarn", "factor": 4.0, "original_context_length": 8, name: 1.0}
     file = write_gguf(tmp_path / "a.gguf", "llama", {}, **{f"rope__scaling__{k}": v for k, v in keys.items()})
-    with pytest.raises(duat.BadCheckpoint, match=r"rope.scaling.attn_factor = 2.0 isn't supported here, only 1.0 is"):
+    assert GgufCheckpoint(file).settings()["rope_scaling"]["factor"] == 4.0
+    keys[name] = 2.0
+    file = write_gguf(tmp_path / "a.gguf", "llama", {}, **{f"rope__scaling__{k}": v for k, v in keys.items()})
+    with pytest.raises(duat.BadCheckpoint, match=rf"rope.scaling.{name} = 2.0 isn't supported here, only 1.0 is"):
+        GgufCheckpoint(file).settings()
+
+
+def test_a_base_of_layers_with_a_window_is_that_of_all_layers(tmp_path):
+    file = write_gguf(tmp_path / "a.gguf", "llama", {}, rope__freq_base=5e4, rope__freq_base_swa=5e4)
+    assert GgufCheckpoint(file).settings()["rope_theta"] == 5e4
+    file = write_gguf(tmp_path / "a.gguf", "llama", {}, rope__freq_base=5e4, rope__freq_base_swa=1e4)
+    with pytest.raises(duat.BadCheckpoint, match=r"rope.freq_base_swa = 10000.0 isn't supported here, only 50000.0 is"):
         GgufCheckpoint(file).settings()
 
 

@@ -51,6 +51,7 @@ PIECES = {
     "gpt-2": "I|'m| HTTPServer|'s| naïve| 12345|é| $|5|.|00|!!|\n|\n|//|x| | end你好カナ| x|'|LL| ٣٤| \u0301|a",
     "command-r": "I|'m| HTTPServer|'s| naïve| |1|2|3|4|5|é| $|5|.|0|0|!!|\n|\n|//|x| | end你好カナ"
     "| x|'|LL| |٣|٤| \u0301|a",
+    "dbrx": "I|'m| HTTPServer|'s| naïve| |123|45|é| $|5|.|00|!!\n\n|//|x| | end你好カナ| x|'LL| |٣٤| \u0301|a",
     "tekken": "I|'m| HTTPServer|'s| naïve| |1|2|3|4|5|é| $|5|.|0|0|!!\n\n//|x| | end你好カナ| x|'LL| |٣|٤| \u0301a",
     "gpt-4o": "I'm| HTTPServer's| naïve| |123|45|é| $|5|.|00|!!\n\n//|x| | end你好カナ| x'LL| |٣٤| \u0301a",
     "deepseek-v3": "I|'m| HTTPServer|'s| naïve| |123|45|é| $|5|.|00|!!\n\n|//|x| | end|你好カナ| x|'LL| |٣٤| \u0301a",
@@ -71,6 +72,22 @@ def test_a_text_is_split_as_the_tokenizer_of_that_name_does(kind):
     ]
     expected = PIECES[kind] if kind == "falcon" else PIECES[kind].encode()
     assert pieces == expected.split(b"|") and b"".join(pieces) == TEXT.encode()
+
+
+@pytest.mark.parametrize(
+    ("names", "like"),
+    [
+        (("phi-2",), "gpt-2"),
+        (("starcoder", "refact", "codeshell"), "smollm"),
+        (("llama3", "llama-v3", "falcon3"), "llama-bpe"),
+        (("smaug-bpe",), "dbrx"),
+        (("deepseek-r1-qwen",), "qwen2"),
+        (("llama4",), "gpt-4o"),
+    ],
+)
+def test_names_of_one_rule_split_alike(names, like):
+    """As they do in the source of llama.cpp, `src/llama-vocab.cpp`."""
+    assert all(SPLITS[name] == SPLITS[like] for name in names)
 
 
 def test_a_tokenizer_of_tekken_keeps_whole_tokens_and_begins_texts(tmp_path):

@@ -129,6 +129,8 @@ def read_settings(path: Path, header: Header) -> dict[str, Any]:
         turned = keys.size("rope.dimension_count", width)
         config[architecture.turned] = share_of(turned, width)
     config["rope_theta"] = keys.number("rope.freq_base", 10000.0)
+    if "rope.freq_base_swa" not in architecture.fields:
+        keys.expect("rope.freq_base_swa", config["rope_theta"])  # of layers with a window
     config["tie_word_embeddings"] = "output.weight" not in header.places
     config |= {field: value for key, field in architecture.fields.items() if (value := keys.take(key)) is not None}
     if "attention.sliding_window" in architecture.fields and (kinds := keys.layer_types(config["num_hidden_layers"])):
@@ -185,7 +187,8 @@ def _scaling(keys: _Keys) -> dict[str, Any]:
         scaling["original_max_position_embeddings"] = keys.size("rope.scaling.original_context_length")
         scaling["beta_fast"] = keys.number("rope.scaling.yarn_beta_fast", 32.0)
         scaling["beta_slow"] = keys.number("rope.scaling.yarn_beta_slow", 1.0)
-        keys.expect("rope.scaling.attn_factor", 1.0)
+        for key in ("attn_factor", "yarn_attn_factor", "yarn_ext_factor"):
+            keys.expect(f"rope.scaling.{key}", 1.0)
     return scaling
 
 

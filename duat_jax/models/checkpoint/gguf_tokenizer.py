@@ -70,14 +70,13 @@ class _Split(NamedTuple):
 _DIGITS, _OF_LLAMA3 = _Split(digits=True), _Split((_LLAMA3,), keeps_tokens=True, begins=True)
 _OF_QWEN2, _OF_GPT4O = _Split((_QWEN2,), composed=True), _Split((_GPT4O,))
 SPLITS = {
-    "gpt-2": _Split(),
+    **dict.fromkeys(("gpt-2", "phi-2"), _Split()),
     "smollm": _DIGITS,
-    "starcoder": _DIGITS,
+    **dict.fromkeys(("starcoder", "refact", "codeshell"), _DIGITS),
     "command-r": _Split(digits=True, composed=True),
     "falcon": _Split(runs=True),
-    "llama-bpe": _OF_LLAMA3,
-    "llama3": _OF_LLAMA3,
-    "llama-v3": _OF_LLAMA3,
+    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3"), _OF_LLAMA3),
+    **dict.fromkeys(("dbrx", "smaug-bpe"), _Split((_LLAMA3,))),
     "qwen2": _OF_QWEN2,
     "deepseek-r1-qwen": _OF_QWEN2,
     "tekken": _Split((_TEKKEN,), keeps_tokens=True, begins=True),

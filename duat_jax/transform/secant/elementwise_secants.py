@@ -34,6 +34,9 @@ SLOPED = STRAIGHT | {
 }
 """Elementwise functions without a closed form for all of their arguments at all points."""
 
+ROUNDING = {"regularized_incomplete_beta": 256}
+"""The rounding of a function's values, in machine epsilons, where it is more than a few: that of a continued fraction."""
+
 
 def widened(x: Array) -> Array:
     """Convert floating-point numbers to single precision at least.
@@ -45,21 +48,13 @@ def widened(x: Array) -> Array:
 
 
 def slope(
-    derivative: Callable[[Any], Any],
-    x: Any,
-    y: Any,
-    at_x: Any,
-    at_y: Any,
-    *,
-    smooth: bool = False,
-    straight: bool = False,
+    derivative: Callable[[Any], Any], x: Any, y: Any, at_x: Any, at_y: Any, *, straight: bool = False, rounding: int = 8
 ) -> Any:
     """Return `(f(x) − f(y)) / (x − y)` entry by entry, and the derivative where both points are equal.
 
     Of near points the quotient is lost in the rounding of both values.  There it is the mean of the derivative between
     them, by a rule of Gauss and Legendre.  Points are near where that mean and the values agree up to the values'
-    rounding, so that the slope times the distance is as exact as the values are, whatever the function; and of a smooth
-    one, also where a rule of fewer points finds the same mean.
+    rounding, so that the slope times the distance is as exact as the values are, whatever the function.
 
     Args:
         derivative: `f'`, of points.
@@ -67,51 +62,33 @@ def slope(
         y: the other point.
         at_x: `f(x)`, up to a constant that `at_y` has too.
         at_y: `f(y)`.
-        smooth: whether `f` is known to have all derivatives between any two points.
         straight: whether `f` is piecewise linear, so that near points are equal ones.
+        rounding: by how many machine epsilons its values may be off.
     """
     fine = max(jnp.finfo(leaf.dtype).bits for leaf in jax.tree.leaves(x)) > 32
-    # A piecewise linear function needs the two sides of equal points alone.
-    places, weights = _rules([2] if straight else ([6] if fine else [4]) + smooth * ([4] if fine else [2]))
+    # A piecewise linear function needs the two sides of equal points alone; an even number of points has none in the
+    # middle, where a function of `|z|` has no derivative at zero.
+    places, weights = (jnp.array(a / 2) for a in np.polynomial.legendre.leggauss(2 if straight else 6 if fine else 4))
 
-    def step(totals: Any, node: tuple[Array, Array]) -> tuple[Any, None]:
+    def step(total: Any, node: tuple[Array, Array]) -> tuple[Any, None]:
         place, weight = node
         values = derivative(jax.tree.map(lambda a, b: _between(a, b, place), x, y))
-        return [
-            jax.tree.map(lambda t, value, w=w: t + w.astype(t.dtype) * value, total, values)
-            for total, w in zip(totals, weight, strict=True)
-        ], None
+        return jax.tree.map(lambda t, value: t + weight.astype(t.dtype) * value, total, values), None
 
-    zeros = jax.tree.map(jnp.zeros_like, at_x)
     # Unrolled, compilers evaluate all points in one pass.
-    (mean, *coarser), _ = lax.scan(step, [zeros] * len(weights[0]), (places, weights), unroll=True)
+    mean, _ = lax.scan(step, jax.tree.map(jnp.zeros_like, at_x), (places, weights), unroll=True)
 
-    def chosen(x: Array, y: Array, at_x: Array, at_y: Array, mean: Array, *coarser: Array) -> Array:
+    def chosen(x: Array, y: Array, at_x: Array, at_y: Array, mean: Array) -> Array:
         distance, moved, eps = jnp.where(x == y, 0, x - y), at_x - at_y, float(jnp.finfo(x.dtype).eps)
-        near = jnp.abs(mean * distance - moved) <= 8 * eps * jnp.maximum(jnp.abs(at_x), jnp.abs(at_y))
-        for coarse in coarser:  # the finer rule's error is at most the coarser one's to the power 3/2
-            near |= jnp.abs(mean - coarse) <= eps ** (2 / 3) * jnp.abs(mean)
-        if straight:
-            near = distance == 0
+        # Values are rounded by their own size, and by how far a rounding of their points moves them.
+        by_points = jnp.minimum(jnp.abs(x), jnp.abs(y)) * jnp.abs(mean)
+        size = jnp.maximum(jnp.maximum(jnp.abs(at_x), jnp.abs(at_y)), by_points)
+        near = (distance == 0) | ((not straight) & (jnp.abs(mean * distance - moved) <= rounding * eps * size))
         quotient = moved / jnp.where(distance == 0, 1, distance)
         # Where there is no derivative at two equal points, any slope is exact.
         return jnp.where(near & jnp.isfinite(mean), mean, jnp.where(distance == 0, 0, quotient))
 
-    return jax.tree.map(chosen, x, y, at_x, at_y, mean, *coarser)
-
-
-def _rules(counts: Sequence[int]) -> tuple[Array, Array]:
-    """Return the nodes and weights of several Gauss–Legendre rules on [−1/2, 1/2].
-
-    Args:
-        counts: how many points each has; of an even number none is in the middle, where a function of `|z|` has no
-            derivative at zero.
-    """
-    rules = [np.polynomial.legendre.leggauss(count) for count in counts]
-    places = np.concatenate([places for places, _ in rules])
-    weights = np.zeros((len(places), len(rules)))
-    weights[range(len(places)), np.repeat(range(len(rules)), counts)] = np.concatenate([own for _, own in rules])
-    return jnp.array(places / 2), jnp.array(weights / 2)
+    return jax.tree.map(chosen, x, y, at_x, at_y, mean)
 
 
 def _between(x: Array, y: Array, place: Array) -> Array:
@@ -121,7 +98,7 @@ def _between(x: Array, y: Array, place: Array) -> Array:
     return middle + place.astype(x.dtype) * apart
 
 
-def _tails(name: str, k: int, operands: Sequence[Array], x: Array, y: Array, f: Function) -> tuple[Array, Array]:
+def _values(name: str, k: int, operands: Sequence[Array], x: Array, y: Array, f: Function) -> tuple[Array, Array]:
     """Return a function's values at two points; near a common limit, their distances from it."""
     if name in ("erf", "erfc"):
         sign = jnp.sign(x) if name == "erf" else -jnp.sign(x)
@@ -133,9 +110,24 @@ def _tails(name: str, k: int, operands: Sequence[Array], x: Array, y: Array, f: 
         tail, distances = jnp.maximum(x, y) < operands[0], [-lax.igamma(operands[0], z) for z in (x, y)]
     elif name == "regularized_incomplete_beta" and k == 2:
         tail, distances = jnp.minimum(x, y) > 0.5, [-lax.betainc(operands[1], operands[0], 1 - z) for z in (x, y)]
+    elif name == "lgamma":
+        return _log_gamma(x, f), _log_gamma(y, f)
     else:
         return f(x), f(y)
     return jnp.where(tail, distances[0], f(x)), jnp.where(tail, distances[1], f(y))
+
+
+def _log_gamma(z: Array, f: Function) -> Array:
+    """Return `log Γ(z)`, around its zeros at 1 and 2 by its series at 2, since `f` cancels there."""
+    from scipy.special import zeta  # JAX brings it, but loads it only when it is needed
+
+    terms = 60 if jnp.finfo(z.dtype).bits > 32 else 26
+    k = np.arange(2, terms)
+    series = np.array([0, 1 - np.euler_gamma, *((-1.0) ** k * zeta(k, 2) / k)])
+    inside, above = (z > 0.5) & (z < 3), z > 1.5
+    t = jnp.where(inside, jnp.where(above, z - 2, z - 1), 0)
+    at_two = polynomial(list(jnp.array(series, z.dtype)), t, jnp.zeros_like(t)) * t
+    return jnp.where(inside, at_two - jnp.where(above, 0, jnp.log1p(t)), f(z))
 
 
 def secant(f: Function, name: str, operands: Sequence[Array], k: int, x: Array, y: Array) -> Array:
@@ -161,8 +153,9 @@ def secant(f: Function, name: str, operands: Sequence[Array], k: int, x: Array, 
         return jax.jvp(of, (z,), (jnp.ones_like(z),))[1]
 
     # The derivative of an angle is smooth across its cut, where its values jump.
-    straight, smooth = name in STRAIGHT, name not in STRAIGHT | {"atan2"}
-    estimate = slope(derivative, x, y, *_tails(name, k, operands, x, y, of), smooth=smooth, straight=straight)
+    estimate = slope(
+        derivative, x, y, *_values(name, k, operands, x, y, of), straight=name in STRAIGHT, rounding=ROUNDING.get(name, 8)
+    )
     if name == "atan2":
         return of_angle(k, operands[1 - k], x, y, estimate).astype(dtype)
     if name == "pow" and jnp.issubdtype(operands[1 - k].dtype, jnp.floating):

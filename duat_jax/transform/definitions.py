@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from duat_jax.transform.calls import sub_program
-from duat_jax.transform.parameters import broadcast_dimensions_of, settings_of
+from duat_jax.transform.parameters import broadcast_dimensions_of, reorders, settings_of
 
 CONVERTS = frozenset(("convert_element_type", "reduce_precision", "copy", "copy_p", "name", "optimization_barrier"))
 """Primitives that change the dtype at most."""
@@ -16,9 +16,9 @@ KEEPS_NUMBERS = CONVERTS | {"broadcast_in_dim", "reshape", "squeeze", "expand_di
 
 
 def _is_exact(equation: core.JaxprEqn) -> bool:
-    """Return whether an equation keeps numbers up to rounding, as a conversion to whole numbers doesn't."""
+    """Return whether an equation keeps numbers and their order, as a conversion to whole numbers doesn't."""
     before, after = (v.aval.dtype for v in (equation.invars[0], equation.outvars[0]))  # type: ignore[attr-defined]
-    return before == after or jnp.issubdtype(after, jnp.inexact)
+    return (before == after or jnp.issubdtype(after, jnp.inexact)) and not reorders(equation)
 
 
 class Definitions:

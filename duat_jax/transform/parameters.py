@@ -56,6 +56,44 @@ def broadcast_dimensions_of(equation: core.JaxprEqn) -> tuple[int, ...]:
     return tuple(parameter_of(equation, "broadcast_dimensions"))
 
 
+def permutation_of(equation: core.JaxprEqn) -> tuple[int, ...]:
+    """Return the axes of a `transpose`'s operand in the order of its result.
+
+    Args:
+        equation: a `transpose`.
+    """
+    return tuple(parameter_of(equation, "permutation"))
+
+
+def reorders(equation: core.JaxprEqn) -> bool:
+    """Return whether a `reshape` reads its operand's axes in another order, as a transposition does.
+
+    Args:
+        equation: any equation.
+    """
+    return equation.primitive.name == "reshape" and equation.params.get("dimensions") is not None
+
+
+def mixed_axes_of(equation: core.JaxprEqn) -> tuple[int, ...]:
+    """Return the axes along which an equation mixes entries.
+
+    Args:
+        equation: a reduction, a cumulation, a `sort`, a `rev` or a `concatenate`.
+    """
+    names = ("axes", "axis", "dimension", "dimensions")
+    (axes,) = (equation.params[name] for name in names if name in equation.params)
+    return tuple(axes) if isinstance(axes, tuple | list) else (axes,)
+
+
+def reduces(equation: core.JaxprEqn) -> bool:
+    """Return whether an equation removes the axes along which it mixes entries.
+
+    Args:
+        equation: one of those whose axes `mixed_axes_of` returns.
+    """
+    return equation.primitive.name.startswith(("reduce_", "arg"))
+
+
 def power_of(equation: core.JaxprEqn) -> int | None:
     """Return the exponent of an `integer_pow`, or `None` for any other equation.
 

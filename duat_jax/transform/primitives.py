@@ -255,5 +255,30 @@ ELEMENTWISE = frozenset(
 )
 """Primitives each entry of whose result depends on the same entry of its operands alone, where shapes are equal."""
 
-KEEPS_PLACE = frozenset(("reshape", "broadcast_in_dim", "optimization_barrier", "sharding_constraint", "reshard"))
-"""Primitives for which the same is true where they don't change the shape."""
+KEEPS_PLACE = frozenset(
+    (
+        *("reshape", "broadcast_in_dim", "transpose", "squeeze", "expand_dims"),
+        *("optimization_barrier", "sharding_constraint", "reshard"),
+    )
+)
+"""Primitives that compute nothing: they may move axes, or add and remove axes with one entry."""
+
+MIXES_AXES = frozenset(
+    (
+        *(
+            "concatenate",
+            "stack",
+            "rev",
+            "sort",
+            "cumsum",
+            "cumprod",
+            "cummax",
+            "cummin",
+            "cumlogsumexp",
+            "argmax",
+            "argmin",
+        ),
+        *("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_xor"),
+    )
+)
+"""Primitives that mix entries along the axes that a parameter names, and nowhere else."""

@@ -336,7 +336,7 @@ LIES = {
     "the derivative for the secant": (secants, "secant", at_the_midpoint),
     "the derivative of tanh at one end": (secants.CLOSED, "tanh", lambda x, y: 1 - jnp.tanh(x) ** 2),
     "one probability for their logarithmic mean": (softmax, "_logarithmic_means", lambda distance, pair: pair[0]),
-    "a jump that is dropped": (difference_flow, "without_infinities", lambda x: 0 * x),
+    "a jump that is dropped": (difference_flow, "finite", lambda x: 0 * x),
 }
 
 

@@ -24,8 +24,9 @@ from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import apply
 from duat_jax.transform.program import Program
 from duat_jax.transform.secant.flow import Flow, movement, narrowed, part_of, unchanged, widened
-from duat_jax.transform.secant.plan import Place, Plan, branches_of
-from duat_jax.transform.secant.rules import changes, univariate_change, values_of
+from duat_jax.transform.secant.moving import Place
+from duat_jax.transform.secant.plan import Plan, branches_of
+from duat_jax.transform.secant.rules import changes, own_secant, univariate_change, values_of
 from duat_jax.transform.secant.softmax import normalised
 
 
@@ -86,7 +87,7 @@ class _Difference:
     ) -> None:
         self.program, self.plan, self.held, self.wanted = program, plan, held, wanted
         self.discontinuities, self.of_layer = discontinuities, dict[Path, Array]()
-        self.origins: dict[Place, Flow | None] = dict.fromkeys(plan.functions.values())
+        self.origins: dict[Place, Flow | None] = {function.origin: None for function in plan.functions.values()}
 
     def run(self, program: SubProgram, path: Path, arguments: Sequence[Flow], added: Seen) -> tuple[list[Flow], Seen]:
         jaxpr, wanted, normalisers = program.jaxpr, self.plan.wanted.get(path, ()), self.plan.normalisers.get(path, {})
@@ -134,8 +135,9 @@ class _Difference:
                         counted = None if mask is None else read(mask.variable)
                         changes_out: Any = [normalised(normalisers[i], scores, counted, results[0], self._jump(here))]
                     elif here in self.plan.functions:
-                        origin: Any = self.origins[self.plan.functions[here]]
-                        changes_out = [univariate_change(equation, operands, results[0], narrowed(origin))]
+                        origin, axes, steps = self.plan.functions[here]
+                        flow: Any = narrowed(self.origins[origin])
+                        changes_out = [univariate_change(equation, operands, results[0], flow, axes, steps)]
                     else:
                         changes_out = changes(equation, operands, results, self._jump(here))
                     for v, result, change in zip(equation.outvars, results, changes_out, strict=True):
@@ -218,6 +220,10 @@ class _Difference:
             value = jnp.stack([first.value[0], second.value[1]])
             if flow.change is None:
                 return Flow(value, True)
+            if (function := self.plan.functions.get(here)) is not None:
+                origin: Any = self.origins[function.origin]
+                of_results = Flow(value, True)
+                return Flow(value, True, own_secant(of_results, origin, function.axes, flow.change[0], [index]))
             moved = movement(first.middle, second.middle).astype(flow.change.dtype)
             return Flow(value, True, flow.change.mean(0) + part_of(jump, moved))
 

@@ -35,7 +35,7 @@ SLOPED = STRAIGHT | {
 """Elementwise functions without a closed form for all of their arguments at all points."""
 
 ROUNDING = {"regularized_incomplete_beta": 256}
-"""The rounding of a function's values, in machine epsilons, where it is more than a few: that of a continued fraction."""
+"""The rounding of a function's values, in machine epsilons, where it is more than a few, as of a continued fraction."""
 
 
 def widened(x: Array) -> Array:
@@ -154,7 +154,12 @@ def secant(f: Function, name: str, operands: Sequence[Array], k: int, x: Array, 
 
     # The derivative of an angle is smooth across its cut, where its values jump.
     estimate = slope(
-        derivative, x, y, *_values(name, k, operands, x, y, of), straight=name in STRAIGHT, rounding=ROUNDING.get(name, 8)
+        derivative,
+        x,
+        y,
+        *_values(name, k, operands, x, y, of),
+        straight=name in STRAIGHT,
+        rounding=ROUNDING.get(name, 8),
     )
     if name == "atan2":
         return of_angle(k, operands[1 - k], x, y, estimate).astype(dtype)

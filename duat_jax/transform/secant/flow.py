@@ -27,13 +27,13 @@ def part(multiplier: Array, change: Array) -> Array:
     return jnp.where((multiplier == 0) & jnp.isinf(change), 0, multiplier * change)
 
 
-def without_infinities(x: Array) -> Array:
-    """Replace infinities by zeros.
+def finite(x: Array) -> Array:
+    """Replace infinities and NaN by zeros.
 
     Args:
         x: any array.
     """
-    return jnp.where(jnp.isinf(x), 0, x)
+    return jnp.where(jnp.isfinite(x), x, 0)
 
 
 @jax.tree_util.register_pytree_node_class
@@ -78,8 +78,8 @@ class Flow:
 
     @property
     def factor(self) -> Any:
-        """The mean of both values as a factor of a change, with zeros in the place of infinities."""
-        return without_infinities(self.middle)
+        """The mean of both values as a factor of a change, with zeros in the place of infinities and NaN."""
+        return finite(self.middle)
 
     @property
     def moved(self) -> Any:
@@ -151,4 +151,4 @@ def part_of(jump: Array, moved: Array) -> Array:
         moved: the jump.
     """
     # An infinity that masks is no part: the effect of the mask is reported where scores are normalised.
-    return jump.astype(moved.dtype) * without_infinities(moved)
+    return jump.astype(moved.dtype) * finite(moved)

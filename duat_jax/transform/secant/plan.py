@@ -4,7 +4,7 @@ A value *moves* where it depends on the argument.  A floating-point value that m
 Whole numbers, truth values and choices by them have none: they are held, and where they moved their part is reported.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,20 +15,19 @@ from jax.extend import core
 
 from duat_jax.errors import UnsupportedProgram
 from duat_jax.transform.calls import RECOMPUTED, SubProgram, programs_in, scan_of, sub_program
+from duat_jax.transform.definitions import Definitions
 from duat_jax.transform.diagnosis import is_of_a_library, source_line
+from duat_jax.transform.entrywise import Axes, axes_of_results, own_axes
 from duat_jax.transform.keys import Site
 from duat_jax.transform.layers import stacks_of
 from duat_jax.transform.parameters import scopes_of
 from duat_jax.transform.places import Path
-from duat_jax.transform.primitives import ELEMENTWISE, KEEPS_PLACE, REFUSED, linear_operands
+from duat_jax.transform.primitives import REFUSED, linear_operands
 from duat_jax.transform.program import Program
+from duat_jax.transform.secant.moving import Moves, Moving, Place, Univariate, begin, together
 from duat_jax.transform.secant.normalisers import Mask, Normaliser, normalisers
 from duat_jax.transform.secant.rules import RULES, is_float
-from duat_jax.transform.secant.unrecognised_softmax import Exponentials, exponentials_of, inverted_operand, joined
-
-FUNCTIONS = frozenset(("div", "select_n"))
-"""Primitives that are split over their operands only where these aren't functions of a single value:
-`where(z > 0, z, exp(z) - 1)` has a secant, though the choice jumps, and `tanh(z) / z` has no pole."""
+from duat_jax.transform.secant.unrecognised_softmax import exponentials_of, inverted_operand
 
 
 def branches_of(equation: core.JaxprEqn, here: Path) -> list[tuple[SubProgram, Path]]:
@@ -41,32 +40,6 @@ def branches_of(equation: core.JaxprEqn, here: Path) -> list[tuple[SubProgram, P
     return [(branch, (*here, -1 - k)) for k, branch in enumerate(programs_in(equation))]
 
 
-class Place(NamedTuple):
-    """A variable, and the path of its program.
-
-    Args:
-        path: the path of the program.
-        variable: the variable.
-    """
-
-    path: Path
-    variable: Any
-
-
-class Moving(NamedTuple):
-    """Properties of a value that differs between the two inputs.
-
-    Args:
-        jumps: whether something before it may jump.
-        origin: the value of the same shape of which it is an elementwise function; the value itself if there is none.
-        exponentials: those that it is computed from.
-    """
-
-    jumps: bool
-    origin: Place
-    exponentials: Exponentials = Exponentials()
-
-
 @dataclass(eq=False)
 class Plan:
     """The plan of a difference for each program within a program, by its path.
@@ -75,7 +48,7 @@ class Plan:
         moving: the variables that move.
         wanted: the variables whose change is needed.
         normalisers: the equations that compute a softmax or its like.
-        functions: the quotients and choices that are an elementwise function of a single value, and that value.
+        functions: the quotients, products and choices that are a function of a single value, entry by entry.
         discontinuities: the equations at which a value may jump, and the labels of its parts: one, or in a scan over
             layers one for each.
         unrecognised: operations that divide by a sum of exponentials, or take its logarithm, without being recognised
@@ -86,7 +59,7 @@ class Plan:
     moving: dict[Path, dict[Any, Moving]] = field(default_factory=dict)
     wanted: dict[Path, set[Any]] = field(default_factory=dict)
     normalisers: dict[Path, dict[int, Normaliser]] = field(default_factory=dict)
-    functions: dict[Path, Place] = field(default_factory=dict)
+    functions: dict[Path, Univariate] = field(default_factory=dict)
     discontinuities: dict[Path, tuple[str, ...]] = field(default_factory=dict)
     unrecognised: dict[str, set[Path]] = field(default_factory=dict)
     marks: dict[Site, jax.ShapeDtypeStruct] = field(default_factory=dict)
@@ -109,34 +82,13 @@ def make_plan(program: Program, held: frozenset[Site]) -> Plan:
     """
     planner = _Planner(program, stacks_of(program, held))
     arguments = program.jaxpr.invars
-    planner.move(SubProgram(program.jaxpr, ()), (), [Moving(False, Place((), v)) for v in arguments])
+    planner.move(SubProgram(program.jaxpr, ()), (), [Moving(False, Place((), v), own_axes(v)) for v in arguments])
     planner.want(program.jaxpr, (), Around((), None), [True] * len(program.jaxpr.outvars))
     if planner.refused:
         raise UnsupportedProgram(
             "the difference of two inputs isn't followed through\n  " + "\n  ".join(planner.refused)
         )
     return planner.plan
-
-
-Moves = Moving | None
-"""`None` for a value that stays."""
-
-
-def _join(flags: Iterable[Moves]) -> Moves:
-    moving = [flag for flag in flags if flag is not None]
-    if not moving:
-        return None
-    exponentials = joined(flag.exponentials for flag in moving)
-    return Moving(any(flag.jumps for flag in moving), moving[0].origin, exponentials)
-
-
-def _begin(variables: Sequence[core.Var], path: Path, flags: Sequence[Moves]) -> list[Moves]:
-    """Return the moving arguments of a program that is evaluated on its own."""
-    return [flag and flag._replace(origin=Place(path, v)) for v, flag in zip(variables, flags, strict=True)]
-
-
-def _shape(v: Any) -> tuple[int, ...]:
-    return tuple(v.aval.shape)
 
 
 def _chooses(equation: core.JaxprEqn, moves: Sequence[Moves]) -> bool:
@@ -176,10 +128,16 @@ class _Planner:
         jaxpr = program.jaxpr
         moving = {v: flag for v, flag in zip(jaxpr.invars, arguments, strict=True) if flag is not None}
         self.plan.moving[path] = moving
+        first = Definitions(jaxpr).first
         for i, equation in enumerate(jaxpr.eqns):
             operands = [None if isinstance(v, core.Literal) else moving.get(v) for v in equation.invars]
             if any(operands):
                 results = self._moved(equation, (*path, i), operands)
+                if (
+                    *path,
+                    i,
+                ) not in self.program.sites:  # what is computed twice, as z[0] > 0 and z[0] do, is one value
+                    results = [moving.get(first.get(v, v), r) for v, r in zip(equation.outvars, results, strict=True)]
                 moving |= {v: flag for v, flag in zip(equation.outvars, results, strict=True) if flag is not None}
         return [None if isinstance(v, core.Literal) else moving.get(v) for v in jaxpr.outvars]
 
@@ -191,28 +149,33 @@ class _Planner:
                 self.plan.marks[each] = jax.ShapeDtypeStruct((*self.program.lengths(each), *aval.shape), aval.dtype)
         if inner is not None and name not in {"scan", *RECOMPUTED}:
             return [
-                flag and (flag._replace(origin=Place(here[:-1], v)) if flag.origin.path[: len(here)] == here else flag)
+                flag and (flag.at(here[:-1], v) if flag.origin.path[: len(here)] == here else flag)
                 for v, flag in zip(equation.outvars, self.move(inner, here, operands), strict=True)
             ]
+        moving = [flag for flag in operands if flag is not None]
+        origin, *further_origins = {flag.origin for flag in moving}
+        single = site is None and not further_origins
+        along: list[Axes | None] = [None] * len(equation.outvars)
+        if single and (inner is None or moving[0].axes == ()):
+            along = axes_of_results(equation, [flag and flag.axes for flag in operands])
         if inner is not None or name == "cond":
             return [
-                flag and flag._replace(origin=Place(here[:-1], v))
-                for v, flag in zip(equation.outvars, self._within(equation, inner, here, operands), strict=True)
+                flag
+                and (flag.at(here[:-1], v) if axes is None else flag._replace(origin=origin, axes=axes, step=False))
+                for v, flag, axes in zip(
+                    equation.outvars, self._within(equation, inner, here, operands), along, strict=True
+                )
             ]
-        jumps = any(flag is not None and flag.jumps for flag in operands) or self._jumps(equation, operands)
-        origins = {flag.origin for flag in operands if flag is not None}
-        (origin, *further_origins) = origins
-        in_place = name in ELEMENTWISE | KEEPS_PLACE and site is None and not further_origins
+        jumps = any(flag.jumps for flag in moving) or self._jumps(equation, operands)
         exponentials = exponentials_of(
             equation, here, [flag and flag.exponentials for flag in operands], bool(further_origins)
         )
+        constant = all(flag.step for flag in moving) or (name in RULES and RULES[name].constant)
         return [
-            Moving(
-                jumps,
-                origin if in_place and _shape(v) == _shape(origin.variable) else Place(here[:-1], v),
-                exponentials,
-            )
-            for v in equation.outvars
+            Moving(jumps, Place(here[:-1], v), own_axes(v), False, exponentials)
+            if axes is None
+            else Moving(jumps, origin, axes, constant or not is_float(v), exponentials)
+            for v, axes in zip(equation.outvars, along, strict=True)
         ]
 
     def _within(
@@ -221,17 +184,17 @@ class _Planner:
         """Find the moving variables of a program that is evaluated apart from the one around it."""
         if inner is None:
             branches = branches_of(equation, here)
-            flags_by_branch = [self.move(b, at, _begin(b.jaxpr.invars, at, operands[1:])) for b, at in branches]
+            flags_by_branch = [self.move(b, at, begin(b.jaxpr.invars, at, operands[1:])) for b, at in branches]
             index = operands[0] and operands[0]._replace(jumps=True)
-            return [_join((index, *flags)) for flags in zip(*flags_by_branch, strict=True)]
+            return [together((index, *flags)) for flags in zip(*flags_by_branch, strict=True)]
         invars = inner.jaxpr.invars
         if equation.primitive.name != "scan":
-            return self.move(inner, here, _begin(invars, here, operands))
+            return self.move(inner, here, begin(invars, here, operands))
         first, carries, *_ = scan_of(equation)
         while True:
-            results = self.move(inner, here, _begin(invars, here, operands))
+            results = self.move(inner, here, begin(invars, here, operands))
             before = operands[first : first + carries]
-            carried = [_join(pair) for pair in zip(before, results, strict=False)]
+            carried = [together(pair) for pair in zip(before, results, strict=False)]
             now, then = ([flag and (flag.jumps, flag.exponentials) for flag in flags] for flags in (carried, before))
             if now == then:
                 return results
@@ -294,7 +257,9 @@ class _Planner:
             return self.want(inner.jaxpr, here, around, flags)
         moves = [None if isinstance(v, core.Literal) else moving.get(v) for v in equation.invars]
         if name == "cond":
-            if moves[0] is not None:
+            if (function := self._function_of(equation, here, moves)) is not None:
+                self._carry_by(here, function)
+            elif moves[0] is not None:
                 self._name(name, here, around)
             flags_by_branch = [self.want(branch.jaxpr, at, around, flags) for branch, at in branches_of(equation, here)]
             return [False, *map(any, zip(*flags_by_branch, strict=True))]
@@ -303,10 +268,10 @@ class _Planner:
             for k, (v, flag) in enumerate(zip(equation.invars, moves, strict=True))
             if flag is not None and is_float(v)
         ]
-        origin = self._function_of(equation, moves) if flowing else None
-        if origin is not None:
-            self.plan.functions[here] = origin
-            self.plan.wanted[origin.path].add(origin.variable)
+        function = self._function_of(equation, here, moves) if flowing else None
+        if function is not None:
+            self._carry_by(here, function)
+            flowing = [k for k in flowing if k not in function.steps]
         elif self._jumps(equation, moves):
             self._name(name, here, around)
         elif (k := inverted_operand(equation)) is not None and (divisor := moves[k]) and divisor.exponentials.summed:
@@ -317,12 +282,29 @@ class _Planner:
         self._check(equation, flowing, moves, around)
         return [k in flowing for k in range(len(moves))]
 
-    def _function_of(self, equation: core.JaxprEqn, moves: Sequence[Moves]) -> Place | None:
-        """Return the single value of which a quotient or a choice is a function, entry by entry."""
-        moving = [flag for flag in moves if flag is not None]
-        origin, *further_origins = {flag.origin for flag in moving}
-        alone = len(moving) > 1 and not further_origins and _shape(origin.variable) == _shape(equation.outvars[0])
-        return origin if alone and equation.primitive.name in FUNCTIONS and is_float(origin.variable) else None
+    def _function_of(self, equation: core.JaxprEqn, here: Path, moves: Sequence[Moves]) -> Univariate | None:
+        """Return the single value of which an equation's result is a function, entry by entry, in a way of its own.
+
+        A choice by a value that jumps is split over its operands only where they aren't functions of one value:
+        `where(z > 0, z, exp(z) - 1)` has a secant. So do `tanh(z) / z`, without a pole, and a product, whose two parts
+        may cancel.
+        """
+        (result, *further), name = equation.outvars, equation.primitive.name
+        flag = self.plan.moving[here[:-1]].get(result)
+        if further or flag is None or flag.step or flag.origin == Place(here[:-1], result):
+            return None
+        steps = tuple(
+            k for k, move in enumerate(moves) if move is not None and (move.step or (name == "cond" and k == 0))
+        )
+        several = name in ("mul", "div") and None not in moves and equation.invars[0] is not equation.invars[1]
+        shapes = {equation.invars[k].aval.shape for k in steps} - {(), result.aval.shape}  # type: ignore[attr-defined]
+        if not (steps or several) or shapes or not is_float(flag.origin.variable):
+            return None
+        return Univariate(flag.origin, flag.axes, steps)
+
+    def _carry_by(self, here: Path, function: Univariate) -> None:
+        self.plan.functions[here] = function
+        self.plan.wanted[function.origin.path].add(function.origin.variable)
 
     def _name(self, name: str, here: Path, around: Around) -> None:
         scopes = self.program.by_step(here, around.scope)

@@ -10,10 +10,11 @@ from jax import lax
 from jax.extend import core
 from jaxtyping import Array
 
+from duat_jax.transform.entrywise import Axes, laid
 from duat_jax.transform.parameters import power_of, reduced_axes_of
 from duat_jax.transform.primitives import ALL, ELEMENTWISE, LINEAR, apply, linear_operands
 from duat_jax.transform.secant import elementwise_secants as secants
-from duat_jax.transform.secant.flow import Flow, movement, part_of, without_infinities
+from duat_jax.transform.secant.flow import Flow, finite, movement, part_of
 from duat_jax.transform.secant.folds import cumulated, extremes, ordered, tree, windows
 from duat_jax.transform.secant.softmax import cumulated_logsumexp
 
@@ -202,32 +203,55 @@ def _product(multiply: Callable[..., Array], operands: Sequence[Flow]) -> Array:
 def _quotient(a: Flow, b: Flow) -> Array:
     inverse = Flow(1 / b.value, b.moves)
     # This order avoids the product of both inverses, which leaves the dtype's range sooner.
-    of_b = -a.factor * inverse.both[0] * inverse.both[1] * b.change
-    return of_b if a.change is None else a.change * inverse.middle + of_b
+    of_b = finite(-a.factor * inverse.both[0] * inverse.both[1]) * b.change
+    return of_b if a.change is None else a.change * inverse.factor + of_b
 
 
-def univariate_change(equation: core.JaxprEqn, operands: list[Flow], result: Flow, origin: Any) -> Array:
-    """Return the change of a quotient or a choice that is a function of a single value.
+def univariate_change(
+    equation: core.JaxprEqn, operands: list[Flow], result: Flow, origin: Flow, axes: Axes, steps: Sequence[int]
+) -> Array:
+    """Return the change of a result that is a function of a single value, entry by entry.
 
-    Where the choice moves, or the points are far from each other, it is that function's own secant; where they are near
-    that would lose digits, and the operands' changes are carried on.
+    Where a piecewise constant operand moves, or the points are far from each other, it is that function's own secant;
+    where they are near that would lose digits, and the operands' changes are carried on.
 
     Args:
         equation: the equation.
         operands: its operands.
         result: its values.
         origin: the value that it is a function of.
+        axes: the axes of the result along which that value's entries lie.
+        steps: the operands that are piecewise constant.
     """
-    if equation.primitive.name == "div":
-        own = jnp.abs(origin.moved) > jnp.abs(origin.middle)
-        carried = _quotient(*operands)
-    else:
-        chosen, *cases = operands
-        own = jnp.broadcast_to(chosen.both[0] != chosen.both[1], origin.change.shape)
-        changes = [jnp.zeros_like(case.both[0]) if case.change is None else case.change for case in cases]
-        (carried,) = apply(equation, [chosen.both[0], *changes])
-    secant = without_infinities(result.moved / jnp.where(own, origin.moved, 1))
-    return jnp.where(own, secant * origin.change, carried)
+    standing = [Flow(operand.both[0]) if k in steps else operand for k, operand in enumerate(operands)]
+    carried: Any = changes(equation, standing, [result], None)[0]
+    far = equation.primitive.name in ("mul", "div")
+    return own_secant(result, origin, axes, carried, [operands[k] for k in steps], far=far)
+
+
+def own_secant(
+    result: Flow, origin: Flow, axes: Axes, carried: Array, steps: Sequence[Flow], *, far: bool = False
+) -> Array:
+    """Return the change of a function of one value: by its own secant where a step moves, else the change carried on.
+
+    Args:
+        result: the function's values.
+        origin: the value, with its change.
+        axes: the axes of the result along which the value's entries lie.
+        carried: the change by the rules of the operations.
+        steps: the values by which it chooses.
+        far: whether also where points are far from each other, and the difference of its values isn't lost to rounding.
+    """
+    shape = carried.shape
+    middle, moved, change = (laid(x, axes, shape) for x in (origin.middle, origin.moved, origin.change))
+    own = jnp.zeros(shape, bool)
+    for step in steps:
+        own |= step.both[0] != step.both[1]
+    if far:
+        size = jnp.maximum(*map(jnp.abs, result.both))
+        own |= (jnp.abs(moved) > jnp.abs(middle)) & (jnp.abs(result.moved) > size / 64)
+    slope = finite(result.moved / jnp.where(own, moved, 1)).astype(carried.dtype)
+    return jnp.where(own, slope * change.astype(carried.dtype), carried)
 
 
 def _elementwise(f: Callable[..., Array], name: str, operands: Sequence[Flow]) -> Array:
@@ -240,9 +264,9 @@ def _elementwise(f: Callable[..., Array], name: str, operands: Sequence[Flow]) -
 
 
 def _where_finite(slope: Array, operand: Flow) -> Array:
-    """Return a slope where both points are finite, else zero."""
+    """Return a slope where it and both points are finite, else zero: that of a branch that isn't taken may be NaN."""
     first, second = operand.both
-    return jnp.where(jnp.isinf(first) | jnp.isinf(second), 0, slope)
+    return jnp.where(jnp.isinf(first) | jnp.isinf(second), 0, finite(slope))
 
 
 def _fold(name: str) -> Callable[[Flow, Flow], Flow]:

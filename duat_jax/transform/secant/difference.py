@@ -136,7 +136,8 @@ class _Difference:
                         changes_out: Any = [normalised(normalisers[i], scores, counted, results[0], self._jump(here))]
                     elif here in self.plan.functions:
                         origin, axes, steps = self.plan.functions[here]
-                        flow: Any = narrowed(self.origins[origin])
+                        value: Any = self.origins[origin]
+                        flow = narrowed(value)
                         changes_out = [univariate_change(equation, operands, results[0], flow, axes, steps)]
                     else:
                         changes_out = changes(equation, operands, results, self._jump(here))

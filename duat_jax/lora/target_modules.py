@@ -1,6 +1,7 @@
 """The layers to which PEFT gives adapters, by the fields of `adapter_config.json`."""
 
 import re
+from typing import Any
 
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.settings import Settings
@@ -48,7 +49,7 @@ class TargetModules:
 
 def _names(settings: Settings, field: str) -> str | list[str]:
     """Return a pattern of names, or a list of their ends; a problem is kept in the settings."""
-    value = settings.values.get(field) or []
+    value: Any = settings.values.get(field) or []
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
         return value
     try:

@@ -35,8 +35,10 @@ def plain(value: Any) -> Any:
         >>> plain({1: np.eye(2), "b": (None, 2.5)})
         {'1': [[1.0, 0.0], [0.0, 1.0]], 'b': [None, 2.5]}
     """
+    if isinstance(value, str):
+        return str(value)  # a token is one
     if hasattr(value, "as_dict"):
-        return value.as_dict()
+        return plain(value.as_dict())
     if hasattr(value, "tolist"):  # arrays and their numbers
         return value.tolist()
     if isinstance(value, msgspec.Struct):
@@ -48,7 +50,7 @@ def plain(value: Any) -> Any:
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple) and not named:
         return [plain(part) for part in value]
-    return value if isinstance(value, str | int | float | None) else str(value)
+    return value if isinstance(value, int | float | None) else str(value)
 
 
 def as_record(kind: type[Record], result: Any, **fields: Any) -> dict[str, Any]:

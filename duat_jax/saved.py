@@ -15,7 +15,7 @@ from safetensors.numpy import load, save
 from duat_jax.errors import BadText, DuatError
 from duat_jax.files import write_file
 
-VERSION = 3
+VERSION = 4
 """The version of the format and of the results' fields; what an older duat-jax couldn't read makes a new one."""
 
 FORMAT = "duat-jax result"
@@ -32,6 +32,7 @@ TYPES = frozenset(
         *("interpret.intervene.result:Intervention", "lora.result:Columns", "lora.result:Effect"),
         *("lora.result:LoraChange", "lora.result:Parts", "forms.completeness:Completeness"),
         *("inputs.images:SeenImage", "inputs.labels:Prediction", "models.targets.description:NamedOutput"),
+        "models.vocabulary.token:Token",
         *("models.targets.description:TargetDescription", "transform.keys:Key", "transform.keys:Marked"),
         *("training.over_examples.result:Influence", "training.over_weights.result:WeightLedger"),
         *("weights.result:Flow", "weights.result:ModelDiff", "weights.result:RunAgain", "weights.result:UnitPart"),
@@ -110,8 +111,10 @@ def _name(kind: type) -> str:
 
 def _written(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     """Return a value as JSON, its arrays put aside."""
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or isinstance(value, bool | int) or (isinstance(value, str) and not hasattr(value, "_asdict")):
         return value
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
     if type(value) is float:  # a number of NumPy in float64 is one too, and keeps its dtype as an array
         return value if math.isfinite(value) else {"float": str(value)}
     if hasattr(value, "tolist"):  # an array, or one of its numbers
@@ -145,6 +148,8 @@ def _read(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return value
     if "float" in value:
         return float(value["float"])
+    if "bytes" in value:
+        return bytes.fromhex(value["bytes"])
     if "computed" in value:
         return _not_kept
     if "array" in value:

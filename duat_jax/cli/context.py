@@ -63,13 +63,14 @@ def context(
             raise BadText("; ".join(problems))
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
-        from duat_jax.display.tables import token_label
+        from duat_jax.display.tables import quoted_token
         from duat_jax.in_context.compute import check, ledger, model_problems
         from duat_jax.in_context.controls import exchange
         from duat_jax.in_context.prompts import draw_question, question_of
         from duat_jax.in_context.reach import measure_reach
         from duat_jax.in_context.record import ContextRecord
         from duat_jax.in_context.table import render
+        from duat_jax.inputs.labels import readable
         from duat_jax.json_record import as_record
 
         config, tokenizer = duat.load_config(model), duat.load_tokenizer(model)
@@ -97,7 +98,7 @@ def context(
         ):
             require_holding(label, completeness)
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
-        tokens = [tokenizer.decode([token], skip_special_tokens=False) for token in compared.ids.tolist()]
+        tokens = readable(tokenizer, compared.ids.tolist())
         answer_text = tokenizer.decode(prompt.answers, skip_special_tokens=False)
         reached = measure_reach(loaded, compared.ids)
         content = to_json(
@@ -117,7 +118,7 @@ def context(
                 },
             )
         )
-        title = f"{name}: {token_label(answer_text)!r} after {int(prompt.hidden.sum())} tokens of demonstrations"
+        title = f"{name}: {quoted_token(answer_text)} after {int(prompt.hidden.sum())} tokens of demonstrations"
         if other_prompt is not None:
             title += ", compared with others"
         if len(prompt.answers) > 1:

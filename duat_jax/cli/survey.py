@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor, ProcessPoolExecutor
 
     from rich.console import RenderableType
+    from tokenizers import Tokenizer
 
     from duat_jax.survey.tables import Survey
 
@@ -93,6 +94,7 @@ def survey(
         given = {"target": target, "contrast": contrast}
         for note in space_notes(config, tokenizer, {f"--{label}": text for label, text in given.items()}):
             typer.echo(note, err=True)
+        asked = {label: read_output(config, tokenizer, text, label) for label, text in given.items()}
         with ExitStack() as stack:
             executor = stack.enter_context(_executor(workers, dask)) if workers > 1 or dask is not None else None
             progress = stack.enter_context(progress_bar("Surveying", "parts", rate=(PART * tokens, "tokens")))
@@ -100,7 +102,7 @@ def survey(
                 model,
                 corpus,
                 out,
-                **{label: read_output(config, tokenizer, text, label) for label, text in given.items()},
+                **asked,
                 baseline=None if baseline is None else baseline.value,
                 tokens=tokens,
                 dtype=dtype.value,
@@ -113,8 +115,9 @@ def survey(
         if found is None:
             show(Text(f"Shard {shard} is measured; the tables are written when the other shards are too: {out}"))
         else:
+            named = (_named(tokenizer, asked["target"]), _named(tokenizer, asked["contrast"]))
             done = Text(f"{found.manifest['predicted']:,} tokens; the tables are in {out}")
-            show(done, "", _table(found, _title(target, contrast, baseline)))
+            show(done, "", _table(found, _title(*named, baseline)))
 
 
 def _shard(written: str) -> tuple[int, int]:
@@ -184,12 +187,19 @@ def _dask(address: str) -> "Iterator[Executor]":
             ) from None
 
 
+def _named(tokenizer: "Tokenizer", token: int | str | None) -> str | None:
+    from duat_jax.inputs.labels import readable
+    from duat_jax.models.vocabulary.token import quoted_label
+
+    return quoted_label(readable(tokenizer, [token])[0]) if isinstance(token, int) else token
+
+
 def _title(target: str | None, contrast: str | None, baseline: Baseline | None) -> str:
     from duat_jax.inputs.baselines import BASELINES
 
-    number = "margin of the token that stands there" if target is None else f"logit of {target!r}"
+    number = "margin of the token that stands there" if target is None else f"logit of {target}"
     if contrast is not None:
-        number += f" minus that of {contrast!r}"
+        number += f" minus that of {contrast}"
     if baseline is None:
         return f"neurons by what they add to the {number}"
     return f"neurons by their part in the difference from {BASELINES[baseline.value]}: {number}"
@@ -201,6 +211,8 @@ def _table(found: "Survey", title: str) -> "RenderableType":
     from rich.text import Text
 
     from duat_jax.display.tables import NumberTable
+    from duat_jax.models.vocabulary.token import in_quotes
+    from duat_jax.models.vocabulary.visible import visible
     from duat_jax.survey.tables import column
 
     part = column(found.manifest)
@@ -212,6 +224,6 @@ def _table(found: "Survey", title: str) -> "RenderableType":
     table.add_column("strongest at")
     for row in largest.itertuples():
         of_neuron = contexts[(contexts.layer == row.layer) & (contexts.unit == row.neuron)]
-        at = Text(", ".join(repr(token) for token in of_neuron.token))  # a token may look like markup
+        at = Text(", ".join(in_quotes(visible(token)) for token in of_neuron.token))  # a token may look like markup
         table.add_row(str(row.layer), str(row.neuron), f"{getattr(row, part):+.4f}", f"{row.activation:.3f}", at)
     return table

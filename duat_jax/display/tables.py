@@ -13,24 +13,29 @@ from rich.text import Text
 from duat_jax.display.colours import NEGATIVE, POSITIVE
 from duat_jax.forms.completeness import FAILS, HOLDS, Completeness
 from duat_jax.inputs.labels import Prediction
+from duat_jax.models.vocabulary.token import Token, in_quotes
+from duat_jax.models.vocabulary.visible import visible
 
 TITLE = 13
 """The largest width of a title over numbers."""
-
-
-CONTROLS = {code: 0x2400 + code for code in range(32)} | dict.fromkeys(range(127, 160), "�")
-CONTROLS |= {ord("\n"): "⏎", ord("\t"): "⇥"}
-"""The signs that stand for control characters, which a terminal would obey."""
 
 
 def token_label(token: str) -> str:
     """Return a token with its white space visible.
 
     Args:
-        token: its text.
+        token: the token, or a piece of text.
     """
-    visible = token.translate(CONTROLS)
-    return "·" * (len(visible) - len(visible.lstrip(" "))) + visible.lstrip(" ")
+    return token.shown if isinstance(token, Token) else visible(token, spaces=True)
+
+
+def quoted_token(token: str) -> str:
+    """Return a token in quotation marks with its white space visible.
+
+    Args:
+        token: the token, or a piece of text.
+    """
+    return in_quotes(token_label(token))
 
 
 def wrapped_lines(text: str, width: int) -> str:
@@ -159,7 +164,7 @@ def predictions_line(predictions: tuple[Prediction, ...]) -> str:
     Args:
         predictions: the most probable outputs.
     """
-    return "   ".join(f"{token_label(token)!r} {probability:.1%}" for token, probability in predictions)
+    return "   ".join(f"{quoted_token(token)} {probability:.1%}" for token, probability in predictions)
 
 
 def completeness_line(completeness: Completeness, label: str = "value") -> Text:

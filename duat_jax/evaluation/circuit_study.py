@@ -34,7 +34,7 @@ class Study(NamedTuple):
     """
 
     drawn: dict[str, Drawn]
-    tokens: dict[str, tuple[str, ...]]
+    tokens: Mapping[str, tuple[str, ...]]
     curves: dict[str, dict[str, dict[str, Curve]]]
     circuits: dict[str, dict[str, TaskCircuit]]
 

@@ -17,6 +17,7 @@ from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config, Image
 from duat_jax.models.targets.base import Target
+from duat_jax.models.vocabulary.token import quoted_label
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -296,7 +297,7 @@ def _unpaired(
         places = np.setdiff1d(np.arange(len(inputs.given)), paired).tolist()
         labels = readable(tokenizer, inputs.given.tolist())
         more = len(places) - SHOWN
-        listed = ", ".join(f"{place} {labels[place]!r}" for place in places[:SHOWN])
+        listed = ", ".join(f"{place} {quoted_label(labels[place])}" for place in places[:SHOWN])
         return places, f"token{'s' * (len(places) > 1)} {listed}" + (f" and {more} more" if more > 0 else "")
 
     places, kept = without(text, pairs[:, 0])

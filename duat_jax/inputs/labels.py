@@ -11,9 +11,10 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import BadText
 from duat_jax.inputs.model_inputs import Inputs
-from duat_jax.inputs.token_bytes import as_text, bytes_of, is_begun
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config
+from duat_jax.models.vocabulary.token import Token, quoted_label
+from duat_jax.models.vocabulary.vocabulary import vocabulary_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -25,7 +26,7 @@ class Prediction(NamedTuple):
     """A predicted token or class.
 
     Args:
-        token: its text, or the class's name.
+        token: the token, or the class's name.
         probability: between 0 and 1.
     """
 
@@ -40,15 +41,15 @@ class Labels:
     Args:
         config: the model's parts.
         tokenizer: the model's tokenizer; without it tokens are called by their numbers.
-        names: the text's tokens, readable.
+        names: the text's tokens, or the names of an image's patches.
     """
 
     config: Config
     tokenizer: "Tokenizer | None"
     names: tuple[str, ...]
 
-    def token(self, token: int) -> str:
-        """Return the label of a token: its text.
+    def token(self, token: int) -> Token:
+        """Return a token.
 
         Args:
             token: its id.
@@ -56,7 +57,7 @@ class Labels:
         return readable(self.tokenizer, [token])[0]
 
     def output(self, output: int) -> str:
-        """Return the label of an output: a token's text, or a class's name.
+        """Return the label of an output: a token, or a class's name.
 
         Args:
             output: its number.
@@ -72,7 +73,7 @@ class Labels:
         Args:
             position: its index.
         """
-        return f"token {position}, {self.names[position]!r}"
+        return f"token {position}, {quoted_label(self.names[position])}"
 
     def text(self, ids: Any) -> str:
         """Return the text of a sequence of tokens.
@@ -120,34 +121,19 @@ def most_probable(logits: Float[Array, "outputs"]) -> tuple[Array, Array]:
     return outputs.astype(jnp.int32), probabilities
 
 
-def readable(tokenizer: "Tokenizer | None", tokens: Iterable[int]) -> tuple[str, ...]:
-    """Return the text of each token.
+def readable(tokenizer: "Tokenizer | None", tokens: Iterable[int]) -> tuple[Token, ...]:
+    """Return each token.
 
     Args:
-        tokenizer: the model's tokenizer; without it the tokens' numbers are returned.
+        tokenizer: the model's tokenizer; without it a token is called by its number.
         tokens: their ids.
 
     Raises:
         BadText: if the tokenizer can't say it.
     """
     if tokenizer is None:
-        return tuple(map(str, tokens))
-    with one_error("the tokenizer can't say what its tokens are", BadText):
-        names: list[str] = []
-        begun = b""  # the first bytes of a character that isn't complete
-        for token in tokens:
-            name = tokenizer.id_to_token(token)
-            text = str(token) if name is None else tokenizer.decode([token], skip_special_tokens=False)
-            data = None if name is None or (text and "\ufffd" not in text) else bytes_of(name)
-            if data is None:
-                names.append(text or name or str(token))
-                begun = b""
-                continue
-            joined = begun + data
-            # The token that completes a character is shown as the character.
-            names.append(f"…{as_text(joined)}" if begun and not is_begun(joined) else as_text(data))
-            begun = joined if is_begun(joined) else b""
-        return tuple(names)
+        return tuple(Token(str(token), token) for token in tokens)
+    return vocabulary_of(tokenizer).tokens(tokens)
 
 
 def readable_text(tokenizer: "Tokenizer | None", ids: Int[np.ndarray, "tokens"]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from duat_jax.errors import BadText
 from duat_jax.inputs.labels import Prediction
 from duat_jax.models.config import Config
-from duat_jax.models.encoding import encode_token
+from duat_jax.models.vocabulary.vocabulary import find_token
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -36,7 +36,7 @@ def space_notes(
     def note(option: str, text: str) -> str:
         spaced = f" {text}"
         try:
-            same = encode_token(tokenizer, text, "") == encode_token(tokenizer, spaced, "")
+            same = find_token(tokenizer, text, "") == find_token(tokenizer, spaced, "")
         except BadText:  # one of them is no token
             return ""
         if same or probable.get(text, 0.0) > probable.get(spaced, 0.0):

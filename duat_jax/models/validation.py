@@ -13,7 +13,9 @@ from duat_jax.forms.affine_form import GATE_RULES
 from duat_jax.models.chat import is_chat
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config, Image
-from duat_jax.models.encoding import encode, encode_token
+from duat_jax.models.encoding import encode
+from duat_jax.models.vocabulary.token import Token
+from duat_jax.models.vocabulary.vocabulary import find_token
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -110,13 +112,13 @@ def checked_token(
 
     Args:
         config: the model's parts.
-        token: anything; of a string, the token that the tokenizer gives.
+        token: anything; of a string, the token that it names, without a tokenizer by its number.
         label: the role of the token, for the message.
         problems: the list to which a problem is added.
         tokenizer: the model's tokenizer.
     """
     if isinstance(token, str):
-        token = _encoded(encode_token, tokenizer, token, label, problems)
+        token = _of_text(tokenizer, token, label, problems)
     if token is None:
         return None
     number = whole_number(token)
@@ -124,6 +126,15 @@ def checked_token(
         problems.append(f"the {label} {quoted(token)} is no token id: the model's ids are 0 to {config.vocab - 1}")
         return None
     return number
+
+
+def _of_text(tokenizer: "Tokenizer | None", text: str, label: str, problems: list[str]) -> int | None:
+    """Return the token that a text names, or `None` if there is a problem."""
+    if tokenizer is None and isinstance(text, Token):
+        return text.id
+    if tokenizer is None and text.isdecimal() and len(text) < 10:  # without a tokenizer a token is called so
+        return int(text)
+    return _encoded(find_token, tokenizer, text, label, problems)
 
 
 def _encoded(

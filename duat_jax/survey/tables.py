@@ -13,6 +13,7 @@ from jaxtyping import Int
 from duat_jax.display.examples import FILE, Example, Examples, as_bytes
 from duat_jax.errors import BadText, DuatError
 from duat_jax.files import write_file
+from duat_jax.inputs.labels import readable
 from duat_jax.survey.state import BOUNDS, State, Units
 
 if TYPE_CHECKING:
@@ -207,16 +208,17 @@ def _readable(
     windows, tokens = np.divmod(places, corpus.shape[1])
     rows = [corpus[window] for window in windows]
     cut = [
-        [row[max(0, token - BEFORE) : token], row[token : token + 1], row[token + 1 : token + 1 + AFTER]]
+        [row[max(0, token - BEFORE) : token], row[token + 1 : token + 1 + AFTER]]
         for row, token in zip(rows, tokens, strict=True)
     ]
-    texts = [
+    before, after = (
         tokenizer.decode_batch([list(ids) for ids in each], skip_special_tokens=False)
         for each in zip(*cut, strict=True)
-    ]
+    )
+    there = map(str, readable(tokenizer, (row[token] for row, token in zip(rows, tokens, strict=True))))
     columns = {
         name: frame["place"].map(dict(zip(places.tolist(), values, strict=True)))
-        for name, values in zip(("before", "token", "after"), texts, strict=True)
+        for name, values in (("before", before), ("token", there), ("after", after))
     }
     window, token = np.divmod(frame["place"], corpus.shape[1])
     return frame.drop(columns="place").assign(window=window, position=token, **columns)

@@ -104,8 +104,9 @@ def _require(recording: Recording, step: Step, kinds: tuple[str, ...], role: str
     candidates = recording.program.steps(*kinds)
     if step not in candidates:
         some = ", ".join(f"{s.site.kind} {s}" for s in candidates[:6]) + (", …" if len(candidates) > 6 else "")
+        name = f"{step.site.kind} {step}" if isinstance(step, Step) else repr(step)
         raise DuatError(
-            f"{step.site.kind} {step} can't be the {role} of a linear map: choose one of the recording's"
+            f"{name} can't be the {role} of a linear map: choose one of the recording's"
             f" {len(candidates)} marks of the kinds {', '.join(kinds)} ({some})"
         )
 

@@ -24,6 +24,7 @@ from duat_jax.models.layer_parts import written_out
 from duat_jax.models.targets.base import OneTarget, Reader, Reading, Target
 from duat_jax.models.targets.description import TargetDescription
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.vocabulary.token import quoted_label
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.weights.filled import filled
@@ -312,9 +313,9 @@ def _largest(parts: dict[str, np.ndarray], kind: str, labels: Labels | None = No
             *expert, number = map(int, np.unravel_index(place, each.shape))
             unit = f"{kind} {number}" if not expert else f"expert {expert[0]}, {kind} {number}"
             if labels is not None and weights == "embedding.token":
-                unit += f", {labels.token(number)!r}"
+                unit += f", {quoted_label(labels.token(number))}"
             if labels is not None and weights == "head.unembedding":
-                unit += f", {labels.output(number)!r}"
+                unit += f", {quoted_label(labels.output(number))}"
             found.append(UnitPart(weights, unit, float(each.flat[place])))
     return sorted((unit for unit in found if unit.part), key=lambda unit: -abs(unit.part))[:UNITS]
 

@@ -29,8 +29,6 @@ from duat_jax.cli.output import (
     one_line_errors,
 )
 from duat_jax.cli.progress import Compiling
-from duat_jax.inputs.labels import readable
-from duat_jax.inputs.token_bytes import as_text, bytes_of
 from tests.cli.test_cli import commands
 
 TEXT = "def get(self, key, default=None): return self.data.get(key,"
@@ -280,21 +278,6 @@ def test_steer_adds_the_difference_of_two_streams():
     found = json.loads(run("steer", TEXT, *options, "--json", "-").stdout)
     assert abs(found["difference"] - expected.difference) < 1e-3 * abs(expected.difference)
     assert "stream 99 isn't there" in run("steer", TEXT, *options[:4], "--layers", 99).stderr
-
-
-@pytest.mark.parametrize("text", ["你好", "naïve 🙂", "e\u0301"])
-def test_bytes_of_split_characters_are_shown_as_bytes(text):
-    tokenizer = duat.load_tokenizer()
-    names = readable(tokenizer, tokenizer.encode(text).ids)
-    assert "\ufffd" not in "".join(names)
-    assert any(character in "".join(names) for character in text)
-    byte = next(i for i in range(256) if tokenizer.id_to_token(i) == "è")
-    assert readable(tokenizer, [byte]) == ("<E8>",)
-
-
-def test_bytes_as_text():
-    assert as_text(b"a\xe4\xbd") == "a<E4><BD>" and as_text("é".encode()) == "é"
-    assert bytes_of("Ġa") == b" a" and bytes_of("<0x0A>") == b"\n" and bytes_of("日") is None
 
 
 def test_the_result_of_a_command_needs_no_terminal():

@@ -110,8 +110,8 @@ def headed(**changed):
 @pytest.mark.parametrize(
     "content, says",
     [
-        (headed(version=saved.VERSION + 1), "opens version 3: install a newer duat-jax"),
-        (headed(version=1), "opens version 3: compute and save the result again"),
+        (headed(version=saved.VERSION + 1), f"opens version {saved.VERSION}: install a newer duat-jax"),
+        (headed(version=1), f"opens version {saved.VERSION}: compute and save the result again"),
         (headed(format="another"), "no file that a result's save wrote"),
         (headed(result={"type": "os:system", "fields": {"command": "true"}}), "no file that"),
         (headed(result={"array": "7"}), "no file that"),

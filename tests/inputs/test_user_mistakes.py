@@ -132,14 +132,23 @@ for ask in (
         ask(Mine())
     except duat.DuatError as error:
         print(error)
+
+recording = duat.record(lambda x: duat.stream(2 * x, "layer").sum())(jnp.ones(3))
+for ask in (duat.linear_map, duat.contributions):
+    try:
+        ask(recording, target="layer")
+    except duat.DuatError as error:
+        print(error)
 """
 
 
-def test_a_module_of_ones_own_is_told_what_takes_it():
+def test_a_module_of_ones_own_and_the_name_of_a_mark_are_told_what_is_taken():
     # In a process of its own: the tests' type checks would refuse it first.
     run = subprocess.run([sys.executable, "-c", OF_A_LOADED_MODEL], capture_output=True, text=True, check=True)
     said = run.stdout.splitlines()
-    assert len(said) == 8 and all("the model is a Mine: give one that duat.load returns" in line for line in said)
+    assert len(said) == 10
+    assert all("the model is a Mine: give one that duat.load returns" in line for line in said[:8])
+    assert all("'layer' can't be the target of a linear map: choose one of" in line for line in said[8:])
 
 
 def test_nothing_flows_from_whole_numbers():

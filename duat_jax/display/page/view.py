@@ -12,6 +12,7 @@ from duat_jax.display.page.graph_view import GraphView
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.labels import Prediction
 from duat_jax.models.targets.description import TargetDescription
+from duat_jax.models.vocabulary.token import written_label
 
 FORMAT = 2
 """The version of the data."""
@@ -255,7 +256,7 @@ def said(name: str, value: float, predictions: Sequence[Prediction]) -> Said:
         value: the number that is asked for.
         predictions: the most probable outputs.
     """
-    return Said(name, float(value), [(text, float(probability)) for text, probability in predictions])
+    return Said(name, float(value), [(written_label(text), float(probability)) for text, probability in predictions])
 
 
 def output_of(target: TargetDescription) -> int | None:

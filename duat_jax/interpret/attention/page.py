@@ -2,7 +2,7 @@
 
 from duat_jax.display.page.graph_view import ScoreView
 from duat_jax.display.page.view import largest
-from duat_jax.display.tables import token_label
+from duat_jax.display.tables import quoted_token
 from duat_jax.interpret.attention.result import AttentionScore, Source
 from duat_jax.interpret.attention.table import meaning
 
@@ -18,7 +18,7 @@ def score_view(score: AttentionScore) -> ScoreView:
     """
 
     def name(source: Source) -> str:
-        place = "" if source.token is None else f", token {source.token} {token_label(score.tokens[source.token])!r}"
+        place = "" if source.token is None else f", token {source.token} {quoted_token(score.tokens[source.token])}"
         return source.part + place
 
     def side(sources: tuple[Source, ...], parts: list[float]) -> list[tuple[str, float]]:

@@ -14,6 +14,7 @@ from duat_jax.errors import DuatError
 from duat_jax.forms.completeness import Completeness
 from duat_jax.interpret.attention.record import AttentionScoreRecord
 from duat_jax.json_record import as_record
+from duat_jax.models.vocabulary.token import quoted_label
 from duat_jax.processes import on_host
 from duat_jax.transform.keys import Key
 
@@ -112,9 +113,13 @@ class AttentionScore(Plotted):
     @property
     def label(self) -> str:
         """The explained score, in words."""
-        query, key = (f"{place} {self.tokens[place]!r}" for place in (self.query, self.key))
-        rather = "" if self.versus is None else f" rather than to {self.versus} {self.tokens[self.versus]!r}"
-        return f"layer {self.layer}, head {self.head}: token {query} attends to {key}{rather}"
+
+        def named(place: int) -> str:
+            return f"{place} {quoted_label(self.tokens[place])}"
+
+        rather = "" if self.versus is None else f" rather than to {named(self.versus)}"
+        words = f"token {named(self.query)} attends to {named(self.key)}{rather}"
+        return f"layer {self.layer}, head {self.head}: {words}"
 
     @cached_property
     def pairs(self) -> Float[np.ndarray, "query_sources key_sources"]:

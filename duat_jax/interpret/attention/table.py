@@ -6,7 +6,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from duat_jax.display.tables import NumberTable, completeness_line, number, token_label
+from duat_jax.display.tables import NumberTable, completeness_line, number, quoted_token, token_label
 from duat_jax.interpret.attention.result import BIASES, AttentionScore, Source
 from duat_jax.interpret.explain.table import TERMS
 
@@ -75,7 +75,7 @@ def _sides(score: AttentionScore) -> tuple[NumberTable, NumberTable]:
 
 def _attention(score: AttentionScore) -> str:
     order = np.argsort(-score.attention, kind="stable")[:ATTENDED]
-    return "   ".join(f"{token} {token_label(score.tokens[token])!r} {score.attention[token]:.1%}" for token in order)
+    return "   ".join(f"{token} {quoted_token(score.tokens[token])} {score.attention[token]:.1%}" for token in order)
 
 
 def meaning(score: AttentionScore) -> str:

@@ -9,6 +9,7 @@ from duat_jax.interpret.attention.page import score_view
 from duat_jax.interpret.explain.page import view as view_of_explanation
 from duat_jax.interpret.explain.result import Explanation
 from duat_jax.interpret.graph.result import Graph, Moves, ReadNeuron
+from duat_jax.models.vocabulary.token import quoted_label
 
 READS = 12
 """The number of parts of a pre-activation that a page has; the others stand in it as their sum."""
@@ -63,7 +64,7 @@ def neuron_view(explanation: Explanation, each: ReadNeuron) -> NeuronView:
         activation=neuron.activation,
         pre_activation=each.pre_activation,
         reads=each.largest_reads(explanation, READS),
-        raised=[(repr(output), change) for output, change in each.raised],
-        lowered=[(repr(output), change) for output, change in each.lowered],
+        raised=[(quoted_label(output), change) for output, change in each.raised],
+        lowered=[(quoted_label(output), change) for output, change in each.lowered],
         switch_off="" if layer is None else f"neuron {layer}:{neuron.neuron}@{neuron.token_index} set 0",
     )

@@ -15,6 +15,7 @@ from duat_jax.interpret.attention.result import AttentionScore, pair_fields
 from duat_jax.interpret.explain.result import ActiveNeuron, Explanation
 from duat_jax.interpret.graph.record import GraphRecord
 from duat_jax.json_record import as_record
+from duat_jax.models.vocabulary.token import quoted_label
 from duat_jax.transform.keys import Key, Marked
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class ReadNeuron(NamedTuple):
             explanation: names the terms and the tokens.
             count: how many parts.
         """
-        tokens = [f"token {i} {token!r}" for i, token in enumerate(explanation.tokens)]
+        tokens = [f"token {i} {quoted_label(token)}" for i, token in enumerate(explanation.tokens)]
         parts = [(f"{EMBEDDING}, {token}", part) for token, part in zip(tokens, self.embedding.tolist(), strict=True)]
         for label, row in zip(explanation.labels.values(), self.terms.tolist(), strict=True):
             parts += [(f"{label}, {token}", part) for token, part in zip(tokens, row, strict=True)]

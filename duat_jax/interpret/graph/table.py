@@ -19,6 +19,7 @@ from duat_jax.display.tables import (
 from duat_jax.interpret.attention.result import AttentionScore
 from duat_jax.interpret.explain.table import COLUMNS
 from duat_jax.interpret.graph.result import Graph, ReadNeuron
+from duat_jax.models.vocabulary.token import quoted_label
 
 MOVES, READS = 10, 2
 """The default number of moves and neurons in a table, and the number of parts of what each neuron reads."""
@@ -66,7 +67,7 @@ def _neurons(graph: Graph, chosen: tuple[ReadNeuron, ...]) -> NumberTable:
             str(neuron.neuron),
             number(neuron.contribution),
             Text(f"{each.pre_activation:+.2f} = {reads}; …"),
-            Text(", ".join(repr(output) for output, _ in each.raised[:READS])),
+            Text(", ".join(quoted_label(output) for output, _ in each.raised[:READS])),
         )
     return table
 

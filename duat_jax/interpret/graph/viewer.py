@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from duat_jax.errors import BadText
 from duat_jax.interpret.graph.result import Graph
+from duat_jax.models.vocabulary.token import quoted_label
 
 SUM = "mlp reconstruction error"
 """The viewers' name of a node that stands for what no other node does: here all other neurons of a layer at a token."""
@@ -114,7 +115,7 @@ def _layer(graph: Graph, layer: int | None) -> int:
 def _neurons(graph: Graph) -> Iterator[_Source]:
     for place, each in enumerate(graph.neurons):
         neuron, layer = each.neuron, _layer(graph, each.neuron.term.layer)
-        raised = ", ".join(repr(output) for output, _ in each.raised[:3])
+        raised = ", ".join(quoted_label(output) for output, _ in each.raised[:3])
         node = _node(
             f"{layer}_{neuron.neuron}_{neuron.token_index}",
             "cross layer transcoder",

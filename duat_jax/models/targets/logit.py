@@ -14,6 +14,7 @@ from duat_jax.models.head import Logits
 from duat_jax.models.targets.base import ForwardPass, ReadByItself, Reading, Words, one_row, reading
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import Places, checked_position, checked_token, require_two
+from duat_jax.models.vocabulary.token import quoted_label
 from duat_jax.nn.linear import PRECISION, in_blocks
 
 
@@ -71,8 +72,8 @@ class Logit(ReadByItself):
             reading: the target on this text.
             words: the names of its tokens.
         """
-        minus = "" if self.contrast is None else f" minus that of {words.output(self.contrast)!r}"
-        return f"logit of {words.output(int(reading.output))!r}{minus} at {words.place(self.position)}"
+        minus = "" if self.contrast is None else f" minus that of {quoted_label(words.output(self.contrast))}"
+        return f"logit of {quoted_label(words.output(int(reading.output)))}{minus} at {words.place(self.position)}"
 
 
 @final
@@ -137,7 +138,7 @@ class LogProbability(ReadByItself):
             reading: the target on this text.
             words: the names of its tokens.
         """
-        return f"log-probability of {words.output(int(reading.output))!r} at {words.place(self.position)}"
+        return f"log-probability of {quoted_label(words.output(int(reading.output)))} at {words.place(self.position)}"
 
 
 def read_logit(

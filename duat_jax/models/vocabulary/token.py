@@ -1,0 +1,83 @@
+"""A token: its id, its bytes and the label that names it."""
+
+from typing import Any, final
+
+
+@final
+class Token(str):
+    """A token of a model. It is a string, its label, which no other token of the same tokenizer has.
+
+    The label is the token's text, with the space that it begins with, wherever the text names this token; else its name
+    in the vocabulary, or `#` and its id. As a target, the label, `shown` and `written` name this token again.
+
+    Args:
+        label: the label.
+        id: the token's id.
+        data: the bytes of its text; of a token without text none.
+        shown: the label for tables, with spaces at its ends and control characters visible; the label if absent.
+        written: the label for sentences, with control characters visible; the label if absent.
+
+    Example:
+        >>> token = Token(" i", 5, b" i", shown="·i")
+        >>> token, token.id, token.shown, token.begins_with_space
+        (' i', 5, '·i', True)
+    """
+
+    id: int
+    data: bytes
+    shown: str
+    written: str
+
+    def __new__(
+        cls, label: str, id: int, data: bytes = b"", shown: str | None = None, written: str | None = None
+    ) -> "Token":
+        """Return the token."""
+        token = super().__new__(cls, label)
+        token.id, token.data = id, data
+        token.shown, token.written = label if shown is None else shown, label if written is None else written
+        return token
+
+    def _asdict(self) -> dict[str, Any]:
+        """Return the arguments by their names."""
+        return {"label": str(self), **vars(self)}
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        """Return the arguments from which a copy is made."""
+        return tuple(self._asdict().values())
+
+    @property
+    def begins_with_space(self) -> bool:
+        """Whether its text begins with a space."""
+        return self.data.startswith(b" ")
+
+
+def in_quotes(text: str) -> str:
+    """Return a text in quotation marks, without escapes: what stands between them is the text itself.
+
+    Args:
+        text: the text.
+
+    Example:
+        >>> print(in_quotes(" a"), in_quotes("don't"))
+        ' a' "don't"
+    """
+    mark = '"' if "'" in text else "'"
+    return f"{mark}{text}{mark}"
+
+
+def written_label(label: str) -> str:
+    """Return a token, or the name of a class or a patch, as plain text for a sentence.
+
+    Args:
+        label: the token or the name.
+    """
+    return label.written if isinstance(label, Token) else label
+
+
+def quoted_label(label: str) -> str:
+    """Return a token, or the name of a class or a patch, in quotation marks.
+
+    Args:
+        label: the token or the name.
+    """
+    return in_quotes(label.written) if isinstance(label, Token) else repr(label)

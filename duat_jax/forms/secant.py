@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from duat_jax.deprecation import renamed_fields
-from duat_jax.errors import DuatError
+from duat_jax.errors import DuatError, UnsupportedProgram
 from duat_jax.forms.cancellation import explains, rounding_of_difference
 from duat_jax.forms.completeness import FAILS, Completeness, completeness_of, in_one_line
 from duat_jax.forms.decomposition import require_flowing
@@ -207,6 +207,11 @@ def _described(leaf: Any) -> str:
 
 
 def _secant(fn: Callable, kinds: tuple[str, ...], names: bool | tuple[str, ...], x: Any, y: Any) -> Secant:
+    if axes := jax.sharding.get_abstract_mesh().manual_axes:
+        raise UnsupportedProgram(
+            f"a secant inside of jax.shard_map (over {', '.join(map(str, axes))}) would be that of one shard: take it"
+            " outside, of arrays that are sharded over the mesh"
+        )
     program, constants = trace(fn, x)
     _require_scalar(program.jaxpr.outvars)
     holds = program.of_kind(marks.HOLD)

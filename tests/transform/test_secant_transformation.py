@@ -296,6 +296,17 @@ def test_inputs_that_are_not_alike_are_refused(y, message):
         duat.secant(jnp.sum)(jnp.ones(4), y)
 
 
+def test_a_secant_of_a_shard_is_refused():
+    mesh, rows = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("rows",)), jax.sharding.PartitionSpec("rows")
+
+    def parts(x, y):
+        return duat.secant(lambda z: jnp.tanh(z).sum())(x, y).parts
+
+    for options in ({}, {"check_vma": False}):
+        with pytest.raises(duat.UnsupportedProgram, match=r"inside of jax.shard_map \(over rows\)"):
+            jax.shard_map(parts, mesh=mesh, in_specs=(rows, rows), out_specs=rows, **options)(jnp.ones(2), jnp.zeros(2))
+
+
 def test_a_complex_argument_is_refused():
     with pytest.raises(duat.DuatError, match="complex"):
         duat.secant(lambda z: jnp.abs(z).sum())(jnp.ones(2, complex), jnp.zeros(2, complex))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Message = Mapping[str, Any]
-"""What one side says: its `"role"`, such as `"system"`, `"user"` or `"assistant"`, and its `"content"`."""
+"""One message of a chat: its `"role"`, such as `"system"`, `"user"` or `"assistant"`, and its `"content"`."""
 
 OLDEST = (3, 1, 6)
 """The oldest jinja2 that is used: the sandbox of those before can be left, and templates come with checkpoints."""

@@ -122,7 +122,7 @@ class Derivation:
 
     @cached_property
     def conditions(self) -> tuple[tuple[Condition, ...], ...]:
-        """What each step holds under, beyond the hypotheses: what it used and nothing before it states."""
+        """Conditions of each step beyond the hypotheses: those that it used and nothing before it states."""
         stated = [each for each in self.premises if isinstance(each, Step)]
         return conditions_of(self.steps, (*stated, *self.given), self.known)
 

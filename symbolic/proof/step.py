@@ -12,7 +12,7 @@ from symbolic.expressions.matrix import check_sum
 
 
 class Equation(NamedTuple):
-    """What a step states, or rests on.
+    """A statement of a step, or one that it rests on.
 
     Args:
         left: left side.

@@ -116,7 +116,7 @@ def survey(
             show(Text(f"Shard {shard} is measured; the tables are written when the other shards are too: {out}"))
         else:
             named = (_named(tokenizer, asked["target"]), _named(tokenizer, asked["contrast"]))
-            done = Text(f"{found.manifest['predicted']:,} tokens; the tables are in {out}")
+            done = Text(f"{found.manifest['predicted']:,} predicted tokens; the tables are in {out}")
             show(done, "", _table(found, _title(*named, baseline)))
 
 

@@ -80,7 +80,7 @@ class Examples(msgspec.Struct, frozen=True):
         return config.family == self.family and counts == {i: block.neurons for i, block in enumerate(config.blocks)}
 
     def __repr__(self) -> str:
-        return f"Examples({sum(map(len, self.layers.values())):,} neurons in {self.tokens:,} tokens)"
+        return f"Examples({sum(map(len, self.layers.values())):,} neurons in {self.tokens:,} predicted tokens)"
 
 
 def read_examples(directory: Path | str | None = None) -> Examples:
@@ -127,7 +127,7 @@ def table(neurons: Iterable[Any], examples: Examples) -> list[RenderableType]:
         neurons: each with its `term` and `neuron`; one that comes again has no second row.
         examples: of the model.
     """
-    shown = NumberTable(labels=2, title=f"Where these neurons are strongest, in {examples.tokens:,} tokens")
+    shown = NumberTable(labels=2, title=f"Where these neurons are strongest, in {examples.tokens:,} predicted tokens")
     for column, justify in (("layer", "right"), ("neuron", "right"), ("at", "left"), ("the first of them", "left")):
         shown.add_column(column, justify=justify)
     for layer, neuron in dict.fromkeys((each.term.layer, each.neuron) for each in neurons):

@@ -1,6 +1,7 @@
 """The run of a survey: parts of a corpus, measured here or by any executor, each kept as a file."""
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
 from contextlib import AbstractContextManager, suppress
@@ -46,6 +47,10 @@ PART = 64
 
 VERSION = 2
 """The version of the parts: of their format, and of how their sums round."""
+
+
+_PROCESS = os.getpid()
+"""The process that imported this module; another one that runs it was forked."""
 
 
 class _Surveyed(NamedTuple):
@@ -94,8 +99,10 @@ def survey(
         add_special_tokens: whether each text of the corpus has the model's special tokens, as in `load_tokenizer`.
         shard: `(i, n)` measures every n-th part, from the i-th on, 1 ≤ i ≤ n, for several machines that share the
             directory; the tables are written by whichever finishes last.
-        executor: measures the parts, for example a `ProcessPoolExecutor` or Dask's; its workers read the model and
-            the directory by their paths. Here, one after the other, if absent.
+        executor: measures the parts, for example Dask's, or
+            `ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("spawn"))`, since JAX stands still in a
+            process that was forked; its workers read the model and the directory by their paths. Here, one after the
+            other, if absent.
         on_start: called with the survey's size before the first part is measured.
         progress: called then, and after each part, with the number of parts that are there, and of all in this shard.
 
@@ -246,6 +253,11 @@ def _model(surveyed: _Surveyed) -> Transformer:
 
 def _measure_part(surveyed: _Surveyed, explained: Explained, place: str, part: int) -> int:
     """Measure a part in a worker, which reads the model once."""
+    if os.getpid() != _PROCESS:
+        raise DuatError(
+            "the executor's workers are forked, and JAX stands still in a forked process: give"
+            ' ProcessPoolExecutor(n, mp_context=multiprocessing.get_context("spawn"))'
+        )
     with _numbers_of(surveyed.dtype):
         model = _model(surveyed)
     _measure_with(model, surveyed.dtype, explained, Path(place), part)
@@ -292,9 +304,13 @@ def _measured(
         for finished in as_completed(submitted):
             yield finished.result()
     except Exception as error:
-        # Dask's error is no subclass, and its scheduler's end cancels what it was asked for.
-        if isinstance(error, BrokenExecutor | CancelledError) or type(error).__name__ == "KilledWorker":
-            raise DuatError("a worker died: run the same again, and what it left is measured then") from None
+        again = "run the same again, and what is left is measured then"
+        if isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker":  # Dask's, which is no subclass
+            raise DuatError(f"a worker died: {again}") from None
+        if isinstance(error, CancelledError):
+            raise DuatError(
+                f"the parts were cancelled, since the scheduler ended or the executor was shut down: {again}"
+            ) from None
         raise
     finally:
         for future in submitted:

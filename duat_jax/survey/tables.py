@@ -57,7 +57,8 @@ class Survey:
 
     def __repr__(self) -> str:
         tokens, worst = self.manifest["predicted"], self.manifest["worst"]
-        return f"Survey({tokens:,} tokens, {len(self.neurons):,} neurons, worst error {worst:.2g} of its tolerance)"
+        counts = f"{tokens:,} predicted tokens, {len(self.neurons):,} neurons"
+        return f"Survey({counts}, worst error {worst:.2g} of its tolerance)"
 
 
 def require_tables() -> None:

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import zipfile
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -539,3 +539,25 @@ def test_a_worker_that_dies_for_good_is_one_line(tmp_path):
         with pytest.raises(duat.DuatError, match="a worker died: run the same again"):
             duat.survey.survey(None, TEXTS, tmp_path / "survey", tokens=TOKENS, executor=executor)
     assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")
+def test_forked_workers_are_refused_in_one_line(tmp_path):
+    with (
+        ProcessPoolExecutor(1, mp_context=get_context("fork")) as executor,
+        pytest.raises(duat.DuatError, match=r'^the executor\'s workers are forked.*get_context\("spawn"\)\)$'),
+    ):
+        duat.survey.survey(None, TEXTS, tmp_path / "survey", tokens=TOKENS, executor=executor)
+    assert not list(tmp_path.rglob("parts/*"))
+
+
+def test_cancelled_parts_are_one_line(tmp_path):
+    class Cancelling(Executor):
+        def submit(self, *_, **__):
+            future = Future()
+            future.cancel()
+            future.set_running_or_notify_cancel()
+            return future
+
+    with pytest.raises(duat.DuatError, match="the scheduler ended or the executor was shut down: run the same again"):
+        duat.survey.survey(None, TEXTS, tmp_path / "survey", tokens=TOKENS, executor=Cancelling())

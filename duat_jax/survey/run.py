@@ -100,7 +100,7 @@ def survey(
         shard: `(i, n)` measures every n-th part, from the i-th on, 1 ≤ i ≤ n, for several machines that share the
             directory; the tables are written by whichever finishes last.
         executor: measures the parts, for example Dask's, or
-            `ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("spawn"))`, since JAX stands still in a
+            `ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("spawn"))`, since JAX hangs in a
             process that was forked; its workers read the model and the directory by their paths. Here, one after the
             other, if absent.
         on_start: called with the survey's size before the first part is measured.

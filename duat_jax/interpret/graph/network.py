@@ -24,7 +24,8 @@ def network_of(graph: Graph) -> "MultiDiGraph":
         import networkx
     except ImportError:
         raise DuatError("to_networkx needs networkx, which isn't installed: pip install 'duat-jax[graphs]'") from None
-    network, tokens = networkx.MultiDiGraph(), graph.explanation.tokens
+    network = networkx.MultiDiGraph()
+    tokens = [str(token) for token in graph.explanation.tokens]  # GraphML has plain strings alone
 
     def add(kind: str, row: int, token: int, part: Any) -> None:
         """Add a node that goes into one token of one stream, and its edge."""

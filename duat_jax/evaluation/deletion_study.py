@@ -287,7 +287,7 @@ def study(
         "methods": list(names),
         "seed": seed,
         "sizes": list(SIZES),
-        "model": fingerprint(model, model.config, tokenizer.to_str()),
+        "model": fingerprint(model, model.config, model.config.pooling, tokenizer.to_str()),
     }
     journal = Journal(work, settings)
     results: dict[int, dict[str, Any]] = {}

@@ -1,6 +1,6 @@
 """Configuration of a Transformer: its parts, by name."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 from duat_jax.models.pooling import MEAN, Pooling
@@ -124,7 +124,7 @@ class Config:
     embedding_norm: bool = False
     final_norm: bool = True
     head: Head = Head()
-    pooling: Pooling = MEAN
+    pooling: Pooling = field(default=MEAN, repr=False)  # the deletion study's kept work alone depends on it
 
     @property
     def layers(self) -> int:

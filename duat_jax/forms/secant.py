@@ -16,6 +16,7 @@ from duat_jax.errors import DuatError, UnsupportedProgram
 from duat_jax.forms.cancellation import explains, rounding_of_difference
 from duat_jax.forms.completeness import FAILS, Completeness, completeness_of, in_one_line
 from duat_jax.forms.decomposition import require_flowing
+from duat_jax.forms.two_inputs import alike
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.double_precision import DoublePrecision, double
@@ -148,8 +149,7 @@ def secant(
     names = names_of(held)
 
     def split(x: Any, y: Any) -> Secant:
-        x, y = _as_floats(x, y)
-        _require_alike(x, y)
+        x, y = alike(x, y)
         require_flowing(jax.tree.leaves(x))
         return _secant(fn, kinds, names, x, y)
 
@@ -171,39 +171,6 @@ def names_of(held: Any) -> bool | tuple[str, ...]:
     if not all(isinstance(name, str) for name in names):
         raise DuatError(f"held is {held!r}: give names of holds, such as 'attention.pattern', or True for all")
     return names
-
-
-def _as_floats(x: Any, y: Any) -> tuple[Any, ...]:
-    """Convert Python integers to floats where the other input has a Python float."""
-    structures: list[Any] = [jax.tree.structure(tree) for tree in (x, y)]
-    if structures[0] != structures[1]:
-        return x, y
-    leaves = zip(jax.tree.leaves(x), jax.tree.leaves(y), strict=True)
-    pairs = [(float(a), float(b)) if {type(a), type(b)} == {int, float} else (a, b) for a, b in leaves]
-    return tuple(jax.tree.unflatten(structures[0], [pair[k] for pair in pairs]) for k in (0, 1))
-
-
-def _require_alike(x: Any, y: Any) -> None:
-    structures: list[Any] = [jax.tree.structure(tree) for tree in (x, y)]
-    if structures[0] != structures[1]:
-        raise DuatError(
-            f"the two inputs differ in structure, {structures[0]} and {structures[1]}: give two of one structure"
-        )
-    problems = [
-        f"{jax.tree_util.keystr(path) or 'the first'} is {_described(a)}, the other {_described(b)}"
-        for (path, a), b in zip(jax.tree_util.tree_leaves_with_path(x), jax.tree.leaves(y), strict=True)
-        if _described(a) != _described(b) or not _is_array(a)
-    ]
-    if problems:
-        raise DuatError(f"the two inputs aren't arrays of one shape and dtype: {'; '.join(problems)}")
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, int | float | complex | np.generic) or (hasattr(leaf, "dtype") and hasattr(leaf, "shape"))
-
-
-def _described(leaf: Any) -> str:
-    return f"{jnp.shape(leaf)} of {jnp.result_type(leaf)}" if _is_array(leaf) else f"a {type(leaf).__name__}"
 
 
 def _secant(fn: Callable, kinds: tuple[str, ...], names: bool | tuple[str, ...], x: Any, y: Any) -> Secant:

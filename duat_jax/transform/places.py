@@ -7,7 +7,7 @@ for each step, such as `layers.0:12`, has each of its marks once for every step,
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jax.extend import core
 
@@ -41,19 +41,21 @@ class Loop(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The place of a mark in a program, and the shape of its value.
+    """The place of a mark in a program, and the shape and dtype of its value.
 
     Args:
         path: its path.
         loops: the scans around it, outermost first.
         axes: the number of its value's last axes that are its own; those before come from scans and `vmap`.
         shape: its value's shape in each step of the scans.
+        dtype: its dtype.
     """
 
     path: Path
     loops: tuple[Loop, ...]
     axes: int
     shape: tuple[int, ...]
+    dtype: Any
 
 
 def order(path: Path, loops: Iterable[Loop], index: Iterable[int]) -> list[int]:
@@ -82,8 +84,8 @@ def _walk(jaxpr: core.Jaxpr, path: Path, scope: tuple[str, ...], loops: tuple[Lo
         here, around = (*path, i), (*scope, *scopes_of(equation))
         if equation.primitive is mark_p:
             role = role_of(equation)
-            shape = equation.outvars[0].aval.shape  # type: ignore[attr-defined]
-            place = Place(here, loops, len(shape) - role["batch_axes"], shape)
+            value: Any = equation.outvars[0].aval
+            place = Place(here, loops, value.ndim - role["batch_axes"], value.shape, value.dtype)
             yield _Mark(role["kind"], around, role["name"], place)
         elif (inner := sub_program(equation)) is not None:
             inside = loops

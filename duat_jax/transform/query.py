@@ -292,6 +292,9 @@ def _require_recorded(program: Program, seen: Seen) -> None:
     if missing:
         some = ", ".join(f"{s.kind} {s.key}" for s in missing[:4]) + (", …" if len(missing) > 4 else "")
         raise DuatError(f"the dynamics have no value of {some}: replay the function that was recorded")
+    if converted := [s for s in program.of_kind(*KINDS) if s in seen and seen[s].dtype != program.place(s).dtype]:
+        some = ", ".join(f"{s.kind} {s.key} is {seen[s].dtype} and not {program.place(s).dtype}" for s in converted[:4])
+        raise DuatError(f"of the dynamics {some}: replay at an input of the dtype that was recorded")
 
 
 def replay(fn: Callable[[Any], Any], dynamics: Dynamics) -> Callable[..., Any]:
@@ -310,7 +313,7 @@ def replay(fn: Callable[[Any], Any], dynamics: Dynamics) -> Callable[..., Any]:
 
     Raises:
         DuatError: if there are no dynamics of a recording, or, when called, a mark of the function isn't among them or
-            has another shape there.
+            has another shape or dtype there.
         NotAffine: when called, naming each operation that is not linear in what flows through it, its source line and
             the missing mark.
 

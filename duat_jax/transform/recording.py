@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from duat_jax.errors import DuatError
 from duat_jax.transform import marks
 from duat_jax.transform.affinity import Affinity
 from duat_jax.transform.compiled import compiled
@@ -161,7 +162,15 @@ class Recording:
 
         Args:
             step: the mark.
+
+        Raises:
+            DuatError: if it is none of this recording's.
         """
+        if not isinstance(step, Step) or step.site not in self.seen:
+            raise DuatError(
+                f"{step!r} is no occurrence of a mark that was recorded: give one of streams, terms, activations or"
+                " offsets, such as streams[0]; dynamics.streams finds values by name"
+            )
         return self.seen[step.site][step.iteration]
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from duat_jax.forms.affine_form import collapsed_contributions
 
 def layer(x):
     gate = duat.hold(jnp.tanh(x).max(), "gate")
-    hidden = duat.term(jnp.tanh, 2 * x, "mlp") * gate + duat.offset(jnp.ones(x.shape), "bias")
+    hidden = duat.term(jnp.tanh, 2 * x, "mlp") * gate + duat.offset(jnp.ones_like(x), "bias")
     return duat.stream(x + hidden, "layer").sum()
 
 
@@ -68,6 +68,26 @@ def test_under_vmap_it_is_answered():
 def test_dynamics_of_something_else_are_not_replayed(dynamics, fn, x, message):
     with pytest.raises(duat.DuatError, match=message):
         duat.replay(fn, dynamics())(x)
+
+
+FLOATS = (jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64)
+
+
+@pytest.mark.parametrize("recorded", FLOATS)
+def test_dynamics_are_replayed_at_their_own_dtype_alone(recorded):
+    dynamics = duat.record(layer)(jnp.ones(3, recorded)).dynamics
+    for dtype in FLOATS:
+        if dtype == recorded:
+            assert bool(duat.replay(layer, dynamics)(jnp.ones(3, dtype)) == layer(jnp.ones(3, dtype)))
+        else:
+            with pytest.raises(duat.DuatError, match=f"is {recorded.dtype} and not {dtype.dtype}.*that was recorded"):
+                duat.replay(layer, dynamics)(jnp.ones(3, dtype))
+
+
+@pytest.mark.parametrize("step", ["mlp", 0, None, duat.Key((), "mlp", 0)])
+def test_a_recording_has_values_at_its_own_marks_alone(step):
+    with pytest.raises(duat.DuatError, match=r"is no occurrence of a mark.*such as streams\[0\]"):
+        duat.record(layer)(jnp.ones(3)).at(step)
 
 
 def test_python_numbers_are_arrays():

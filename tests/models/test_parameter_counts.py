@@ -18,6 +18,12 @@ from duat_jax.models.registry import FAMILIES
 from duat_jax.nn import make_block
 
 DECODERS = {
+    "Llama-2-7b-hf": 6_738_415_616,
+    "Llama-2-13b-hf": 13_015_864_320,
+    "Meta-Llama-3-8B": 8_030_261_248,
+    "Meta-Llama-3-70B-Instruct": 70_553_706_496,
+    "Llama-3.2-1B-Instruct, saved by Unsloth": 1_235_814_400,
+    "SmolLM2-135M, printed by transformers 4.48": 134_515_008,
     "Mistral-7B-v0.1": 7_241_732_096,
     "Mistral-7B-Instruct-v0.3": 7_248_023_552,
     "Mistral-Nemo-Instruct-2407": 12_247_782_400,

@@ -561,3 +561,15 @@ def test_cancelled_parts_are_one_line(tmp_path):
 
     with pytest.raises(duat.DuatError, match="the scheduler ended or the executor was shut down: run the same again"):
         duat.survey.survey(None, TEXTS, tmp_path / "survey", tokens=TOKENS, executor=Cancelling())
+
+
+@pytest.mark.slow
+def test_the_script_on_the_page_runs_as_it_is_shown(tmp_path):
+    """As a file of its own: worker processes that are spawned read it again."""
+    page = (Path(__file__).parents[2] / "docs" / "survey.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
+    ((script, shown),) = ((script, shown) for script, shown in blocks if "__main__" in script)
+    (tmp_path / "script.py").write_text(script, encoding="utf-8")
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == shown

@@ -1,44 +1,67 @@
 """Results in files: one file each, arrays as safetensors and everything else as JSON in its header."""
 
 import dataclasses
-import json
 import math
+import warnings
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from duat_jax.errors import BadText, DuatError
 from duat_jax.files import write_file
+from duat_jax.sealed import seal, unseal
 
-VERSION = 4
+VERSION = 5
 """The version of the format and of the results' fields; what an older duat-jax couldn't read makes a new one."""
+
+WITHOUT_DIGEST = 4
+"""The version whose files have no digest, and modules of types instead of kinds."""
 
 FORMAT = "duat-jax result"
 
-TYPES = frozenset(
-    f"duat_jax.{place}"
-    for place in (
-        *("attribution.result:Attribution", "in_context.parameters:Moved", "in_context.result:Ledger"),
-        *("interpret.attention.result:AttentionScore", "interpret.attention.result:Source"),
-        *("interpret.comparison:Compared", "interpret.contrast.result:Contrast", "interpret.images.result:ImageMaps"),
-        *("interpret.explain.result:ActiveNeuron", "interpret.explain.result:Explanation"),
-        *("interpret.graph.result:Graph", "interpret.graph.result:Moves", "interpret.graph.result:NeuronGroup"),
-        *("interpret.graph.result:ReadNeuron", "interpret.intervene.result:Effect"),
-        *("interpret.intervene.result:Intervention", "lora.result:Columns", "lora.result:Effect"),
-        *("lora.result:LoraChange", "lora.result:Parts", "forms.completeness:Completeness"),
-        *("inputs.images:SeenImage", "inputs.labels:Prediction", "models.targets.description:NamedOutput"),
-        "models.vocabulary.token:Token",
-        *("models.targets.description:TargetDescription", "transform.keys:Key", "transform.keys:Marked"),
-        *("training.over_examples.result:Influence", "training.over_weights.result:WeightLedger"),
-        *("weights.result:Flow", "weights.result:ModelDiff", "weights.result:RunAgain", "weights.result:UnitPart"),
-    )
-)
-"""The types of results and of their parts, by module and name: no other is made from a file."""
+KINDS = {
+    "attribution": "attribution.result:Attribution",
+    "moved parameters": "in_context.parameters:Moved",
+    "in-context ledger": "in_context.result:Ledger",
+    "attention score": "interpret.attention.result:AttentionScore",
+    "attention source": "interpret.attention.result:Source",
+    "reference": "interpret.comparison:Compared",
+    "contrast": "interpret.contrast.result:Contrast",
+    "image maps": "interpret.images.result:ImageMaps",
+    "active neuron": "interpret.explain.result:ActiveNeuron",
+    "explanation": "interpret.explain.result:Explanation",
+    "graph": "interpret.graph.result:Graph",
+    "moves": "interpret.graph.result:Moves",
+    "neuron group": "interpret.graph.result:NeuronGroup",
+    "read neuron": "interpret.graph.result:ReadNeuron",
+    "effect of a change": "interpret.intervene.result:Effect",
+    "intervention": "interpret.intervene.result:Intervention",
+    "adapter columns": "lora.result:Columns",
+    "effect of an adapter": "lora.result:Effect",
+    "adapter change": "lora.result:LoraChange",
+    "adapter parts": "lora.result:Parts",
+    "completeness": "forms.completeness:Completeness",
+    "image": "inputs.images:SeenImage",
+    "prediction": "inputs.labels:Prediction",
+    "named output": "models.targets.description:NamedOutput",
+    "token": "models.vocabulary.token:Token",
+    "target": "models.targets.description:TargetDescription",
+    "key": "transform.keys:Key",
+    "marked": "transform.keys:Marked",
+    "influence": "training.over_examples.result:Influence",
+    "weight ledger": "training.over_weights.result:WeightLedger",
+    "flow": "weights.result:Flow",
+    "model diff": "weights.result:ModelDiff",
+    "run again": "weights.result:RunAgain",
+    "unit part": "weights.result:UnitPart",
+}
+"""The kinds of results and of their parts, and where the type of each is defined: no other is made from a file."""
+
+OF_PLACE = {f"duat_jax.{place}": kind for kind, place in KINDS.items()}
+"""The kind of a type, by its place, which files of version 4 name; a type that moves keeps its old place here too."""
 
 
 def write_result(result: Any, path: Path | str) -> None:
@@ -55,12 +78,11 @@ def write_result(result: Any, path: Path | str) -> None:
     """
     arrays: dict[str, np.ndarray] = {}
     head = {"format": FORMAT, "version": VERSION, "result": _written(result, arrays)}
-    content = save(arrays, {"duat": json.dumps(head, ensure_ascii=False)})
-    write_file(Path(path), content)
+    write_file(Path(path), seal(arrays, head))
 
 
 def read_result(path: Path | str) -> Any:
-    """Read a result from a file.
+    """Read a result from a file, and compute its verdict again from its parts.
 
     Args:
         path: a file that the `save` of a result wrote.
@@ -69,7 +91,7 @@ def read_result(path: Path | str) -> Any:
         The result. What it would compute by its model, such as an attention score's neurons, it doesn't have.
 
     Raises:
-        BadText: if it is no such file, or one of another version.
+        BadText: if it is no such file, one of another version, damaged or edited.
 
     Example:
         >>> import tempfile
@@ -81,30 +103,36 @@ def read_result(path: Path | str) -> Any:
     """
     try:
         content = Path(path).read_bytes()
-        length = int.from_bytes(content[:8], "little")
-        head = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["duat"])
-        format, version = head["format"], head["version"]
-        if format == FORMAT and version != VERSION:
-            remedy = "install a newer duat-jax to open it" if version > VERSION else "compute and save the result again"
-            raise BadText(f"{path} has version {version}, and this duat-jax opens version {VERSION}: {remedy}")
-        if format != FORMAT:
-            raise KeyError(format)
-        return _read(head["result"], load(content))
-    except BadText:
-        raise
     except OSError as error:
         raise BadText(f"can't read {str(path)!r}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError, OverflowError) as error:
+    try:
+        head, arrays, has_digest = unseal(content)
+        if head["format"] != FORMAT:
+            raise DuatError("its format is another")
+        if (version := head["version"]) not in (VERSION, WITHOUT_DIGEST):
+            remedy = "install a newer duat-jax to open it" if version > VERSION else "compute and save the result again"
+            raise BadText(f"{path} has version {version}, and this duat-jax opens version {VERSION}: {remedy}")
+        if has_digest != (version == VERSION):
+            raise DuatError("its version and its digest contradict each other")
+        result = _read(head["result"], arrays)
+    except BadText:
+        raise
+    except Exception as error:  # a file that `save` didn't write may raise anything
         if content.lstrip()[:1] == b"{":
             raise BadText(f"{path} is JSON: duat.records.read(Path({str(path)!r}).read_text()) reads it") from None
-        raise BadText(
-            f"{path} is no file that a result's save wrote, or damaged ({type(error).__name__}): give another"
-        ) from None
+        reason = error if isinstance(error, DuatError) else type(error).__name__
+        raise BadText(f"{path} is no file that a result's save wrote, or damaged ({reason}): give another") from None
+    if not has_digest:
+        warnings.warn(
+            f"{path} was saved by an older duat-jax, without a digest: changes of it can't be seen; save it again",
+            stacklevel=2,
+        )
+    return result
 
 
 def _name(kind: type) -> str:
-    name = f"{kind.__module__}:{kind.__qualname__}"
-    if name not in TYPES:
+    name = OF_PLACE.get(f"{kind.__module__}:{kind.__qualname__}")
+    if name is None:
         raise DuatError(f"a {kind.__qualname__} can't be kept in a file: save a result of duat_jax itself")
     return name
 
@@ -160,7 +188,8 @@ def _read(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     kind = _type(value["type"]) if "type" in value else dict
     if "items" in value:
         return kind({_read(key, arrays): _read(part, arrays) for key, part in value["items"]})
-    return kind(**{name: _read(part, arrays) for name, part in value["fields"].items()})
+    made = kind(**{name: _read(part, arrays) for name, part in value["fields"].items()})
+    return made.judged_again() if hasattr(made, "judged_again") else made
 
 
 def _not_kept(*arguments: Any) -> Any:
@@ -174,7 +203,5 @@ def _dtype(name: str) -> np.dtype:
 
 
 def _type(name: str) -> Any:
-    if name not in TYPES:
-        raise KeyError(name)
-    module, _, qualified = name.partition(":")
-    return getattr(import_module(module), qualified)
+    module, _, qualified = KINDS[OF_PLACE.get(name, name)].partition(":")
+    return getattr(import_module(f"duat_jax.{module}"), qualified)

@@ -16,6 +16,7 @@ ROOMS = (
     "errors",
     "deprecation",
     "files",
+    "sealed",
     "processes",
     "json_record",
     "saved",

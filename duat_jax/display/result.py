@@ -3,7 +3,8 @@
 import io
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from duat_jax.display.named_arrays import NamedArray, as_dataframe, as_dataset
 from duat_jax.errors import DuatError
 from duat_jax.files import write_file
+from duat_jax.forms.completeness import Completeness
 from duat_jax.saved import write_result
 
 if TYPE_CHECKING:
@@ -45,6 +47,15 @@ class Displayed(ABC):
             OSError: if the file can't be written.
         """
         write_result(self, path)
+
+    def part_sums(self) -> Mapping[str, Any]:
+        """Return the sums of the parts that each field of completeness is about, by its name; a tuple for several."""
+        return {}
+
+    def judged_again(self) -> "Displayed":
+        """Return the result with its completeness computed again from its parts, since a file may have been edited."""
+        judged = {name: _judged(getattr(self, name), total) for name, total in self.part_sums().items()}
+        return replace(self, **judged) if judged else self  # type: ignore[type-var]
 
     @abstractmethod
     def arrays(self) -> Iterable[NamedArray]:
@@ -184,6 +195,13 @@ class ResultList(list):
         while isinstance(first, list):
             first = first[0]
         return beside(first, "table").render_many(self)
+
+
+def _judged(completeness: Any, total: Any) -> Any:
+    """Return one completeness or several, each judged again by the sum of its parts."""
+    if isinstance(completeness, Completeness):
+        return completeness.of_parts(total)
+    return tuple(each.of_parts(part) for each, part in zip(completeness, total, strict=True))
 
 
 def beside(result: Displayed, name: str) -> ModuleType:

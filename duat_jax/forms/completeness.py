@@ -137,6 +137,18 @@ class Completeness(NamedTuple):
         error: Any = np.where(np.isnan(found.error), found.error, found.sum - np.asarray(value))
         return found._replace(value=value, error=error).on_host()
 
+    def of_parts(self, total: Any) -> "Completeness":
+        """Return the same on the host if a sum of the parts agrees with it, and else the completeness of that sum.
+
+        Args:
+            total: the sum of the parts, such as of those that were read from a file.
+        """
+        number = self.value.dtype.type
+        again = self._replace(sum=number(total), error=number(total - self.value))
+        same_sum = abs(again.sum - self.sum) <= self.tolerance
+        same_error = not abs(self.sum - self.value - self.error) > self.tolerance  # which may be NaN
+        return self if same_sum and same_error and again.verdict in (self.verdict, HOLDS) else again
+
     def on_host(self) -> "Completeness":
         """Return the same with NumPy's numbers in place of JAX's arrays."""
         numbers: dict[str, Any] = {name: np.asarray(getattr(self, name))[()] for name in self._fields[:5]}

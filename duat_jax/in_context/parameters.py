@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.forms.completeness import Completeness, completeness_of
@@ -46,6 +47,11 @@ class Moved(NamedTuple):
     inner: Float[Array, "terms two"]
     inner_bias: Float[Array, "terms"]
     completeness: Completeness
+
+    def judged_again(self) -> "Moved":
+        """Return the same with its completeness computed again from its parts, since a file may have been edited."""
+        total = sum(np.sum(part, dtype=np.float64) for part in self[:-1])
+        return self._replace(completeness=self.completeness.of_parts(total))
 
 
 class _Form(NamedTuple):

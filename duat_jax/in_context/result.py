@@ -1,6 +1,6 @@
 """Result of `ledger`, with table and plot."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +91,15 @@ class Ledger(Plotted):
         for key, part in self.held.items():
             rows[_layer_of(key, len(rows) - 1), 3 if key.name.endswith(".scale") else 4] += part
         return rows
+
+    def part_sums(self) -> Mapping[str, Any]:
+        """Return the sums of the parts that each completeness is about."""
+        inputs = 0.0 if self.inputs is None else self.inputs.sum(dtype=np.float64)
+        others = map(float, (*self.within.values(), *self.held.values(), *self.discontinuities.values()))
+        return {
+            "completeness": inputs + self.patterns.sum(dtype=np.float64) + sum(others),
+            "reads_completeness": self.reads.sum(dtype=np.float64),
+        }
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the parts with named axes.

@@ -1,6 +1,6 @@
 """Result of `lora_change`: three columns, every adapter's part, and the first order."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -146,6 +146,16 @@ class LoraChange(Plotted):
             values = {name: float(parts.terms[key][token, neuron]) for name, parts in self.columns._asdict().items()}
             rows.append({"term": str(key), "token_index": token, "neuron": neuron, "change": change, **values})
         return rows
+
+    def part_sums(self) -> Mapping[str, Any]:
+        """Return the sums of the parts that each completeness is about."""
+        base, moved, adapter, both = (sum(row[name] for row in self.rows.values()) for name in Columns._fields)
+        parts = [float(effect.part) for effect in self.effects]
+        return {
+            "completeness": moved + adapter + both,
+            "corners": (base, base + moved, base + adapter, base + moved + adapter + both),
+            "by_adapter": sum(parts) + sum(map(float, self.discontinuities.values())),
+        }
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the parts and the effects of adapters with named axes.

@@ -1,6 +1,6 @@
 """Result of `duat.diff`: the parts of every parameter, neuron, head and row, and what runs of the model say."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -155,6 +155,13 @@ class ModelDiff(Plotted):
             count: how many.
         """
         return sorted(self.parts.items(), key=lambda named: -abs(named[1]))[:count]
+
+    def part_sums(self) -> Mapping[str, Any]:
+        """Return the sums of the parts that each completeness is about."""
+        if len(self.values) > 1 and self.discontinuities:  # which are means over the texts
+            return {}
+        totals = sum(np.asarray(part, np.float64) for part in self.parameters.values())
+        return {"completeness": totals + sum(map(float, self.discontinuities.values()))}
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the parts with named axes; the sum of `parts` and `discontinuities` is the difference.

@@ -1,6 +1,8 @@
 """Results in files: what is opened is what was saved; other files, and newer ones, are refused in one line."""
 
 import json
+import random
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,8 @@ from safetensors.numpy import save
 import duat_jax as duat
 from duat_jax import saved
 from duat_jax.forms.completeness import Completeness
+from duat_jax.sealed import seal, unseal
+from duat_jax.training import begin, follow
 from tests.every_result import classes_of_results, every_result
 
 
@@ -89,22 +93,101 @@ def test_dtypes_and_numbers_that_arent_finite_stay(tmp_path):
     assert opened["none"].shape == (0, 2) and np.isnan(opened["nan"]) and opened["text"] == "é"
 
 
+def edited(content, edit):
+    """Return a file with its head and arrays changed, and a digest that is right again."""
+    head, arrays, _ = unseal(content)
+    text, arrays = edit(json.dumps(head), arrays)
+    return seal(arrays, json.loads(text))
+
+
 def test_a_file_without_the_contrast_of_an_effect_opens(tmp_path):
     duat.intervene(duat.load(), [5, 6, 7], duat.edits.Heads(1, 0).set(0)).save(tmp_path / "result")
     content = (tmp_path / "result").read_bytes()
-    length = int.from_bytes(content[:8], "little")
-    head = json.loads(content[8 : 8 + length])
-    before = head["__metadata__"]["duat"]
-    head["__metadata__"]["duat"] = before.replace(', "contrast": null}}', "}}")
-    assert head["__metadata__"]["duat"] != before
-    written = json.dumps(head).encode()
-    (tmp_path / "before").write_bytes(len(written).to_bytes(8, "little") + written + content[8 + length :])
+    before = edited(content, lambda text, arrays: (text.replace(', "contrast": null}}', "}}"), arrays))
+    assert len(before) < len(content)
+    (tmp_path / "before").write_bytes(before)
     assert duat.open(tmp_path / "before").as_dict() == duat.open(tmp_path / "result").as_dict()
+
+
+def product(w):
+    return w["a"] ** 2 * w["b"]
+
+
+def weight_ledger():
+    first, second = ({"a": jnp.array(a), "b": jnp.array(b)} for a, b in ((1.0, 2.0), (3.0, 1.5)))
+    return follow(product, begin(product, first), second)
+
+
+def test_a_result_of_the_version_without_digests_opens_with_a_warning():
+    with pytest.warns(UserWarning, match="saved by an older duat-jax, without a digest"):
+        opened = duat.open(Path(__file__).with_name("saved_version_4.safetensors"))
+    assert opened.completeness[0].verdict == "holds" and opened.values.tolist() == [2, 13.5]
+    assert opened.sums == weight_ledger().sums
+
+
+def test_a_changed_bit_is_refused_or_changes_nothing(tmp_path):
+    weight_ledger().save(tmp_path / "result")
+    content, chosen = (tmp_path / "result").read_bytes(), random.Random(0)
+    opened, refused = 0, set()
+    for _ in range(400):
+        changed, place = bytearray(content), chosen.randrange(len(content))
+        changed[place] ^= 1 << chosen.randrange(8)
+        (tmp_path / "changed").write_bytes(changed)
+        try:
+            saved.write_result(duat.open(tmp_path / "changed"), tmp_path / "again")
+        except duat.BadText as error:
+            refused.add(str(error))
+        else:
+            opened += 1
+            assert (tmp_path / "again").read_bytes() == content
+    assert opened < 40 and any("digest" in each for each in refused)
+
+
+def test_an_edited_number_isnt_believed_even_with_a_right_digest(tmp_path):
+    result = weight_ledger()
+    result.save(tmp_path / "result")
+    head, arrays, _ = unseal((tmp_path / "result").read_bytes())
+    fields = head["result"]["fields"]
+    (completeness,) = fields["completeness"]["tuple"]
+    parts = [*(part for _, part in fields["sums"]["items"]), fields["discontinuities"]]
+    for edited, verdict in [
+        *((part, "fails") for part in [completeness["fields"]["value"], *parts]),
+        *((completeness["fields"][name], "holds") for name in ("sum", "error")),
+    ]:
+        (name,) = edited.values()
+        (tmp_path / "edited").write_bytes(seal(arrays | {name: np.asarray(arrays[name] + 3)}, head))
+        (judged,) = duat.open(tmp_path / "edited").completeness
+        assert judged.verdict == verdict and (verdict == "fails" or (judged,) == result.completeness)
+
+
+@pytest.mark.slow
+def test_an_edited_sum_of_any_result_fails(results, tmp_path):
+    for kind, result in results.items():
+        result.save(tmp_path / "result")
+        content = (tmp_path / "result").read_bytes()
+        assert b"duat_jax." not in content, kind
+        head, arrays, _ = unseal(content)
+        for fields in completeness_fields(head["result"]):
+            names = [fields[name]["array"] for name in ("value", "sum")]
+            step = 1 + abs(float(arrays[fields["largest"]["array"]]))
+            moved = {name: np.asarray(arrays[name] + step, arrays[name].dtype) for name in names}
+            (tmp_path / "edited").write_bytes(seal(arrays | moved, head))
+            judged = completeness_in(duat.open(tmp_path / "edited"))
+            assert [each for each in judged if each.verdict == "fails"], kind
+
+
+def completeness_fields(value):
+    if isinstance(value, list):
+        return [each for part in value for each in completeness_fields(part)]
+    if not isinstance(value, dict):
+        return []
+    own = [value["fields"]] if value.get("type") == "completeness" else []
+    return own + [each for part in value.values() for each in completeness_fields(part)]
 
 
 def headed(**changed):
     head = {"format": saved.FORMAT, "version": saved.VERSION, "result": {"tuple": []}} | changed
-    return save({}, {"duat": json.dumps(head)})
+    return seal({}, head)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +199,8 @@ def headed(**changed):
         (headed(result={"type": "os:system", "fields": {"command": "true"}}), "no file that"),
         (headed(result={"array": "7"}), "no file that"),
         (save({"a": np.ones(2)}), "no file that"),
+        (seal({}, {"run": 0}), "no file that"),
+        (save({}, {"duat": json.dumps({"format": saved.FORMAT, "version": saved.VERSION})}), "digest contradict"),
         (b"", "no file that"),
         (b'{"kind": "audit"}', "is JSON: duat.records.read"),
         (b"\xff" * 64, "no file that"),

@@ -1,6 +1,6 @@
 """The result of explaining attention: one score, as a sum over pairs of sources."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -178,6 +178,10 @@ class AttentionScore(Plotted):
         if source.term is None:
             return columns[:, [sources.index(source)]]
         return on_host(self.split(side, source))
+
+    def part_sums(self) -> Mapping[str, Any]:
+        """Return the sums of the parts that each completeness is about."""
+        return {"completeness": self.pairs.sum(dtype=np.float64)}
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the pairs of sources, which sum to the score, and the attention with named axes."""

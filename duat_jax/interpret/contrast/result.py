@@ -1,6 +1,6 @@
 """The result of a contrast: the difference of a target between two inputs, as parts that sum to it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -112,6 +112,11 @@ class Contrast(Paged, Plotted):
             count: how many.
         """
         return [Head(*entry) for entry in largest_entries(self.heads, count)]
+
+    def part_sums(self) -> Mapping[str, Any]:
+        """Return the sums of the parts that each completeness is about."""
+        others = map(float, (*self.moved.values(), *self.discontinuities.values()))
+        return {"completeness": self.flow[0].sum(dtype=np.float64) + sum(others)}
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the parts with named axes.

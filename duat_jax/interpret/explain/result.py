@@ -1,7 +1,7 @@
 """The result of an explanation: one number that a model computed, as a complete table that sums to it."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -119,6 +119,14 @@ class Explanation(Paged, Plotted):
             )
             for key, token, neuron, part in largest_entries(self.terms, count)
         ]
+
+    def part_sums(self) -> Mapping[str, Any]:
+        """Return the sums of the parts that each completeness is about."""
+        terms = [part.sum(dtype=np.float64) for part in self.terms.values()]
+        return {
+            "completeness": self.embedding.sum(dtype=np.float64) + sum(terms) + sum(map(float, self.biases.values())),
+            "collapse_completeness": self.collapse.sum(dtype=np.float64) + float(self.collapse_bias),
+        }
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the parts with named axes.

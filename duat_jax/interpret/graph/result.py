@@ -1,6 +1,6 @@
 """The result of a graph: how one number comes about, stream by stream, head by head, and what its neurons read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -180,6 +180,23 @@ class Graph(Paged, Plotted):
             for edge, head in np.argwhere(np.abs(moves.parts) >= least)
         ]
         return sorted(found, key=lambda move: -abs(move.part))[:count]
+
+    def part_sums(self) -> Mapping[str, Any]:
+        """Return the sums of the parts that each completeness is about."""
+        moved = np.zeros(self.streams.shape)
+        for row, each in enumerate(self.moves.values(), 1):
+            np.add.at(moved[row], each.tokens, each.parts.sum(-1))
+            moved[row] += each.others.sum(-1)
+        of_tokens = self.kept + self.terms + self.biases + moved - self.streams
+        of_value = self.streams[-1].sum(dtype=np.float64) + self.after - self.value
+        worst = max((*of_tokens.ravel().tolist(), float(of_value)), key=abs)
+        kept = self.completeness
+        tolerance = max(kept.tolerance, self.explanation.completeness.tolerance)
+        if abs(worst) > tolerance:
+            return {"completeness": kept.value + worst}
+        # The value is that of a token of a stream, or the whole.
+        distance = np.abs(np.append(self.streams, self.value) - kept.value).min()
+        return {"completeness": kept.sum if distance <= tolerance else np.nan}
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the parts with named axes, those of the explanation too.

@@ -1,6 +1,6 @@
 """The result of splitting a number over an image: maps, each at its own resolution."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,15 @@ class ImageMaps(Plotted):
     def value(self) -> float:
         """The number that is split, from the plain forward pass."""
         return float(self.completeness.value)
+
+    def part_sums(self) -> Mapping[str, Any]:
+        """Return the sums of the parts that each completeness is about."""
+        terms = [part.sum(dtype=np.float64) for part in self.terms.values()]
+        found = {
+            "completeness": self.path.sum(dtype=np.float64) + sum(terms) + sum(map(float, self.biases.values())),
+            "collapse_completeness": self.collapse.sum(dtype=np.float64) + float(self.collapse_bias),
+        }
+        return found if self.change is None else found | {"change_completeness": self.change.sum(dtype=np.float64)}
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the maps with named axes: of pixels by `row` and `column`, of a term at its own resolution.

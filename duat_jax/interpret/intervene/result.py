@@ -85,6 +85,11 @@ class Intervention(Paged):
         """Whether anything that was changed reaches the target, beyond rounding."""
         return bool(self.difference and (self.completeness.largest or not self.completeness.within))
 
+    def part_sums(self) -> Mapping[str, Any]:
+        """Return the sums of the parts that each completeness is about."""
+        secants = [effect.secant.sum(dtype=np.float64) for effect in self.effects]
+        return {"completeness": sum(secants) + sum(map(float, self.discontinuities.values()))}
+
     def arrays(self) -> Iterator[NamedArray]:
         """Yield what each change did with named axes; the sum of `secant` and `discontinuities` is the difference."""
         for effect in self.effects:

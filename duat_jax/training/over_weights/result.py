@@ -119,6 +119,10 @@ class WeightLedger(Plotted):
             found[_beginning(name, depth)] = found.get(_beginning(name, depth), 0) + sums
         return found
 
+    def part_sums(self) -> Mapping[str, Any]:
+        """Return the sums of the parts that each completeness is about."""
+        return {"completeness": sum(self.sums.values(), self.discontinuities)}
+
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the parts with named axes; the sum of `sums` and `discontinuities` is the difference.
 

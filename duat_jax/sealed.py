@@ -1,0 +1,91 @@
+"""Files of arrays that state what they belong to, with a digest of this statement and of the arrays."""
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from duat_jax.errors import DuatError
+
+FIELD = "duat"
+"""The field of a file's header with its head and the digest, as JSON; of several fields safetensors keeps no order."""
+
+
+def digest_of(head: Any, arrays: Mapping[str, np.ndarray] | None = None) -> str:
+    """Return a hash of plain data and of arrays, by their names, dtypes, shapes and numbers.
+
+    Args:
+        head: plain data.
+        arrays: by name.
+
+    Example:
+        >>> digest_of({"part": 0}) == digest_of({"part": 1})
+        False
+    """
+    digest = sha256(json.dumps(head, sort_keys=True).encode())
+    for name, array in sorted((arrays or {}).items()):
+        digest.update(f"\n{name} {array.dtype} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def seal(arrays: Mapping[str, np.ndarray], head: Any) -> bytes:
+    """Return the content of a file of safetensors with its head and a digest of both.
+
+    Args:
+        arrays: by name.
+        head: what the file belongs to, as plain data: the hash of a manifest, the file's number.
+    """
+    sealed = {"digest": digest_of(head, arrays), "head": head}
+    return save(dict(arrays), {FIELD: json.dumps(sealed, ensure_ascii=False)})
+
+
+def unseal(content: bytes) -> tuple[Any, dict[str, np.ndarray], bool]:
+    """Return a file's head, its arrays, and whether it has a digest, which then is right.
+
+    Args:
+        content: what `seal` returned.
+
+    Raises:
+        DuatError: if the content is something else, or its digest is wrong, with the reason alone.
+    """
+    try:
+        length = int.from_bytes(content[:8], "little")
+        sealed = json.loads(json.loads(content[8 : 8 + length])["__metadata__"][FIELD])
+        arrays, digest = load(content), sealed.get("digest")
+        head = sealed if digest is None else sealed["head"]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, SafetensorError) as error:
+        raise DuatError(f"{type(error).__name__} where its header is read") from None
+    if digest is not None and digest != digest_of(head, arrays):
+        raise DuatError("its digest isn't that of its content")
+    return head, arrays, digest is not None
+
+
+def unseal_file(file: Path, head: Mapping[str, Any], remedy: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the head and the arrays of a kept file that has to belong to something.
+
+    Args:
+        file: the file.
+        head: the entries that its head has to have.
+        remedy: what to do if it has others.
+
+    Raises:
+        DuatError: if it can't be read, is damaged, or belongs to something else, with the entries that differ.
+    """
+    try:
+        there, arrays, has_digest = unseal(file.read_bytes())
+    except OSError as error:
+        raise DuatError(f"{file} can't be read ({error.strerror}): {remedy}") from None
+    except DuatError as error:
+        raise DuatError(f"{file} is damaged, or no such file ({error}): {remedy}") from None
+    if not has_digest or not isinstance(there, dict):
+        raise DuatError(f"{file} has no digest, as older versions of duat-jax wrote it: {remedy}")
+    different = [name for name in head if there.get(name) != head[name]]
+    if different:
+        raise DuatError(f"{file} belongs to another {' and another '.join(different)}: {remedy}")
+    return there, arrays

@@ -14,6 +14,7 @@ from duat_jax.errors import DuatError
 from duat_jax.forms.analysed_function import Model, from_embeddings
 from duat_jax.forms.completeness import Completeness, completeness_of, concatenated, entrywise_completeness, in_one_line
 from duat_jax.forms.decomposition import checked_readout, dot, inputs_times, products, require_flowing
+from duat_jax.forms.slopes import slopes_of
 from duat_jax.operators.function import LinearFunction
 from duat_jax.operators.linear_map import LinearMap
 from duat_jax.transform import marks
@@ -21,9 +22,8 @@ from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Marked, Site
 from duat_jax.transform.liveness import Question
-from duat_jax.transform.query import Target, activations_of, ask, at_zero, pull_back, require_affine
+from duat_jax.transform.query import Target, ask, at_zero, pull_back, require_affine
 from duat_jax.transform.recording import Recording, record_kinds
-from duat_jax.transform.secant.elementwise_secants import slope
 
 KINDS = (marks.HOLD, marks.PRE_ACTIVATION, marks.ACTIVATION, marks.OFFSET)
 """The marks that the collapse needs."""
@@ -116,26 +116,13 @@ def _question(recording: Recording, target: Target, factors: Iterable[Site]) -> 
 def _slopes(recording: Recording, gate_rule: str | None) -> Seen:
     """Return `σ(0)` and the slope `(σ(z) − σ(0)) / z` of every term, or the gate's and the factor's shares of these."""
     factors, share = shared_factors(recording, gate_rule), GATE_RULES[gate_rule or GATE_RULE]
-    program, seen = recording.program, recording.seen
-    z = {site: seen[site] for site in program.of_kind(marks.PRE_ACTIVATION)}
-    if not z:
-        return {}
-    zeros, ones = jax.tree.map(jnp.zeros_like, z), jax.tree.map(jnp.ones_like, z)
-    activations = partial(activations_of, recording)
-    at = activations(zeros)
-    by_activation = {site._replace(kind=marks.ACTIVATION): site for site in z}
-    points, origin = ({site: tree[by_activation[site]] for site in at} for tree in (z, zeros))
-
-    def derivative(points: Seen) -> Seen:
-        return jax.jvp(activations, ({by_activation[site]: point for site, point in points.items()},), (ones,))[1]
-
-    slopes = slope(derivative, points, origin, {site: seen[site] for site in at}, at)
+    at_zero, slopes = slopes_of(recording)
     provided: Seen = {}
-    for site, constant in at.items():
+    for site, constant in at_zero.items():
         carried = slopes[site]
         if site in factors:
             constant, carried = (1 - share) * constant, (1 - share) * carried
-            provided[site._replace(kind=marks.FACTOR_SLOPE)] = share * seen[site]
+            provided[site._replace(kind=marks.FACTOR_SLOPE)] = share * recording.seen[site]
         provided[site._replace(kind=marks.AT_ZERO)] = constant
         provided[site._replace(kind=marks.SLOPE)] = carried
     return provided
@@ -196,7 +183,9 @@ def collapse(fn: Callable[[Array], Array] | Model, x: Any, *, gate_rule: str | N
     """Collapse a marked function to one affine map at one input: `fn(x) = W(x) x + b(x)`.
 
     Every term's slope `s = (σ(z) − σ(0)) / z` is held (at `z = 0` it is `σ'(0)`, of a kink the mean of both sides), and
-    `σ(0)` is carried as a bias.  Where σ is piecewise linear, the map is exact in a neighbourhood.  A gated term
+    `σ(0)` is carried as a bias.  `σ'` is that of the operations that `σ` computes: rules of `jax.custom_jvp` and
+    `jax.custom_vjp` and `jax.lax.stop_gradient` are left out.  Where σ is piecewise linear, the map is exact in a
+    neighbourhood.  A gated term
     `σ(g) ⊙ u` is a product of two things that flow, so it has a gauge, and the map is exact as a value in each:
 
     | gate rule | the term |

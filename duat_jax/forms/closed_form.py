@@ -16,19 +16,12 @@ from duat_jax.forms.decomposition import require_flowing
 from duat_jax.forms.residual_term import ResidualTerm, Term
 from duat_jax.operators.linear_map import LinearMap
 from duat_jax.transform import marks
+from duat_jax.transform.activations import activations_of
 from duat_jax.transform.affinity import INPUT
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Step
-from duat_jax.transform.query import (
-    Target,
-    activations_of,
-    ask,
-    linear_map,
-    pre_activations_of,
-    question_of,
-    require_affine,
-)
+from duat_jax.transform.query import Target, ask, linear_map, pre_activations_of, question_of, require_affine
 from duat_jax.transform.recording import Dynamics, Recording, record
 from duat_jax.transform.rounding import Rounding
 

@@ -16,8 +16,9 @@ from duat_jax.forms.secant import secant
 from duat_jax.in_context.runs import Task, mean_log_probability
 from duat_jax.models.transformer import Transformer
 from duat_jax.transform import marks
+from duat_jax.transform.activations import activations_of
 from duat_jax.transform.interpret import Seen
-from duat_jax.transform.query import activations_of, pre_activations_of
+from duat_jax.transform.query import pre_activations_of
 from duat_jax.transform.recording import Recording, record
 
 

@@ -188,25 +188,6 @@ def pre_activations_of(recording: Recording, arguments: list[Any], activations: 
     return answer(recording, question, recording.terms, arguments, activations)[1]
 
 
-def activations_of(recording: Recording, pre_activations: Seen) -> Seen:
-    """Compute `σ(z)` of every term.
-
-    Args:
-        recording: the recording.
-        pre_activations: `z` by its mark; the recorded ones where absent.
-
-    Raises:
-        NotAffine: naming every mark whose condition fails, such as an activation that isn't elementwise.
-    """
-    recording.traced.affinity.require(value=False)
-    program = recording.program
-    provided = program.of_kind(marks.PRE_ACTIVATION, marks.HOLD)
-    question = Question(frozenset(provided), wanted=frozenset(program.of_kind(marks.ACTIVATION)), value=False)
-    values = {site: pre_activations[site] if site in pre_activations else recording.seen[site] for site in provided}
-    live = recording.traced.live(question)
-    return evaluate(program, recording.constants, recording.arguments, question, values, live)[1]
-
-
 @dataclass(frozen=True)
 class Between:
     """The linear dependence of one marked value on another, with everything held at its value on this input.

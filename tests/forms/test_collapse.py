@@ -233,3 +233,84 @@ def test_an_unmarked_constant_in_a_factor_is_in_the_bias():
 def test_an_unknown_gate_rule_is_refused():
     with pytest.raises(duat.DuatError, match="gate_rule = 'both' isn't one of gate, factor, halves"):
         duat.collapse(partial(gated_network, around="loop"), make_input(), gate_rule="both")
+
+
+def with_rules(sigma):
+    """Return a function whose derivatives, by the rules that it brings, are 42 wherever one asks."""
+    forward, backward = jax.custom_jvp(sigma), jax.custom_vjp(sigma)
+    forward.defjvp(lambda primals, tangents: (sigma(*primals), 42 * tangents[0]))
+    backward.defvjp(lambda z: (sigma(z), None), lambda _, cotangent: (42 * cotangent,))
+    return forward, backward
+
+
+FORWARD, BACKWARD = with_rules(lambda z: 1 + jnp.sin(z))
+UNTRUE = {
+    "custom_jvp": (FORWARD, lambda z: 1 + jnp.sin(z)),
+    "custom_vjp": (BACKWARD, lambda z: 1 + jnp.sin(z)),
+    "within jit and remat": (jax.jit(jax.checkpoint(BACKWARD)), lambda z: 1 + jnp.sin(z)),
+    "in a branch": (lambda z: jax.lax.cond(z.size > 0, FORWARD, BACKWARD, z), lambda z: 1 + jnp.sin(z)),
+    "in a loop": (
+        lambda z: jax.lax.fori_loop(0, 2, lambda _, a: BACKWARD(FORWARD(a)), z),
+        lambda z: 1 + jnp.sin(1 + jnp.sin(1 + jnp.sin(1 + jnp.sin(z)))),
+    ),
+    "in a loop without an end that is known": (
+        lambda z: jax.lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, FORWARD(s[1])), (0, z))[1],
+        lambda z: 1 + jnp.sin(1 + jnp.sin(z)),
+    ),
+    "stop_gradient": (lambda z: 1 + z + jax.lax.stop_gradient(jnp.tanh(z)), lambda z: 1 + z + jnp.tanh(z)),
+    "straight through": (lambda z: z + jax.lax.stop_gradient(jnp.round(z) - z), jnp.round),
+    "a term within a term": (lambda z: z + duat.term(jnp.tanh, 2 * z + 1, "inner"), lambda z: z + jnp.tanh(2 * z + 1)),
+    "a term within a term within a term": (
+        lambda z: duat.term(lambda z: duat.term(jnp.sin, 3 * z, "inner") - z, 2 * z + 1, "middle"),
+        lambda z: jnp.sin(6 * z + 3) - 2 * z - 1,
+    ),
+}
+"""Activations whose slope the program says otherwise, and the same plainly written."""
+
+
+def of_all(activations):
+    return lambda x: jnp.stack([duat.term(sigma, x, f"{i}") for i, sigma in enumerate(activations)])
+
+
+def test_a_slope_is_that_of_the_function_whatever_the_program_says_of_its_derivative():
+    x = jnp.array([0.0, 1e-17, 1e-9, 0.3])
+    told, plain = zip(*UNTRUE.values(), strict=True)
+    form = duat.collapse(of_all(told), x)
+    assert form.completeness.holds.all()
+    slopes = jnp.diagonal(form.linear.dense().reshape(len(UNTRUE), 4, 4), axis1=1, axis2=2)
+    values, derivatives = jax.jit(lambda x: jax.jvp(lambda x: [sigma(x) for sigma in plain], (x,), (jnp.ones(4),)))(x)
+    values, derivatives = jnp.stack(values), jnp.stack(derivatives)
+    close(slopes[:, :2], derivatives[:, :2], layers=10)
+    close(slopes[:, 3], (values[:, 3] - values[:, 0]) / x[3], layers=10)
+    close(form.bias[:, 0], values[:, 0])
+
+
+def test_the_closed_form_with_terms_within_terms_is_the_function():
+    x = jnp.array([0.2, -0.4, 0.7])
+    nested = of_all([sigma for name, (sigma, _) in UNTRUE.items() if "within a term" in name])
+    close(duat.unroll(nested, x).apply(x - 0.5), nested(x - 0.5))
+
+
+CANCELLING = {
+    "sinc": (jnp.sinc, (0, -(np.pi**2) / 6)),
+    "expm1(z) / z": (lambda z: jnp.where(z == 0, 1, jnp.expm1(z) / jnp.where(z == 0, 1, z)), (1 / 2, 1 / 6)),
+    "log1p(z) / z": (lambda z: jnp.where(z == 0, 1, jnp.log1p(z) / jnp.where(z == 0, 1, z)), (-1 / 2, 1 / 3)),
+    "2 - z sinc(z)": (lambda z: 2 - z * jnp.sinc(z), (-1, 0)),
+    "a kink": (lambda z: 1 + jax.nn.relu(z + 1e-18), (1, 0)),
+    "soft thresholding": (lambda z: jnp.sign(z) * jax.nn.relu(jnp.abs(z) - 1e-3), (0, 0)),
+    "a steep sigmoid": (lambda z: jax.nn.sigmoid(1e4 * z), (2500, 0)),
+}
+"""Activations whose derivative is lost to rounding near zero, or that aren't smooth there: `σ'(0)`, `σ''(0) / 2`."""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_slope_near_zero_is_confirmed_by_values_on_both_sides(dtype):
+    x, within = jnp.array([0, 1e-17, 1e-9], dtype), (32 * jnp.finfo(dtype).eps) ** (2 / 3)
+    functions, series = zip(*CANCELLING.values(), strict=True)
+    with jax.numpy_dtype_promotion("standard"):
+        form = duat.collapse(of_all(functions), x)
+    slopes = np.diagonal(np.asarray(form.linear.dense()).reshape(len(CANCELLING), 3, 3), axis1=1, axis2=2)
+    first, second = np.array(series).T[..., None]
+    expected = first + second * np.asarray(x)
+    assert (np.abs(slopes - expected) <= within * (1 + np.abs(expected))).all()
+    assert form.completeness.holds.all()

@@ -97,7 +97,7 @@ def diff(
         from duat_jax.weights.filled import is_pruned
         from duat_jax.weights.rounded import rounded
         from duat_jax.weights.table import render
-        from duat_jax.weights.validation import require_alike
+        from duat_jax.weights.validation import require_alike, untied_alike
 
         if bits is not None and budget is not None:
             require_budget(bits, budget)
@@ -109,7 +109,7 @@ def diff(
         if budget is not None and config.head.kind != "next token":
             raise BadText(f"--budget judges by the loss of the next token, which this {config.family} model has not")
         if not (is_pruned(config, other) or is_pruned(other, config)):
-            require_alike(*(skeleton(each, dtype.value) for each in (config, other)))
+            require_alike(*untied_alike(*(skeleton(each, dtype.value) for each in (config, other))))
         tokenizers = [duat.load_tokenizer(path, add_special_tokens=not no_special_tokens, chat=chat) for path in paths]
         tokenizer = tokenizers[0]
         texts = [text] if text is not None else read_texts(files or [])

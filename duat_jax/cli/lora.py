@@ -179,6 +179,7 @@ def diff(
         from duat_jax.lora import load_adapters
         from duat_jax.lora.change import lora_change
         from duat_jax.lora.parameters import moved_parameters
+        from duat_jax.lora.peft import require_base
         from duat_jax.lora.table import render, render_moved
         from duat_jax.models.encoding import encode
         from duat_jax.models.loader import skeleton
@@ -198,6 +199,7 @@ def diff(
         adapters = load_adapters(adapter, skeleton(config, dtype.value))
         with loading_bar() as progress:
             base = duat.load(model, dtype=dtype.value, progress=progress)
+        require_base(adapter, base)
         with working("Comparing"):
             change = lora_change(
                 base,
@@ -237,11 +239,13 @@ def merge(
         import duat_jax as duat
         from duat_jax.cli.output import show
         from duat_jax.lora import load_adapters, save_merged
+        from duat_jax.lora.peft import require_base
         from duat_jax.models.loader import skeleton
 
         adapters = load_adapters(adapter, skeleton(duat.load_config(model), "float32"))
         with loading_bar() as progress:
             base = duat.load(model, progress=progress)
+        require_base(adapter, base)
         save_merged(output, adapters, base, model)
         show(f"{len(adapters)} adapters merged into {_name(model)}, written to {output}")
 

@@ -11,6 +11,7 @@ from duat_jax.lora.parameters import Moved as Moved
 from duat_jax.lora.parameters import moved_parameters as moved_parameters
 from duat_jax.lora.peft import load_adapters as load_adapters
 from duat_jax.lora.peft import save_adapters as save_adapters
+from duat_jax.lora.replacement import Replacement as Replacement
 from duat_jax.lora.result import LoraChange as LoraChange
 from duat_jax.lora.training import train as train
 from duat_jax.training.next_token import Settings as Settings

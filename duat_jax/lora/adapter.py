@@ -10,15 +10,20 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
-from duat_jax.lora.places import Place, module_names, places
-from duat_jax.models.families.tensor_map import part_at
+from duat_jax.lora.places import READ_OUT, TABLES, Place, module_names, places, shapes_of
+from duat_jax.lora.replacement import Replacement
+from duat_jax.models.families.tensor_map import parameter_at, part_at
 from duat_jax.models.layer_parts import written_out
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.untied import untied
 from duat_jax.nn.linear import PRECISION, Linear, alike, computed_in
 
 
 class Adapter(NamedTuple):
     """The update of one stored linear layer, `ΔW = s A B`: `x W` becomes `x W + s (x A) B`.
+
+    The token embedding is one from the vocabulary to the features, and the read-out one from the features to the
+    outputs.
 
     Args:
         down: `A`, `[inputs, rank]`.
@@ -32,9 +37,45 @@ class Adapter(NamedTuple):
     up: Float[Array, "rank outputs"]
     scale: Float[Array, ""]
 
+    @property
+    def trained(self) -> tuple[Array, Array]:
+        """The arrays that a training changes: `A` and `B`."""
+        return self.down, self.up
 
-Adapters = dict[str, Adapter]
+    def with_trained(self, trained: tuple[Array, Array]) -> "Adapter":
+        """Return an adapter of the same scale with other matrices.
+
+        Args:
+            trained: `A` and `B`.
+        """
+        return self._replace(down=trained[0], up=trained[1])
+
+    @property
+    def moved(self) -> Array:
+        """The array that is moved from no change to the whole change: `B`."""
+        return self.up
+
+    def with_moved(self, moved: Array) -> "Adapter":
+        """Return the adapter with another `B`.
+
+        Args:
+            moved: `B`.
+        """
+        return self._replace(up=moved)
+
+    def without_effect(self, model: Transformer) -> "Adapter":
+        """Return the adapter with `B = 0`.
+
+        Args:
+            model: the model.
+        """
+        return self._replace(up=jnp.zeros_like(self.up))
+
+
+Adapters = dict[str, Adapter | Replacement]
 """Adapters by the stored names of their layers, without the model's prefix."""
+AnyAdapters = Mapping[str, Adapter] | Mapping[str, Adapter | Replacement]
+"""Adapters of one kind or of both."""
 
 
 def new_adapters(
@@ -129,8 +170,11 @@ class AdaptedLinear(nnx.Module):
         return self.add_bias(self.multiply(x))
 
 
-def adapt(model: Transformer, adapters: Adapters) -> Transformer:
+def adapt(model: Transformer, adapters: AnyAdapters) -> Transformer:
     """Return a model with adapters beside its unchanged kernels; it can be differentiated with respect to the adapters.
+
+    Updates of the embedding and of the read-out are added to these. A read-out that is tied to the embedding becomes
+    one of its own where an adapter changes either.
 
     Args:
         model: the model.
@@ -146,17 +190,21 @@ def adapt(model: Transformer, adapters: Adapters) -> Transformer:
         >>> adapted.stack.blocks[0].mlp.input.down.shape, model.stack.blocks[0].mlp.input.kernel.shape
         ((192, 8), (192, 768))
     """
-    changed = written_out(model)
-    for name, path, part in _parts(model, adapters):
-        parent, _, attribute = path.rpartition(".")
-        adapter = adapters[name]
-        module = part_at(changed, parent)
-        setattr(module, attribute, AdaptedLinear(getattr(module, attribute), adapter.down, part, adapter.scale))
+    changed, parts = _prepared(model, adapters)
+    for path, adapter in parts:
+        if path in TABLES:
+            parameter_at(changed, path).set_value(_updated(changed, path, adapter))
+        else:
+            parent, _, attribute = path.rpartition(".")
+            module = part_at(changed, parent)
+            setattr(module, attribute, AdaptedLinear(getattr(module, attribute), *adapter))
     return changed
 
 
-def merge(model: Transformer, adapters: Adapters) -> Transformer:
-    """Return a model of the same shape with the adapters added to its kernels, `W + s A B`.
+def merge(model: Transformer, adapters: AnyAdapters) -> Transformer:
+    """Return a model with the adapters added to its weights, `W + s A B`, of the same shape.
+
+    A read-out that is tied to the embedding becomes one of its own where an adapter changes either.
 
     Args:
         model: the model.
@@ -167,33 +215,69 @@ def merge(model: Transformer, adapters: Adapters) -> Transformer:
 
     Source: Wang & Li, Eq. 17.
     """
-    changed = written_out(model)
-    for name, path, part in _parts(model, adapters):
-        down, _, scale = adapters[name]
-        kernel = part_at(changed, f"{path}.kernel")
-        added = scale * jnp.matmul(alike(down, scale), alike(part, scale), precision=PRECISION)
-        kernel.set_value((alike(kernel[...], scale) + added).astype(kernel.dtype))
+    changed, parts = _prepared(model, adapters)
+    for path, adapter in parts:
+        place = path if path in TABLES else f"{path}.kernel"
+        parameter = parameter_at(changed, place)
+        parameter.set_value(_updated(changed, place, adapter).astype(parameter.dtype))
     return changed
 
 
-def _parts(model: Transformer, adapters: Adapters) -> list[tuple[str, str, Array]]:
-    """Return the adapter's name, the layer's path and its part of `B`, for every adapted layer of the model."""
+def _updated(model: Transformer, path: str, adapter: Adapter) -> Array:
+    """Return a parameter with an adapter's update added."""
+    down, up, scale = adapter
+    added = scale * jnp.matmul(alike(down, scale), alike(up, scale), precision=PRECISION)
+    return alike(parameter_at(model, path)[...], scale) + (added.T if path == READ_OUT else added)
+
+
+def _prepared(model: Transformer, adapters: AnyAdapters) -> tuple[Transformer, list[tuple[str, Adapter]]]:
+    """Return a copy of the model with all replacements, and the adapter of every layer by its path."""
     known = places(model)
-    problems = [f"{name} is no linear layer of this {model.config.family} model" for name in adapters.keys() - known]
-    for name in adapters.keys() & known.keys():
-        (inputs, rank), up = adapters[name].down.shape, adapters[name].up.shape
+    low_rank = {name: each for name, each in adapters.items() if isinstance(each, Adapter)}
+    whole = {name: each for name, each in adapters.items() if isinstance(each, Replacement)}
+    problems = [f"{name} is no linear layer of this {model.config.family} model" for name in low_rank.keys() - known]
+    for name in low_rank.keys() & known.keys():
+        (inputs, rank), up = low_rank[name].down.shape, low_rank[name].up.shape
         wanted = known[name].inputs, known[name].stored_outputs
         if inputs != wanted[0] or up != (rank, wanted[1]):
             problems.append(
                 f"{name}: A {[inputs, rank]} and B {list(up)} don't fit a layer from {wanted[0]} to {wanted[1]}"
             )
+    shapes = shapes_of(model) if whole else {}
+    problems += [
+        f"{name}: {path} of shape {list(value.shape)} is no parameter of this {model.config.family} model"
+        for name, each in whole.items()
+        for path, value in each.values.items()
+        if shapes.get(path) != value.shape
+    ]
     if problems:
         raise DuatError("; ".join(sorted(problems)))
-    return [
-        (name, path, part)
-        for name, adapter in adapters.items()
+    changed = written_out(model)
+    if changes_table(model, adapters):
+        changed = untied(changed)
+    for each in whole.values():
+        for path, value in each.mixed(changed).items():
+            parameter_at(changed, path).set_value(value)
+    return changed, [
+        (path, adapter._replace(up=part))
+        for name, adapter in low_rank.items()
         for path, part in zip(known[name].paths, known[name].split(adapter.up), strict=True)
     ]
+
+
+def changes_table(model: Transformer, adapters: AnyAdapters) -> bool:
+    """Return whether adapters change the token embedding or the read-out.
+
+    Args:
+        model: their base model.
+        adapters: the adapters.
+    """
+    known = places(model)
+    return any(
+        path in TABLES
+        for name, each in adapters.items()
+        for path in (each.values if isinstance(each, Replacement) else known[name].paths)
+    )
 
 
 def parameters_of(adapters: Adapters) -> int:
@@ -202,4 +286,4 @@ def parameters_of(adapters: Adapters) -> int:
     Args:
         adapters: the adapters.
     """
-    return sum(int(np.prod(adapter.down.shape)) + int(np.prod(adapter.up.shape)) for adapter in adapters.values())
+    return sum(leaf.size for adapter in adapters.values() for leaf in jax.tree.leaves(adapter.trained))

@@ -17,10 +17,12 @@ from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import Inputs, OneInput
 from duat_jax.inputs.request import check_one
 from duat_jax.interpret.pipeline import certified, read, reader_of_weights, readers_of, require_finite
-from duat_jax.lora.adapter import Adapters, adapt, scaled
+from duat_jax.lora.adapter import Adapters, adapt, changes_table, scaled
+from duat_jax.lora.read_out import under_dynamics
 from duat_jax.lora.result import Columns, Effect, LoraChange, Parts
 from duat_jax.models.targets.base import ForwardPass, OneTarget, Reader, Reading
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.untied import untied
 from duat_jax.models.validation import require_loaded
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
@@ -47,9 +49,9 @@ def lora_change(
 ) -> LoraChange:
     """Decompose the change of a metric by adapters exactly, over the terms of the closed form and over the adapters.
 
-    The metric is computed from weights `W` and dynamic parameters `d`: attention patterns, norms, gates, and the
-    read-out where that is dynamic too. The base and the adapted run each have their own `W` and `d`, which gives four
-    numbers `f(W, d)`, each the sum of its closed form's parts, and
+    The metric is computed from weights `W` and dynamic parameters `d`: attention patterns, norms, gates, and of the
+    read-out what depends on the input, such as a soft cap. The base and the adapted run each have their own `W` and
+    `d`, which gives four numbers `f(W, d)`, each the sum of its closed form's parts, and
 
         f(W₁, d₁) − f(W₀, d₀) = [f(W₀, d₁) − f(W₀, d₀)] + [f(W₁, d₀) − f(W₀, d₀)] + rest:
 
@@ -102,6 +104,8 @@ def lora_change(
     if metric.stream is not None:
         raise BadText("only duat.explain reads targets inside of the model: choose one of the model's outputs")
     labels = labels_of(model.config, text, tokenizer)
+    if changes_table(model, adapters):
+        model = untied(model)
     runs = tuple(adapt(model, scaled(adapters, by)) for by in (0, 1))
     of_base, of_adapted = (readers_of(run, [metric])[0] for run in runs)
     after, predicted_after = _read(runs[1], text, of_adapted)
@@ -112,10 +116,11 @@ def lora_change(
     require_finite(label.headline, numbers, "check the weights of model and adapters")
     difference = after.value - before.value
 
-    readings = before, after
+    readings = {(0, 0): before, (1, 1): after}
+    readings |= {(w, d): _read_under(runs[w], runs[d], text, readers[d]) for w, d in ((0, 1), (1, 0))}
     held = [_dynamics(run, text) for run in runs]
     # Weights first, dynamic parameters second.
-    corners = {(w, d): on_host(_corner(runs[w], text, held[d], readings[d])) for w in (0, 1) for d in (0, 1)}
+    corners = {(w, d): on_host(_corner(runs[w], text, held[d], readings[w, d])) for w in (0, 1) for d in (0, 1)}
     columns = _columns(*(corners[at].parts for at in ((0, 0), (0, 1), (1, 0), (1, 1))))
     given = model, adapters, text, reader_of_weights(metric).pinned(after)
     split, first_order, alone = on_host((_split(*given), _first_order(*given), _alone(*given)))
@@ -140,14 +145,14 @@ def lora_change(
         effects=tuple(
             Effect(
                 name,
-                float(split.parts[name].sum()),
+                sum(float(part.sum()) for part in jax.tree.leaves(split.parts[name])),
                 float(first_order[name]),
                 float(alone[name]) - numbers["without adapters"],
             )
             for name in adapters
         ),
         first_order=float(sum(first_order.values())),
-        first_order_held=float(_first_order_held(model, adapters, text, held[0], before)),
+        first_order_held=float(_first_order_held(model, adapters, text, held[0], readers[0])),
         discontinuities={name: float(part) for name, part in split.discontinuities.items()},
         completeness=certified(whole, (model, adapters), recompute),
         corners=tuple(corner.completeness.on_host() for corner in corners.values()),
@@ -161,6 +166,13 @@ def _read(model: Transformer, inputs: Inputs, reader: Reader) -> tuple[Reading, 
     """Return the metric and the model's predictions, from the plain forward pass."""
     x, real = model.embed(inputs.given, inputs.segments), jnp.asarray(inputs.real)
     return read(model, reader, ForwardPass(real, model.states(x, real), {}))
+
+
+@jax.jit
+def _read_under(weights: Transformer, dynamics: Transformer, inputs: Inputs, reader: Reader) -> Reading:
+    """Return the metric's reading by one run's weights, with what the read-out computes by itself of another run."""
+    x, real = dynamics.embed(inputs.given, inputs.segments), jnp.asarray(inputs.real)
+    return reader.read(under_dynamics(weights, dynamics), ForwardPass(real, dynamics.states(x, real), {}))
 
 
 @jax.jit
@@ -218,10 +230,10 @@ def _closure(difference: Array, columns: Columns, corners: list[_Corner]) -> Com
 def _number(model: Transformer, inputs: Inputs, reader: Reader) -> Callable[[Adapters], Array]:
     """Return the metric as a function of the adapters."""
     real = jnp.asarray(inputs.real)
-    x = model.embed(inputs.given, inputs.segments)
 
     def number(adapters: Adapters) -> Array:
         changed = adapt(model, adapters)
+        x = changed.embed(inputs.given, inputs.segments)
         return reader.read(changed, ForwardPass(real, changed.states(x, real), {})).value
 
     return number
@@ -236,14 +248,15 @@ def _of_scales(model: Transformer, adapters: Adapters, inputs: Inputs, reader: R
 # Each is compiled on its own: one program would hold the memory of all three.
 @jax.jit
 def _split(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> Secant:
-    """Return the secant from no adapters to all adapters, in the entries of each one's factor `B`."""
+    """Return the secant from no adapters to all adapters, in the entries of each one's factor `B` or weights."""
     number = _number(model, inputs, reader)
-    ups = {name: adapter.up for name, adapter in adapters.items()}
+    without = {name: adapter.without_effect(model) for name, adapter in adapters.items()}
 
-    def of_ups(ups: dict[str, Array]) -> Array:
-        return number({name: adapter._replace(up=ups[name]) for name, adapter in adapters.items()})
+    def of_moved(moved: dict[str, Any]) -> Array:
+        return number({name: adapter.with_moved(moved[name]) for name, adapter in adapters.items()})
 
-    return secant(of_ups)(ups, jax.tree.map(jnp.zeros_like, ups))
+    both = ({name: each.moved for name, each in side.items()} for side in (adapters, without))
+    return secant(of_moved)(*both)
 
 
 @jax.jit
@@ -254,15 +267,18 @@ def _first_order(model: Transformer, adapters: Adapters, inputs: Inputs, reader:
 
 
 @jax.jit
-def _first_order_held(model: Transformer, adapters: Adapters, inputs: Inputs, held: Seen, before: Reading) -> Array:
+def _first_order_held(model: Transformer, adapters: Adapters, inputs: Inputs, held: Seen, reader: Reader) -> Array:
     """Return the derivative with respect to a common scale at the base, its dynamic parameters held."""
     real = jnp.asarray(inputs.real)
-    x = model.embed(inputs.given, inputs.segments)
+    base = adapt(model, scaled(adapters, 0))
 
     def number(scale: Array) -> Array:
-        return jnp.vdot(before.readout, _under(adapt(model, scaled(adapters, scale)), real, held)(x))
+        changed = adapt(model, scaled(adapters, scale))
+        reading, x = _read_under(changed, base, inputs, reader), changed.embed(inputs.given, inputs.segments)
+        return jnp.vdot(reading.readout, _under(changed, real, held)(x)) + reading.constant
 
-    return jax.jvp(number, (jnp.zeros((), x.dtype),), (jnp.ones((), x.dtype),))[1]
+    scale = next(iter(adapters.values())).scale
+    return jax.jvp(number, (jnp.zeros_like(scale),), (jnp.ones_like(scale),))[1]
 
 
 @jax.jit

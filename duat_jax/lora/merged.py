@@ -1,16 +1,17 @@
 """Saving of a model with merged adapters as a checkpoint."""
 
-import re
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 
 from duat_jax.files import new_directory
-from duat_jax.lora.adapter import Adapters
-from duat_jax.lora.places import places
+from duat_jax.lora.adapter import Adapters, changes_table
+from duat_jax.lora.places import EMBEDDING, READ_OUT, entries_of, places
+from duat_jax.lora.replacement import Replacement, stored_tensors
 from duat_jax.models.checkpoint.derived import write_derived
 from duat_jax.models.checkpoint.place import open_checkpoint
+from duat_jax.models.checkpoint.tensors import Tensors
 from duat_jax.models.loader import EMBEDDED
 from duat_jax.models.registry import FAMILIES
 from duat_jax.models.transformer import Transformer
@@ -19,6 +20,8 @@ from duat_jax.nn.linear import PRECISION
 
 def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, base: Path | str | None = None) -> None:
     """Write a copy of the base checkpoint with the adapters added to its tensors; what holds no weights is copied.
+
+    Where an adapter changes one side of a tied read-out, the copy has a read-out of its own.
 
     Args:
         directory: a new directory, or an empty one.
@@ -32,15 +35,23 @@ def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, b
     Source: Wang & Li, Eq. 17.
     """
     checkpoint = open_checkpoint(EMBEDDED if base is None else base)
-    stored, known, family = checkpoint.tensors(), places(model), FAMILIES[model.config.family]
-    updates = {}
+    known, family = places(model), FAMILIES[model.config.family]
+    stored, single = checkpoint.tensors(), np.dtype(np.float32)
+    full = Tensors(stored, single, prefix=family.prefix, ignored="(?!)", heads=family.heads, older=family.older).names
+    tensors = {name: np.ascontiguousarray(stored.read(name, single)) for name in full.values()}
+    settings = checkpoint.settings()
+    if model.config.head.tied and changes_table(model, adapters):
+        by_path = {entry.parameters[0]: entry.names[0] for entry in entries_of(model.config)}
+        full[by_path[READ_OUT]] = by_path[READ_OUT]
+        tensors[by_path[READ_OUT]] = tensors[full[by_path[EMBEDDING]]].copy()
+        settings = {**settings, "tie_word_embeddings": False}
     for module, adapter in adapters.items():
-        update = np.asarray(adapter.scale * jnp.matmul(adapter.down, adapter.up, precision=PRECISION), np.float32)
-        updates[f"{module}.weight"] = update.T if known[module].transposed else update
-    tensors = {}
-    for name in stored.names():
-        plain = name if re.fullmatch(family.heads, name) else name.removeprefix(family.prefix)
-        tensor = stored.read(name, np.dtype(np.float32))
-        tensors[name] = np.ascontiguousarray(tensor + updates[plain] if plain in updates else tensor)
+        if isinstance(adapter, Replacement):
+            for name, new in stored_tensors(model, adapter).items():
+                mixed = (1 - np.float32(adapter.scale)) * tensors[full[name]] + np.float32(adapter.scale) * new
+                tensors[full[name]] = mixed.astype(np.float32)
+        else:
+            update = np.asarray(adapter.scale * jnp.matmul(adapter.down, adapter.up, precision=PRECISION), np.float32)
+            tensors[full[f"{module}.weight"]] += update.T if known[module].transposed else update
     with new_directory(directory) as folder:
-        write_derived(folder, checkpoint, tensors)
+        write_derived(folder, checkpoint, tensors, settings)

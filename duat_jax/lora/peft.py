@@ -1,7 +1,6 @@
 """Adapter files in the layout of PEFT: `adapter_config.json` and `adapter_model.safetensors`."""
 
 import json
-import math
 import re
 import warnings
 from collections import Counter
@@ -16,83 +15,58 @@ from safetensors.numpy import save
 from duat_jax.errors import BadCheckpoint
 from duat_jax.files import new_directory
 from duat_jax.lora.adapter import Adapter, Adapters
-from duat_jax.lora.places import Place, places
-from duat_jax.lora.target_modules import TargetModules
+from duat_jax.lora.peft_settings import AdapterSettings
+from duat_jax.lora.places import EMBEDDING, TABLES, Place, entries_of, places, shapes_of
+from duat_jax.lora.replacement import Replacement, stored_tensors
+from duat_jax.lora.target_modules import ALL
 from duat_jax.models.checkpoint.directory import BYTES, Safetensors
 from duat_jax.models.checkpoint.json_file import read_json
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
-from duat_jax.models.checkpoint.settings import Settings
+from duat_jax.models.families.tensor_map import Entry, parameter_at
 from duat_jax.models.registry import FAMILIES
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.untied import untied
 from duat_jax.nn.linear import computed_in
+from duat_jax.processes import on_host
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-
-_TRAINING = "eva_config inference_mode init_lora_weights lora_dropout lora_ga_config peft_version runtime_config"
-_ELSEWHERE = "auto_mapping base_model_name_or_path megatron_config megatron_core qalora_group_size revision task_type"
-# The model states how its kernels are oriented.
-HARMLESS = frozenset(f"{_TRAINING} {_ELSEWHERE} ensure_weight_tying fan_in_fan_out".split())
-"""Fields that don't change the computation."""
-
-INITIALISATIONS = (None, True, False, "gaussian", "orthogonal", "eva")
-"""Supported initialisations of an adapter: all others change the base model's weights too."""
-
-SUPPORTED: dict[str, Any] = {
-    "peft_type": "LORA",
-    "bias": "none",
-    **dict.fromkeys(("use_dora", "use_qalora", "use_bdlora", "lora_bias"), False),
-    **{name: [] for name in ("modules_to_save", "layer_replication", "trainable_token_indices", "target_parameters")},
-    "alora_invocation_tokens": [],
-    **{f"{name}_config": {} for name in ("arrow", "corda", "kasa", "loftq", "monteclora", "velora")},
-}
-"""Fields that change the computation, and the only value of each that is supported."""
+PREFIX = "base_model.model."
 
 
-class _Scales:
-    """Ranks and scales of adapters, read from `adapter_config.json`."""
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self.settings = Settings(values)
-        for name, value in SUPPORTED.items():
-            self.settings.expect(name, value)
-        self._rank = self.settings.integer("r")
-        self._alpha = self.settings.number("lora_alpha", 8.0)
-        self._root = self.settings.boolean("use_rslora", False)
-        self.targets = TargetModules(self.settings)
-        self._ranks, self._alphas = self._pattern("rank_pattern"), self._pattern("alpha_pattern")
-        self.problems = self.settings.all_problems(HARMLESS)
-        for name in (*self._ranks, *self._alphas):
-            try:
-                re.compile(name)
-            except re.error as error:
-                self.problems.append(f"{quoted(name)} isn't a valid pattern of layer names: {error}")
-        if (initialisation := values.get("init_lora_weights")) not in INITIALISATIONS:
-            self.problems.append(
-                f"init_lora_weights = {quoted(initialisation)} changes the base model too: convert it to plain LoRA"
-            )
-
-    def _pattern(self, name: str) -> dict[str, Any]:
-        group = self.settings.group(name)
-        return {} if group is None else {module: group.number(module, 1.0) for module in group.values}
-
-    def rank(self, module: str) -> int:
-        return int(_matched(self._ranks, module, self._rank))
-
-    def scale(self, module: str) -> float:
-        rank = self.rank(module)
-        return _matched(self._alphas, module, self._alpha) / (math.sqrt(rank) if self._root else rank)
+def _opened(directory: Path | str) -> tuple[Path, AdapterSettings, Safetensors]:
+    """Return an adapter's directory, its configuration and its tensors."""
+    place = Path(directory)
+    for name in (CONFIG, WEIGHTS):
+        if not (place / name).is_file():
+            raise BadCheckpoint(f"{place} has no {name}: an adapter's directory has {CONFIG} and {WEIGHTS}")
+    values = read_json(place / CONFIG)
+    if not isinstance(values, dict):
+        raise BadCheckpoint(f"{place / CONFIG}: must be fields, not {quoted(values)}")
+    settings = AdapterSettings(values)
+    raise_problems(place / CONFIG, settings.problems)
+    return place, settings, Safetensors(place / WEIGHTS, [place / WEIGHTS])
 
 
-def _matched(patterns: dict[str, Any], module: str, default: Any) -> Any:
-    """Return the value of the first pattern that matches the end of a module's name, as in PEFT."""
-    return next((patterns[name] for name in patterns if re.match(rf"(.*\.)?({name})$", module)), default)
+def require_base(directory: Path | str, model: Transformer) -> None:
+    """Raise if an adapter's files hold an embedding or a read-out that isn't the model's.
+
+    Args:
+        directory: the adapter's directory.
+        model: the base model.
+
+    Raises:
+        BadCheckpoint: naming the tensors.
+    """
+    place, settings, stored = _opened(directory)
+    raise_problems(place / WEIGHTS, _Files(model, settings, stored).of_other_bases())
 
 
 def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
     """Load adapters in the layout of PEFT, for a model of the same shapes as their base model.
 
-    The files don't identify the base model: another model of the same family and sizes is accepted too.  As in PEFT,
-    tensors of layers that `adapter_config.json` leaves out (`target_modules`, `exclude_modules`,
+    The files don't identify the base model: another model of the same family and sizes is accepted too, unless they
+    hold an embedding or a read-out that isn't its own. Modules that `modules_to_save` names replace the model's. As in
+    PEFT, tensors of layers that `adapter_config.json` leaves out (`target_modules`, `exclude_modules`,
     `layers_to_transform`) aren't used, which a warning says.
 
     Args:
@@ -106,61 +80,129 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
         BadCheckpoint: naming every field that isn't supported, and every tensor that is missing, misshapen, not finite,
             or belongs to no linear layer of the model, at once.
     """
-    place = Path(directory)
-    for name in (CONFIG, WEIGHTS):
-        if not (place / name).is_file():
-            raise BadCheckpoint(f"{place} has no {name}: an adapter's directory has {CONFIG} and {WEIGHTS}")
-    values = read_json(place / CONFIG)
-    if not isinstance(values, dict):
-        raise BadCheckpoint(f"{place / CONFIG}: must be fields, not {quoted(values)}")
-    scales = _Scales(values)
-    raise_problems(place / CONFIG, scales.problems)
-    targets = scales.targets
-    stored = Safetensors(place / WEIGHTS, [place / WEIGHTS])
-    family, known = FAMILIES[model.config.family], places(model)
-    problems: list[str] = []
-    halves: dict[str, dict[str, str]] = {}
-    for tensor in sorted(stored.names()):
-        match = re.fullmatch(r"base_model\.model\.(.+)\.lora_([AB])\.weight", tensor)
-        module = match[1].removeprefix(family.prefix) if match else ""
-        if match is None or module not in known:
-            problems.append(
-                f"tensor {tensor} {stored.shape(tensor)} belongs to no linear layer of a {model.config.family} model"
-            )
-        else:
-            halves.setdefault(module, {})[match[2]] = tensor
+    place, settings, stored = _opened(directory)
+    known = places(model)
+    files = _Files(model, settings, stored)
+    problems = files.problems
     if not stored.names():
         problems.append("it has no tensors: save the adapters again")
-    if left_out := [module for module in halves if _full(model, module) not in targets]:
+    if left_out := [module for module in files.halves if not _is_target(settings, model, module, known[module])]:
         warnings.warn(
             f"{place / CONFIG} leaves out stored adapters, which aren't used, as in PEFT: {', '.join(left_out)}",
             stacklevel=2,
         )
-        halves = {module: tensors for module, tensors in halves.items() if module not in left_out}
-    if stored.names() and not halves and not problems:
+    halves = {module: tensors for module, tensors in files.halves.items() if module not in left_out}
+    if stored.names() and not halves and not files.whole and not problems:
         problems.append("none of its adapters is named by target_modules")
     for module, tensors in halves.items():
-        problems += _problems(module, tensors, stored, known[module], scales.rank(_full(model, module)))
+        problems += _problems(module, tensors, stored, known[module], settings.rank(_full(model, module)))
+    if model.config.head.tied and settings.ties:
+        changed = {path for module in halves for path in known[module].paths}
+        changed |= {path for entries in files.whole.values() for entry in entries for path in entry.parameters}
+        if changed & {*TABLES}:
+            problems.append("ensure_weight_tying with an adapter of the tied embedding isn't supported")
     raise_problems(place / WEIGHTS, problems)
     dtype = np.dtype(jax.tree.leaves(model)[0].dtype)
-    read = {name: stored.read(name, dtype) for tensors in halves.values() for name in tensors.values()}
-    raise_problems(
-        place / WEIGHTS,
-        [
-            f"tensor {name} has NaN or infinite entries"
-            for name, tensor in read.items()
-            if not np.isfinite(tensor).all()
-        ],
-    )
-    return {
+    names = [name for tensors in halves.values() for name in tensors.values()]
+    read = {name: stored.read(name, dtype) for name in [*names, *files.tensors.values()]}
+    problems = [
+        f"tensor {name} has NaN or infinite entries" for name, tensor in read.items() if not np.isfinite(tensor).all()
+    ]
+    raise_problems(place / WEIGHTS, problems + files.of_other_bases())
+    adapters: Adapters = {
         module: Adapter(
             jnp.asarray(read[halves[module]["A"]].T),
             jnp.asarray(read[halves[module]["B"]].T),
-            jnp.asarray(scales.scale(_full(model, module)), computed_in(dtype)),
+            jnp.asarray(settings.scale(_full(model, module)), computed_in(dtype)),
         )
         for module in known
         if module in halves
     }
+    shapes = files.shapes
+    for module, entries in files.whole.items():
+        new: dict[str, jax.Array] = {}
+        for entry in entries:
+            tensor = read[files.tensors[entry.names[0]]]
+            unpacked = entry.transform.unpack([tensor], [shapes[path] for path in entry.parameters])
+            new |= {path: jnp.asarray(value) for path, value in zip(entry.parameters, unpacked, strict=True)}
+        adapters[module] = Replacement(new, jnp.ones((), computed_in(dtype)))
+    return adapters
+
+
+class _Files:
+    """The tensors of an adapter's file, by their kinds.
+
+    Args:
+        model: the base model.
+        settings: the adapter's configuration.
+        stored: the tensors.
+    """
+
+    def __init__(self, model: Transformer, settings: AdapterSettings, stored: Safetensors) -> None:
+        self.problems: list[str] = []
+        self.halves: dict[str, dict[str, str]] = {}
+        self.bases: dict[str, str] = {}
+        self.whole: dict[str, list[Entry]] = {}
+        self.tensors: dict[str, str] = {}
+        family, known = FAMILIES[model.config.family], places(model)
+        self.model, self.stored, self.shapes = model, stored, shapes_of(model)
+        single = {entry.names[0]: entry for entry in entries_of(model.config) if len(entry.names) == 1}
+        modules = {name: settings.whole(_full_tensor(model, name)) for name in single}
+        for tensor in sorted(stored.names()):
+            name = tensor.removeprefix(PREFIX).removeprefix(family.prefix)
+            match = re.fullmatch(r"(.+)\.lora_(?:([AB])\.weight|embedding_([AB]))", name)
+            place = known.get(match[1]) if match else None
+            base = single.get(name.replace(".base_layer.", "."))
+            if not tensor.startswith(PREFIX):
+                place = base = None
+            if match and place and bool(match[3]) == (place.paths == (EMBEDDING,)):
+                self.halves.setdefault(match[1], {})[match[2] or match[3]] = tensor
+            elif base and ".base_layer." in name and base.parameters[0] in (*TABLES, "head.bias"):
+                self.bases[tensor] = base.parameters[0]
+            elif base and name in single and modules[name] is not None:
+                (wanted,) = base.transform.shapes([self.shapes[path] for path in base.parameters])
+                self._check(tensor, stored, wanted)
+                self.tensors[name] = tensor
+            else:
+                self.problems.append(
+                    f"tensor {tensor} {stored.shape(tensor)} belongs to no linear layer of a {model.config.family}"
+                    " model, nor to a part of it that modules_to_save names"
+                )
+        for name, module in modules.items():
+            if module is None:
+                continue
+            plain = module.removeprefix(family.prefix)
+            if name in self.tensors:
+                self.whole.setdefault(plain, []).append(single[name])
+            else:
+                self.problems.append(f"modules_to_save names {module}, but tensor {name} isn't stored")
+            if any(layer == plain or layer.startswith(f"{plain}.") for layer in self.halves):
+                self.problems.append(f"modules_to_save and target_modules both name {module}")
+
+    def of_other_bases(self) -> list[str]:
+        """Return a sentence for every stored embedding and read-out that isn't the model's; none of a skeleton's."""
+        dtype = np.dtype(jax.tree.leaves(self.model)[0].dtype)
+        return [
+            f"tensor {name} differs from the model's: it is of another base model"
+            for name, path in self.bases.items()
+            if isinstance(own := parameter_at(untied(self.model), path)[...], jax.Array)
+            and not np.array_equal(on_host(own), self.stored.read(name, dtype))
+        ]
+
+    def _check(self, tensor: str, stored: Safetensors, wanted: Any) -> None:
+        """Note a tensor whose shape or storage type doesn't fit."""
+        shape, kind = stored.shape(tensor), stored.kind(tensor)
+        if len(shape) != len(wanted) or any(size not in (None, own) for size, own in zip(wanted, shape, strict=True)):
+            self.problems.append(f"tensor {tensor} has shape {shape}, but the model says {list(wanted)}")
+        elif kind not in BYTES:
+            self.problems.append(f"tensor {tensor} is of {kind}, only {', '.join(BYTES)} are supported")
+
+
+def _is_target(settings: AdapterSettings, model: Transformer, module: str, place: Place) -> bool:
+    """Return whether the configuration names a layer; "all-linear" leaves embedding and read-out out."""
+    if settings.targets.targets == ALL and place.paths[0] in TABLES:
+        return False
+    return _full(model, module) in settings.targets
 
 
 def _problems(module: str, tensors: dict[str, str], stored: Safetensors, place: Place, rank: int) -> list[str]:
@@ -179,9 +221,14 @@ def _problems(module: str, tensors: dict[str, str], stored: Safetensors, place: 
 
 def _full(model: Transformer, module: str) -> str:
     """Return a layer's name in the reference implementation: with the prefix of a model that has a head."""
+    return _full_tensor(model, f"{module}.weight").removesuffix(".weight")
+
+
+def _full_tensor(model: Transformer, name: str) -> str:
+    """Return a tensor's name in the reference implementation."""
     family = FAMILIES[model.config.family]
-    headless = model.config.head.kind == "hidden" or re.fullmatch(family.heads, f"{module}.weight")
-    return module if headless else family.prefix + module
+    headless = model.config.head.kind == "hidden" or re.fullmatch(family.heads, name)
+    return name if headless else family.prefix + name
 
 
 def save_adapters(directory: Path | str, adapters: Adapters, model: Transformer, *, base: str | None = None) -> None:
@@ -199,15 +246,24 @@ def save_adapters(directory: Path | str, adapters: Adapters, model: Transformer,
     if not adapters:
         raise BadCheckpoint("there is no adapter to save: give at least one")
     tensors: dict[str, np.ndarray] = {}
-    ranks, alphas = {}, {}
+    ranks, alphas, whole = {}, {}, []
     known = places(model)
     for module, adapter in adapters.items():
         name = _full(model, module)
+        if isinstance(adapter, Replacement):
+            whole.append(name)
+            tensors |= {f"{PREFIX}{_full_tensor(model, n)}": t for n, t in stored_tensors(model, adapter).items()}
+            continue
         ranks[name] = adapter.down.shape[1]
         alphas[name] = float(adapter.scale) * ranks[name]
+        in_embedding = known[module].paths == (EMBEDDING,)
         for half, matrix in (("A", adapter.down), ("B", adapter.up)):
-            tensors[f"base_model.model.{name}.lora_{half}.weight"] = np.ascontiguousarray(np.asarray(matrix).T)
+            part = f"lora_embedding_{half}" if in_embedding else f"lora_{half}.weight"
+            tensors[f"{PREFIX}{name}.{part}"] = np.ascontiguousarray(np.asarray(matrix).T)
+    if not ranks:
+        raise BadCheckpoint("PEFT needs an adapter of low rank besides weights that are stored whole: give one")
     (rank, _), (alpha, _) = (Counter(numbers.values()).most_common(1)[0] for numbers in (ranks, alphas))
+    linear = [known[module] for module, adapter in adapters.items() if isinstance(adapter, Adapter)]
     config = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM" if model.config.head.kind == "next token" else None,
@@ -217,7 +273,8 @@ def save_adapters(directory: Path | str, adapters: Adapters, model: Transformer,
         "rank_pattern": {name: number for name, number in ranks.items() if number != rank},
         "alpha_pattern": {name: number for name, number in alphas.items() if number != alpha},
         "target_modules": list(ranks),
-        "fan_in_fan_out": not all(known[module].transposed for module in adapters),
+        "modules_to_save": whole or None,
+        "fan_in_fan_out": not all(place.transposed for place in linear if place.paths != (EMBEDDING,)),
         "bias": "none",
         "lora_dropout": 0.0,
         "inference_mode": True,

@@ -1,4 +1,4 @@
-"""Linear layers that adapters can modify, by their names in the checkpoint."""
+"""Linear layers, embedding and read-out that adapters can modify, by their names in the checkpoint."""
 
 import re
 from collections.abc import Iterable
@@ -8,13 +8,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from duat_jax.errors import BadText
-from duat_jax.models.families.tensor_map import Transform, part_at
+from duat_jax.models.config import Config
+from duat_jax.models.families.tensor_map import AS_IT_IS, TRANSPOSED, Entry, Transform, parameter_at, part_at
 from duat_jax.models.registry import FAMILIES
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.untied import untied, untied_config
 from duat_jax.nn.linear import Linear
 
 LISTED = 12
 """The largest number of kinds of layers that an error message lists."""
+EMBEDDING, READ_OUT = TABLES = ("embedding.token", "head.unembedding")
+"""The paths of the two matrices that may be one: that of the tokens and that of the outputs."""
 
 
 class Place(NamedTuple):
@@ -22,7 +26,7 @@ class Place(NamedTuple):
 
     Args:
         paths: the model's linear layers, such as `"stack.blocks.0.attention.query"`; several if they are stored as one
-            tensor.
+            tensor. For embedding and read-out the parameter itself.
         inputs: the input size.
         outputs: the output size of each of the model's layers.
         transform: the conversion from the stored kernel to the model's kernels.
@@ -56,7 +60,7 @@ def _stored(transform: Transform, shapes: list[tuple[int, ...]]) -> tuple:
 
 
 def places(model: Transformer) -> dict[str, Place]:
-    """Return every linear layer that can have an adapter, by its stored name without the model's prefix.
+    """Return every layer that can have an adapter, by its stored name without the model's prefix; tables last.
 
     Args:
         model: a loaded model, or its skeleton.
@@ -67,8 +71,10 @@ def places(model: Transformer) -> dict[str, Place]:
         >>> place.paths[0], place.inputs, place.outputs
         ('stack.blocks.0.attention.query', 192, (192, 192, 192))
     """
-    by_name = {}
-    for entry in FAMILIES[model.config.family].tensor_map(model.config):
+    by_name, tables = {}, {}
+    for entry in entries_of(model.config):
+        if entry.parameters[0] in TABLES:
+            tables[entry.names[0].removesuffix(".weight")] = _table(model, entry.parameters[0])
         if len(entry.names) > 1 or not all(path.endswith(".kernel") for path in entry.parameters):
             continue
         paths = tuple(path.removesuffix(".kernel") for path in entry.parameters)
@@ -81,7 +87,42 @@ def places(model: Transformer) -> dict[str, Place]:
         if len(stored) == 2:  # a patch's kernel has more axes
             name = entry.names[0].removesuffix(".weight")
             by_name[name] = Place(paths, inputs, outputs, entry.transform, stored[1] == 0)
-    return by_name
+    return by_name | tables
+
+
+def _table(model: Transformer, path: str) -> Place:
+    """Return the embedding as a linear layer from tokens, or the read-out as one to outputs."""
+    if path == EMBEDDING:
+        tokens, features = part_at(model, path).shape
+        return Place((path,), tokens, (features,), AS_IT_IS, False)
+    return Place((path,), model.config.state_features, (model.config.head.outputs,), TRANSPOSED, True)
+
+
+def entries_of(config: Config) -> list[Entry]:
+    """Return a family's tensor map, with the read-out that a tied one becomes where an adapter changes it.
+
+    Where embedding and read-out of a masked token are tied, no adapter of either is supported.
+
+    Args:
+        config: the model's parts.
+    """
+    table = FAMILIES[config.family].tensor_map(config)
+    if not config.head.tied:
+        return table
+    if config.head.kind != "next token":
+        return [entry for entry in table if entry.parameters != (EMBEDDING,)]
+    own = FAMILIES[config.family].tensor_map(untied_config(config))
+    return [*table, *(entry for entry in own if entry.parameters == (READ_OUT,))]
+
+
+def shapes_of(model: Transformer) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of all parameters that an adapter may replace, by their paths.
+
+    Args:
+        model: the model, or its skeleton.
+    """
+    whole = untied(model)
+    return {path: parameter_at(whole, path).shape for entry in entries_of(model.config) for path in entry.parameters}
 
 
 def module_names(model: Transformer, modules: Iterable[str]) -> list[str]:

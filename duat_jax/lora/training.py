@@ -26,7 +26,8 @@ from duat_jax.training.next_token import Settings, optimiser_of, require_enough,
 SECONDS = 2.0
 """Interval between saved states, in seconds: the most work that is repeated after a kill, with the same result."""
 
-Weights = dict[str, tuple[Array, Array]]
+Weights = dict[str, Any]
+"""Trained arrays, by the names of the adapters: `A` and `B`, or weights that replace the model's."""
 
 
 def train(
@@ -65,7 +66,7 @@ def train(
         )
     require_enough(ids, settings)
     rule = optimiser_of(settings)
-    weights: Weights = {name: (adapter.down, adapter.up) for name, adapter in adapters.items()}
+    weights: Weights = {name: adapter.trained for name, adapter in adapters.items()}
     state = (weights, rule.init(weights), jnp.zeros(settings.steps))
     run = {"settings": settings._asdict(), "model": fingerprint(model, model.config), "text": fingerprint(ids)}
     run["adapters"] = fingerprint(adapters)
@@ -87,7 +88,7 @@ def train(
 
 
 def _with(adapters: Adapters, weights: Weights) -> Adapters:
-    return {name: adapter._replace(down=weights[name][0], up=weights[name][1]) for name, adapter in adapters.items()}
+    return {name: adapter.with_trained(weights[name]) for name, adapter in adapters.items()}
 
 
 @partial(jax.jit, static_argnames="settings")

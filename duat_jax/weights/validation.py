@@ -11,6 +11,7 @@ from duat_jax.models.config import Config
 from duat_jax.models.layer_parts import written_out
 from duat_jax.models.loader import skeleton
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.untied import untied
 from duat_jax.models.validation import require_loaded
 from duat_jax.weights.units import parameters_of
 
@@ -49,6 +50,24 @@ def require_alike(before: Transformer, after: Transformer) -> None:
         )
 
 
+def untied_alike(before: Transformer, after: Transformer) -> tuple[Transformer, Transformer]:
+    """Return two models, the tied read-out of one as a matrix of its own where the other one has that.
+
+    Args:
+        before: the first model, or its skeleton.
+        after: the second one.
+    """
+    kinds = {model.config.head.kind for model in (before, after)}
+    return (
+        (before, after)
+        if kinds != {"next token"} or before.config.head.tied == after.config.head.tied
+        else (
+            untied(before),
+            untied(after),
+        )
+    )
+
+
 def alike_models(before: Transformer, after: Transformer) -> tuple[Transformer, Transformer]:
     """Return two models as two values of one function's weights: of one structure, dtype and division among devices.
 
@@ -62,6 +81,7 @@ def alike_models(before: Transformer, after: Transformer) -> tuple[Transformer, 
     Raises:
         DuatError: naming every setting and every parameter's shape in which they differ.
     """
+    before, after = untied_alike(before, after)
     require_alike(before, after)
     if type(before.stack) is not type(after.stack):
         before, after = written_out(before), written_out(after)

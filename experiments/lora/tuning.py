@@ -170,7 +170,7 @@ def initial(model: Transformer, method: Method, seed: int) -> Weights:
     """
     if method.trained == "adapters":
         adapters = new_adapters(model, method.modules, rank=method.rank, alpha=ALPHA, seed=seed)
-        return {name: (adapter.down, adapter.up) for name, adapter in adapters.items()}
+        return {name: adapter.trained for name, adapter in adapters.items()}
     leaves = leaves_of(model)
     if method.trained == "everything":
         return leaves

@@ -115,7 +115,7 @@ def infinite(tensors):
         ({"r": 0, "lora_alpha": "x", "new_field": 3}, None, ("r must", "lora_alpha must", "new_field")),
         ({"init_lora_weights": "pissa"}, None, ("changes the base model too",)),
         (
-            {"modules_to_save": ["lm_head"], "alpha_pattern": {"(": 3}},
+            {"modules_to_save": "lm_head", "alpha_pattern": {"(": 3}},
             None,
             ("modules_to_save", "isn't a valid pattern"),
         ),

@@ -7,10 +7,11 @@ import numpy as np
 import peft
 import pytest
 import torch
-from adapters import SELECTIONS
+import transformers
+from adapters import OUTSIDE, SELECTIONS
 
 import duat_jax as duat
-from duat_jax.lora import adapt, load_adapters, merge, new_adapters, save_adapters
+from duat_jax.lora import adapt, load_adapters, merge, new_adapters, save_adapters, save_merged
 
 from . import hugging_face
 from .cases import inputs, make_case, relative_error
@@ -37,7 +38,7 @@ def random_adapters(model):
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "lora_" in name:
+            if "lora_" in name or "modules_to_save" in name:
                 parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
 
 
@@ -102,3 +103,29 @@ def test_adapters_that_the_configuration_leaves_out_are_those_of_peft(selection,
     model = duat.load(tmp_path / "base", dtype=jnp.float64)
     ours = np.asarray(adapt(model, load_adapters(tmp_path / "adapter", model))(jnp.asarray(inputs(case))))
     assert relative_error(ours, reference) < TOLERANCE
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("which", OUTSIDE)
+def test_an_adapter_outside_of_the_layers_agrees_and_merged_loads_in_the_reference(which, tmp_path):
+    family, changes, head, fields = OUTSIDE[which]
+    case = make_case(family, changes, head)
+    base = hugging_face.make(tmp_path / "base", case.architecture, case.settings)
+    before = said(base, case, tmp_path)
+    adapted = peft.get_peft_model(base, peft.LoraConfig(r=3, lora_alpha=6, **fields))
+    random_adapters(adapted)
+    adapted.save_pretrained(tmp_path / "adapter")
+    expected = said(adapted.double(), case, tmp_path)
+    assert relative_error(expected, before) > 1000 * TOLERANCE
+    model, given = duat.load(tmp_path / "base", dtype=jnp.float64), jnp.asarray(inputs(case))
+    adapters = load_adapters(tmp_path / "adapter", model)
+    for put in (adapt, merge):
+        assert relative_error(np.asarray(put(model, adapters)(given)), expected) < TOLERANCE
+    save_merged(tmp_path / "merged", adapters, model, tmp_path / "base")
+    merged = getattr(transformers, case.architecture).from_pretrained(tmp_path / "merged", attn_implementation="eager")
+    assert relative_error(said(merged, case, tmp_path), expected) < TOLERANCE
+    assert relative_error(np.asarray(duat.load(tmp_path / "merged")(given)), expected) < TOLERANCE
+    save_adapters(tmp_path / "ours", adapters, model)
+    fresh = hugging_face.make(tmp_path / "base", case.architecture, case.settings)
+    again = peft.PeftModel.from_pretrained(fresh, tmp_path / "ours")
+    assert relative_error(said(again.double(), case, tmp_path), expected) < TOLERANCE

@@ -1,0 +1,53 @@
+"""The read-out of one run's weights with the dynamic parameters of another run."""
+
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float
+
+from duat_jax.models.head import Logits
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn.linear import alike
+
+
+def under_dynamics(weights: Transformer, dynamics: Transformer) -> Transformer:
+    """Return a model whose read-out has one run's weights, with another run's logits where these are held.
+
+    A soft cap's ratios and a log-probability's probabilities are those of the other run.
+
+    Args:
+        weights: the model whose unembedding and bias are read with.
+        dynamics: the model of the other run, which computes the states.
+    """
+    mixed = jax.tree.map(lambda leaf: leaf, dynamics)
+    mixed.head = _ReadOut(weights, dynamics)
+    return mixed
+
+
+@final
+class _ReadOut(nnx.Module):
+    """A read-out as targets use it.
+
+    Args:
+        weights: as in `under_dynamics`.
+        dynamics: as in `under_dynamics`.
+    """
+
+    def __init__(self, weights: Transformer, dynamics: Transformer) -> None:
+        self.weights, self.dynamics = weights, dynamics
+
+    def at(self, state: Float[Array, "features"], embedding: Any) -> Logits:
+        """Return the logits of the other run, with the parameters that read them by these weights."""
+        held, bias = self.dynamics.logits_at(state), self.weights.head.bias
+        constants = jnp.zeros_like(held.values) if bias is None else held.ratios * alike(bias[...], state)
+        return Logits(held.values, alike(self.rows(embedding), state), held.ratios, constants)
+
+    def pooled(self, states: Any, mask: Any = None) -> Array:
+        """Return the state at which classes are read."""
+        return self.dynamics.head.pooled(states, mask)
+
+    def rows(self, embedding: Any) -> Float[Array, "outputs features"]:
+        """Return the unembedding."""
+        return self.weights.unembedding

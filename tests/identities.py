@@ -45,8 +45,8 @@ def total(body, index, first, last):
     return IndexedSum(body, index, first, last)
 
 
-def sigma(argument):
-    return Activation(argument)
+def sigma(argument, *layer):
+    return Activation(argument, lower=layer)
 
 
 def kron(*factors):
@@ -192,6 +192,26 @@ TRUE = {
         total(total(sigma(f(j) * h(k)), k, 1, m), j, 1, n),
         total(total(sigma(f(j) * h(k)), j, 1, n), k, 1, m),
     ),
+    # a function of its own in every layer
+    "the_index_of_a_function_is_a_name": (total(f(j) * sigma(u, j), j, 1, n), total(f(k) * sigma(u, k), k, 1, n)),
+    "the_index_of_a_function_is_shifted": (total(sigma(u, j + 1), j, 1, n), total(sigma(u, j), j, 2, n + 1)),
+    "a_function_of_the_last_layer": (total(sigma(u, j), j, 1, n + 1), total(sigma(u, j), j, 1, n) + sigma(u, n + 1)),
+    "functions_of_zero": (total(sigma(0 * u, j), j, 1, n + 1), total(sigma(0 * u, k), k, 1, n) + sigma(0 * v, n + 1)),
+    "two_functions_exchanged": (
+        total(total(sigma(A * sigma(h(k), k), j), k, 1, m), j, 1, n),
+        total(total(sigma(A * sigma(h(k), k), j), j, 1, n), k, 1, m),
+    ),
+    "both_functions_renamed": (
+        total(total(sigma(A * sigma(u, k), j), k, 1, n), j, 1, n),
+        total(total(sigma(A * sigma(u, j), k), k, 1, n), j, 1, n),
+    ),
+    "a_function_of_a_sum_of_functions": (
+        total(sigma(total(sigma(h(k), k), k, 1, n), j), j, 1, n),
+        total(sigma(total(sigma(h(j), j), j, 1, n), k), k, 1, n),
+    ),
+    "a_function_of_a_layer_transposed": (sigma(A * E, i).T, sigma(E.T * A.T, i)),
+    "vec_of_a_function_of_a_layer": (Vec(sigma(A * E, 2)), sigma(Kronecker(A, IM) * Vec(E), 2)),
+    "functions_of_layers_multiply": (Hadamard(sigma(u, 1), sigma(v, 2)), Hadamard(sigma(v, 2), sigma(u, 1))),
 }  # fmt: skip
 
 UNDECIDED = {
@@ -423,4 +443,27 @@ WRONG = {
         total(sigma(j * u), j, 1, n) + total(f(j) * u, j, 1, n), total(sigma(n * u) + f(j) * u, j, 1, n),
     ),
     "what_doesnt_move_is_counted_once_too_often": (total(A, j, 0, n), n * A),
+    # a function of its own in every layer
+    "functions_of_two_layers": (sigma(u, 1), sigma(u, 2)),
+    "functions_of_two_layers_at_zero": (sigma(0 * u, 1), sigma(0 * u, 2)),
+    "a_function_of_a_layer_and_of_all": (sigma(0 * u, 1), sigma(0 * u)),
+    "slopes_of_two_layers": (Activation(u, 1, lower=(1,)), Activation(u, 1, lower=(2,))),
+    "functions_of_the_layer_and_the_next": (sigma(u, i), sigma(u, i + 1)),
+    "functions_of_two_symbolic_layers": (sigma(u, i), sigma(u, k)),
+    "a_function_of_each_layer_isnt_that_of_one": (total(sigma(u, j), j, 1, n), total(sigma(u, 1), j, 1, n)),
+    "nor_at_zero": (total(sigma(0 * u, j), j, 1, n), n * sigma(0 * u, 1)),
+    "nor_shifted": (total(sigma(0 * u, j), j, 1, n), total(sigma(0 * u, j + 1), j, 1, n)),
+    "nor_that_of_the_last": (total(sigma(0 * u, j), j, 1, n), total(sigma(0 * u, n), j, 1, n)),
+    "one_index_for_two_functions": (
+        total(total(Hadamard(sigma(u, j), sigma(v, k)), j, 1, n), k, 1, n),
+        total(total(Hadamard(sigma(u, j), sigma(v, j)), j, 1, n), k, 1, n),
+    ),
+    "a_functions_index_isnt_its_arguments": (
+        total(total(sigma(h(k), j), j, 1, n), k, 1, m), total(total(sigma(h(j), k), j, 1, n), k, 1, m)
+    ),
+    "the_outer_function_isnt_the_inner_one": (
+        total(total(sigma(A * sigma(0 * u, k), j), k, 1, m), j, 1, n),
+        total(total(sigma(A * sigma(0 * u, j), k), k, 1, m), j, 1, n),
+    ),
+    "a_function_moves_with_its_factor": (total(f(j) * sigma(u, j), j, 1, n), total(f(j), j, 1, n) * sigma(u, n)),
 }  # fmt: skip

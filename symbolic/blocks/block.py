@@ -10,6 +10,7 @@ from sympy import MatrixExpr, Symbol, sympify
 
 from symbolic.blocks.layer_expression import (
     checked_layer,
+    of_layer,
     result_of,
     steps_on_vec,
     stream_of_shape,
@@ -19,7 +20,7 @@ from symbolic.blocks.layer_expression import (
 from symbolic.blocks.reading import read
 from symbolic.equality.definition import Definition
 from symbolic.errors import NumbersDiffer, SymbolicError
-from symbolic.expressions.parameter import Held, Ones, Parameter, Weight, dotted, parameters_replaced
+from symbolic.expressions.parameter import Held, Ones, Parameter, dotted
 from symbolic.proof.derivation import Derivation, Hypothesis
 from symbolic.proof.hypotheses import held_parameters, moving_parameters
 from symbolic.proof.legend import kind_of
@@ -34,7 +35,7 @@ from symbolic.theorems.residual_stack import i
 from symbolic.theorems.unrolled import unroll
 
 if TYPE_CHECKING:
-    from symbolic.evaluation.comparison import Numbers
+    from symbolic.evaluation.comparison import Activations, Numbers
 
 
 class Block:
@@ -48,6 +49,8 @@ class Block:
         shape: rows and columns of the stream: `(d, 1)` for a vector, `(N, M)` for tokens and features.
         name: its name.
         shared: letters of parameters that all layers have in common, such as an encoder's memory.
+        own: names of activation functions of which every layer has its own, `σ_{i+1}`; any other is the same function
+            in every layer.
 
     Raises:
         ShapeMismatch: if the layer changes the stream's shape, or its matrices don't fit.
@@ -77,22 +80,16 @@ class Block:
         shape: tuple[Any, Any] | None = None,
         name: str = "block",
         shared: tuple[str, ...] = (),
+        own: tuple[str, ...] = (),
     ) -> None:
         """Read the layer."""
-        if isinstance(shared, str):
-            raise SymbolicError(f"shared is {shared!r}: give a tuple of letters, ({shared!r},)")
+        for name_of, names, kind in (("shared", shared, "letters"), ("own", own, "names")):
+            if isinstance(names, str):
+                raise SymbolicError(f"{name_of} is {names!r}: give a tuple of {kind}, ({names!r},)")
         x = stream_of_shape(shape)
-        (rows, columns), written = x.shape, checked_layer(result_of(layer, x), x, shared)
-        self._as_given = written, x, shared
-
-        def of_layer(p: Parameter) -> Parameter:
-            if p == x or isinstance(p, Ones):
-                return p
-            rows, columns = p.shape
-            lower = p.lower if p.letter in shared else (i + 1, *p.lower)
-            return (Held if isinstance(p, Held) else Weight)(p.letter, lower, rows, columns, p.upper)
-
-        written = with_own_indices(parameters_replaced(written, of_layer))
+        (rows, columns), written = x.shape, checked_layer(result_of(layer, x), x, shared, own)
+        self._as_given = written, x, shared, own
+        written = with_own_indices(of_layer(written, x, shared, own))
         vector = x if columns == 1 else Parameter("x'", (i,), rows * columns, 1)
         whole = written if columns == 1 else vectorised(written, x, vector)
         self.name, self.stream, self.written = name, x, written
@@ -144,10 +141,10 @@ class Block:
         """
         if not sizes:
             return self
-        written, x, shared = self._as_given
+        written, x, shared, own = self._as_given
         numbers = {symbol: sympify(number) for symbol, number in sizes.items()}
         rows, columns = (size.xreplace(numbers) for size in x.shape)
-        return Block(lambda stream: written.xreplace({**numbers, x: stream}), (rows, columns), self.name, shared)
+        return Block(lambda stream: written.xreplace({**numbers, x: stream}), (rows, columns), self.name, shared, own)
 
     @property
     def held(self) -> tuple[Held, ...]:
@@ -280,7 +277,7 @@ class Block:
         functions: Callable[[Any], Any] | Sequence[Callable[[Any], Any]],
         x: Any,
         weights: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        activation: Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]],
+        activation: "Activations | Sequence[Activations]",
         sizes: Mapping[Symbol, int] | None = None,
     ) -> "Numbers":
         """Compare the block, its parameters and the closed form with a function, at the function's own numbers.
@@ -295,7 +292,7 @@ class Block:
             x: the stream that enters, in the block's shape.
             weights: an array for every weight, by its letter; one mapping for each layer of a stack. A held letter that
                 has no mark of its own is a function here, of the values that are held, by name.
-            activation: `σ`, or a function for every name.
+            activation: `σ`, or a function for every name; one of either for each layer, where layers have their own.
             sizes: numbers for the symbols among the block's sizes that no array's shape tells, such as of heads.
 
         Returns:

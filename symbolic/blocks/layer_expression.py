@@ -3,14 +3,15 @@
 from inspect import signature
 from typing import Any
 
-from sympy import MatrixExpr
+from sympy import Basic, MatrixExpr
 
 from symbolic.equality.definition import Definition
 from symbolic.equality.nonlinearity import nonlinearity_message
 from symbolic.equality.normal_form import normal_form
 from symbolic.errors import ShapeMismatch, SymbolicError
+from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import Index, IndexedSum
-from symbolic.expressions.parameter import Ones, Parameter, Variable
+from symbolic.expressions.parameter import Held, Ones, Parameter, Variable, Weight
 from symbolic.expressions.vec import Vec
 from symbolic.proof.step import Step, equality, let
 from symbolic.theorems.residual_stack import ResidualStack, i
@@ -76,13 +77,14 @@ def result_of(layer: Any, x: Parameter) -> Any:
         ) from error
 
 
-def checked_layer(expression: object, x: Parameter, shared: tuple[str, ...]) -> MatrixExpr:
+def checked_layer(expression: object, x: Parameter, shared: tuple[str, ...], own: tuple[str, ...]) -> MatrixExpr:
     """Return the expression of a layer if it can be one.
 
     Args:
         expression: the expression.
         x: the stream in it.
         shared: the letters of parameters that all layers have in common.
+        own: the names of activation functions of which every layer has its own.
 
     Raises:
         SymbolicError: if it is no matrix expression, or naming every letter that can't stand for what it does.
@@ -95,7 +97,10 @@ def checked_layer(expression: object, x: Parameter, shared: tuple[str, ...]) -> 
             f"the stream is {x.shape[0]} × {x.shape[1]} and the layer makes it {expression.shape[0]} ×"
             f" {expression.shape[1]}: every layer of a stack has a stream of one shape; give the block that shape"
         )
-    if wrong := _wrong_letters(expression, x, shared):
+    wrong = _wrong_letters(expression, x, shared)
+    if unknown := sorted(set(own) - {part.function for part in expression.atoms(Activation)}):
+        wrong.append(f"{', '.join(unknown)} is every layer's own, and no activation function of the layer")
+    if wrong:
         raise SymbolicError("; ".join(wrong))
     return expression
 
@@ -112,6 +117,27 @@ def with_own_indices(expression: MatrixExpr) -> MatrixExpr:
         index = Index(next(free), integer=True)
         expression = expression.xreplace({clash: IndexedSum(clash.at(index), index, clash.first, clash.last)})
     return expression
+
+
+def of_layer(expression: Any, x: Parameter, shared: tuple[str, ...], own: tuple[str, ...]) -> Any:
+    """Return an expression whose parameters, and functions of some names, have the index of layer `i + 1`.
+
+    Args:
+        expression: a matrix expression; what has neither in it is returned as it is.
+        x: the stream.
+        shared: the letters of parameters that all layers have in common.
+        own: the names of activation functions of which every layer has its own.
+    """
+    if not isinstance(expression, Basic) or expression == x or isinstance(expression, Ones):
+        return expression
+    if isinstance(expression, Parameter):
+        lower = expression.lower if expression.letter in shared else (i + 1, *expression.lower)
+        kind = Held if isinstance(expression, Held) else Weight
+        return kind(expression.letter, lower, *expression.shape, expression.upper)
+    if not expression.has(Parameter, Activation):
+        return expression
+    whole = expression.func(*(of_layer(part, x, shared, own) for part in expression.args))
+    return whole.of_layer(i + 1) if isinstance(whole, Activation) and whole.function in own else whole
 
 
 def stream_of_shape(shape: Any) -> Parameter:

@@ -73,6 +73,7 @@ def read(layer: MatrixExpr, x: Parameter) -> Reading:
         tuple(inside.activation.shape[0] for inside in visited),
         names if set(names) - {"σ"} else (),
         couplings,
+        tuple(sorted({inside.activation.function for inside in visited if inside.activation.indices})),
     )
     k = i + 1
     table: list[tuple[Parameter, MatrixExpr]] = [(stack.W(k, 1), whole.path), (stack.b(k, 3), whole.offset)]

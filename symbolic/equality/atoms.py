@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from sympy import Expr, MatrixExpr, Symbol
+from sympy import Expr, MatrixExpr, Symbol, Tuple
 
 from symbolic.equality.linear_atoms import PairAtom
 from symbolic.equality.products import times, vec
@@ -24,21 +24,23 @@ class ActivationAtom(Atom):
         argument: what it is taken of.
         order: 0 for `σ`, 1 for `σ'`.
         function: its name.
+        lower: the layer's index where the function is a layer's own.
     """
 
     argument: Form
     order: int
     function: str
+    lower: Tuple
 
     @cached_property
     def expression(self) -> MatrixExpr:
         """The activation."""
-        return Activation(self.argument.expression(), self.order, self.function)
+        return Activation(self.argument.expression(), self.order, self.function, self.lower)
 
     @cached_property
     def weight(self) -> int:
-        """A number for its function."""
-        return hash((self.function, self.order))
+        """A number for its function; its index counts where it isn't that of a sum, which may be called otherwise."""
+        return hash((self.function, self.order, () if indices_of(self.lower) else self.lower))
 
     @property
     def data(self) -> bool:
@@ -47,12 +49,16 @@ class ActivationAtom(Atom):
 
     def transposed(self) -> Atom:
         """Return `σ(Zᵀ)`."""
-        return ActivationAtom.of(self.shape[::-1], self.argument.transposed(), self.order, self.function)
+        return self._of(self.argument.transposed())
 
     def vec(self) -> Word:
         """Return `σ(vec Z)`."""
         argument = self.argument.vec()
-        return Word((ActivationAtom.of(argument.shape, argument, self.order, self.function),), argument.shape)
+        return Word((self._of(argument),), argument.shape)
+
+    def _of(self, argument: Form) -> ActivationAtom:
+        """Return the same function of another argument."""
+        return ActivationAtom.of(argument.shape, argument, self.order, self.function, self.lower)
 
     def sides(self, notation: Notation) -> Sides:
         """Write `σ(Z)_{rc}`."""

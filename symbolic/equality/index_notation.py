@@ -212,15 +212,16 @@ class IndexNotation:
         sides = tuple(self.index(size) for size in parts)
         rows, columns = (self.index(size) for size in atom.shape)
         self.join(rows + columns, tuple(i for side in sides for i in side))
-        names = {s: self.environment[s] for s in form.free if s in self.environment}
+        names = {s: self.environment[s] for s in atom.free if s in self.environment}
         variables = {s for name in names.values() for s in name.free_symbols} & self.variables
         views = []
         for order, called in self._names(variables):
             environment = tuple((s, name.xreplace(called)) for s, name in names.items())
             named = self.named + len(order) if names else 0
+            function = atom.function, atom.order, atom.lower.xreplace(dict(environment))
             for arrangement in permutations(range(len(parts))):
                 argument = _arranged(form, environment, named, parts, arrangement)
-                views.append(View((atom.function, atom.order, argument), tuple(sides[k] for k in arrangement), order))
+                views.append(View((*function, argument), tuple(sides[k] for k in arrangement), order))
         self.factors.append(views)
         return rows, columns
 

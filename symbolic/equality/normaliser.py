@@ -110,7 +110,8 @@ class Normaliser:
                 return self.form(expression.arg, bounds).transposed()
             case Activation():
                 inner = self.form(expression.argument, bounds)
-                atom = ActivationAtom.of(inner.shape, inner, expression.order, expression.function)
+                of = expression.order, expression.function, expression.indices
+                atom = ActivationAtom.of(inner.shape, inner, *of)
                 return NormalForm(inner.shape, [(_word(atom), S.One)])
             case Diagonal():
                 vector = self.form(expression.vector, bounds)
@@ -296,8 +297,8 @@ def _offset(total: IndexedSum) -> Expr:
     """Return the highest offset that is added to the index in the summand; 0 if there is no highest."""
     added = {
         offset
-        for parameter in total.body.atoms(Parameter)
-        for k in parameter.indices
+        for part in total.body.atoms(Parameter, Activation)
+        for k in part.indices
         if k.has(total.index) and not (offset := (k - total.index).expand()).has(total.index)
     }
     for highest in added:

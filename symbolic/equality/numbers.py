@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from sympy import Expr, Identity, MatrixExpr, Pow, Trace, srepr
+from sympy import Expr, Identity, MatrixExpr, Pow, Trace, Tuple, srepr
 
 from symbolic.equality.atoms import ActivationAtom
 from symbolic.equality.word import Atom, Form, Notation, Sides, Word
@@ -92,7 +92,7 @@ class PowerAtom(ActivationAtom):
             argument: the number, a 1 × 1 form.
             exponent: the power.
         """
-        return PowerAtom.of(argument.shape, argument, 0, f"^{srepr(exponent)}", exponent)
+        return PowerAtom.of(argument.shape, argument, 0, f"^{srepr(exponent)}", Tuple(), exponent)
 
     @cached_property
     def number(self) -> Expr:

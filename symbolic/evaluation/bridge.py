@@ -161,7 +161,8 @@ def to_jax(
     Args:
         expression: a matrix expression whose indices and bounds are numbers, or several by name, which are evaluated
             together.
-        activation: `σ`, entry by entry; a function for every name where expressions have several.
+        activation: `σ`, entry by entry; a function for every name where expressions have several, `σ[2]` for the one of
+            layer 2.
         definitions: definitions of parameters; their arrays needn't be given.
 
     Returns:

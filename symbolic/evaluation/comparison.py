@@ -21,6 +21,8 @@ from symbolic.theorems.residual_stack import i
 
 Layer = Callable[[Array], Array]
 
+Activations = Activate | Mapping[str, Activate]
+
 
 class Row(NamedTuple):
     """One number of a block's formulas, compared with the same number from another source.
@@ -101,7 +103,7 @@ def _matched(form: ClosedForm, ours: Sequence[tuple[Array, Array]]) -> list[int]
     return matched
 
 
-def _check(block: Any, functions: Sequence[Layer], weights: Sequence[Any], activation: Any) -> None:
+def _check(functions: Sequence[Layer], weights: Sequence[Any]) -> None:
     if not functions or len(functions) != len(weights):
         raise SymbolicError(
             f"{len(functions)} functions and {len(weights)} mappings of weights: give one of each for a layer"
@@ -110,10 +112,29 @@ def _check(block: Any, functions: Sequence[Layer], weights: Sequence[Any], activ
         raise SymbolicError("a layer's function can't be called: give a marked function of the stream")
     if not all(isinstance(of_layer, Mapping) for of_layer in weights):
         raise SymbolicError("the weights of a layer are no mapping: give an array by letter")
-    known = activation if isinstance(activation, Mapping) else {}
-    missing = sorted({p.function for p in block.written.atoms(Activation)} - known.keys())
-    if missing and not callable(activation):
-        raise SymbolicError(f"no function for {', '.join(missing)}: give one by name, as jax.nn.gelu for gelu")
+
+
+def _by_name(block: Any, activation: Any, depth: int) -> dict[str, Activate]:
+    """Return the activation functions of all layers by name, `σ[2]` for the one that is layer 2's own."""
+    of_layers = list(activation) if isinstance(activation, Sequence) else [activation] * depth
+    if len(of_layers) != depth:
+        raise SymbolicError(f"activation functions of {len(of_layers)} layers for {depth}: give each layer its own")
+    parts, missing = block.written.atoms(Activation), set()
+    functions: dict[str, Any] = {}
+    for k, of_layer in enumerate(of_layers, 1):
+        known = of_layer if isinstance(of_layer, Mapping) else {}
+        for part in parts:
+            function = of_layer if callable(of_layer) else known.get(part.function)
+            name = part.of_layer(k).name if part.indices else part.name
+            missing |= {part.function} if function is None else set()
+            if functions.setdefault(name, function) != function:
+                raise SymbolicError(
+                    f"{name} is one function in every layer of the block, and another one in layer {k} of those given:"
+                    f" write the block with own=({name!r},)"
+                )
+    if missing:
+        raise SymbolicError(f"no function for {', '.join(sorted(missing))}: give one by name, as jax.nn.gelu for gelu")
+    return functions
 
 
 def _checked(k: int, form: ClosedForm, stream: Array) -> ClosedForm:
@@ -140,7 +161,7 @@ def compare(
     functions: Sequence[Layer],
     x: Array,
     weights: Sequence[Mapping[str, Array]],
-    activation: Activate | Mapping[str, Activate],
+    activation: Activations | Sequence[Activations],
     sizes: Mapping[Symbol, int] | None = None,
 ) -> Numbers:
     """Compare a block's formulas, evaluated with a function's own parameters, with the function.
@@ -156,7 +177,7 @@ def compare(
         functions: one marked function for each layer.
         x: the stream that enters the first one, in the block's shape.
         weights: the weights of each layer by name; what is held comes from the marks of the same name.
-        activation: `σ`, or a function for every name.
+        activation: `σ`, or a function for every name; a sequence of these, where layers have their own.
         sizes: numbers for the symbols among the block's sizes that no array's shape tells.
 
     Raises:
@@ -164,17 +185,18 @@ def compare(
         ShapeMismatch: naming every array of another shape, with the shape that was expected.
         NumbersDiffer: if the function isn't the block: what differs, and where.
     """
-    _check(block, functions, weights, activation)
+    _check(functions, weights)
+    by_name = _by_name(block, activation, len(functions))
     x = jnp.asarray(x)
     weights = [of if isinstance(of, Values) else {latin(name): array for name, array in of.items()} for of in weights]
     block = block.with_sizes(numbers_of_sizes(block, x, weights[0], sizes or {}))
     at_x = _Evaluated.at(block, functions, x, weights)
-    rows = tuple(_rows(block, at_x, activation))
+    rows = tuple(_rows(block, at_x, by_name))
     if not all(row.holds for row in rows):
         return Numbers(rows)
     at_other = _Evaluated.at(block, functions, _another(x), weights, again=True)
     _check_still(block, at_x, at_other)
-    return Numbers((*rows, *(row._replace(at_second_input=True) for row in _rows(block, at_other, activation))))
+    return Numbers((*rows, *(row._replace(at_second_input=True) for row in _rows(block, at_other, by_name))))
 
 
 def _another(x: Array) -> Array:
@@ -239,7 +261,7 @@ def _check_still(block: Any, at_x: _Evaluated, at_other: _Evaluated) -> None:
         )
 
 
-def _rows(block: Any, at_input: _Evaluated, activation: Activate | Mapping[str, Activate]) -> Iterator[Row]:
+def _rows(block: Any, at_input: _Evaluated, functions: Mapping[str, Activate]) -> Iterator[Row]:
     s, (forms, arrays) = block.stack, at_input
     depth = len(forms)
 
@@ -259,18 +281,18 @@ def _rows(block: Any, at_input: _Evaluated, activation: Activate | Mapping[str, 
             inside = s.pre_activation(k, t)
             parts_of_layers |= {
                 f"inside/{k}/{t}": inside,
-                f"term/{k}/{t}": s.W(k, 3, t) * s.activated(inside, t),
+                f"term/{k}/{t}": s.W(k, 3, t) * s.activated(inside, k, t),
             }
             maps |= {
                 f"into v/{k}/{t}": s.W(k, 2, t) * _probe(block, k),
                 f"out h/{k}/{t}": s.W(k, 3, t) * _probe(block, k, t),
             }
-    table = to_jax(parts_of_layers, activation, block.parameters)(arrays)
+    table = to_jax(parts_of_layers, functions, block.parameters)(arrays)
     vs = {k: _random(form.x0, k) for k, form in enumerate(forms, 1)}
     hs = {(k, t): _random(table[f"inside/{k}/{t}"], 100 * k + t) for k in vs for t in s.terms}
     probes = {_probe(block, k): v.reshape(-1, 1) for k, v in vs.items()}
     probes |= {_probe(block, k, t): h.reshape(-1, 1) for (k, t), h in hs.items()}
-    table |= to_jax(maps, activation, block.parameters)(arrays | probes)
+    table |= to_jax(maps, functions, block.parameters)(arrays | probes)
     for k, form in enumerate(forms, 1):
         parts = [table[f"path/{k}"], table[f"offset/{k}"], *(table[f"term/{k}/{t}"] for t in s.terms)]
         yield _row(k, "the block as written", "the function", form.value, [table[f"written/{k}"]])
@@ -288,5 +310,5 @@ def _rows(block: Any, at_input: _Evaluated, activation: Activate | Mapping[str, 
             yield _row(k, f"W'3 h{of}", read, form.outer_map(j)(h), [table[f"out h/{k}/{t}"]])
     whole = {"P": s.P(depth) * s.x(0), "q": s.q(depth)}
     whole |= {f"{j}/{t}": s.C(j, depth, t) * s.activation(j, t) for j in range(1, depth + 1) for t in s.terms}
-    parts = list(to_jax(whole, activation, (*s.recursions, *block.parameters))(arrays).values())
+    parts = list(to_jax(whole, functions, (*s.recursions, *block.parameters))(arrays).values())
     yield _row(None, f"the closed form at depth {depth}", "the functions", forms[-1].value, parts)

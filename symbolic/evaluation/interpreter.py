@@ -186,9 +186,9 @@ class Interpreter:
         known = self.arithmetic.activations
         if isinstance(known, tuple):
             return known[activation.order]
-        if activation.function not in known:
-            raise SymbolicError(f"{activation.function} is no function of {', '.join(known)}: give one of that name")
-        return known[activation.function][activation.order]
+        if activation.name not in known:
+            raise SymbolicError(f"{activation.name} is no function of {', '.join(known)}: give one of that name")
+        return known[activation.name][activation.order]
 
     def _compute(self, e: Expr) -> Any:
         a = self.arithmetic

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from sympy import Basic, Symbol, Tuple, sympify
+from sympy import Basic, Symbol, Tuple, sstr, sympify
 from sympy.core.symbol import Str
 from sympy.printing.printer import Printer
 
@@ -42,9 +42,18 @@ _SUBSCRIPT = dict(zip("0123456789+-ijklmnhprsu,", "₀₁₂₃₄₅₆₇₈�
 _SUPERSCRIPT = dict(zip("0123456789+-ijklmnhprsu", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁱʲᵏˡᵐⁿʰᵖʳˢᵘ", strict=True))
 
 
-def _small(indices: Tuple, printer: Printer, table: dict[str, str], otherwise: str) -> str:
-    text = ",".join(printer._print(k) for k in indices).replace(" ", "")
+def _small(indices: Tuple, table: dict[str, str], otherwise: str) -> str:
+    text = ",".join(map(sstr, indices)).replace(" ", "")
     return "".join(table[c] for c in text) if all(c in table for c in text) else otherwise.format(text)
+
+
+def subscript(indices: Tuple) -> str:
+    """Return lower indices as small characters, or in brackets where one of them has none.
+
+    Args:
+        indices: the indices.
+    """
+    return _small(indices, _SUBSCRIPT, "[{}]") if indices else ""
 
 
 class Letter(NamedTuple):
@@ -129,8 +138,8 @@ class Parameter(Matrix):
     def _sympystr(self, printer: Printer) -> str:
         delta, bare, accents, primes = self.parts
         name = _UNICODE_NAMES.get(bare, GREEK.get(bare, bare))
-        text = delta + name + accents + "′" * len(primes) + _small(self.lower, printer, _SUBSCRIPT, "[{}]")
-        return text + (f"⁽{_small(self.upper, printer, _SUPERSCRIPT, '{}')}⁾" if self.upper else "")
+        text = delta + name + accents + "′" * len(primes) + subscript(self.lower)
+        return text + (f"⁽{_small(self.upper, _SUPERSCRIPT, '{}')}⁾" if self.upper else "")
 
 
 class Variable(Parameter):

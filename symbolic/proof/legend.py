@@ -272,10 +272,11 @@ def letters(derivations: Iterable[Derivation]) -> list[Letter]:
                 ]
                 signs += [_number(symbol, derivation) for symbol in (i, j) if symbol in explained.indices]
             elif isinstance(part, Activation):
-                name = part.function
-                words = derivation.words.get(name, "an activation function, entry by entry")
-                signs.append(Letter(part.latex_name.rstrip("'"), name, (), words))
-                signs += [Letter(part.latex_name, f"{name}′", (), "its derivative")] * part.order
+                plain, slope = (Activation(part.argument, k, part.function, part.indices and (i,)) for k in (0, 1))
+                of_layer = "the activation function of layer i" if part.indices else "an activation function"
+                words = derivation.words.get(part.function, f"{of_layer}, entry by entry")
+                signs.append(Letter(plain.latex_name, plain.text_name, (), words))
+                signs += [Letter(slope.latex_name, slope.text_name, (), "its derivative")] * part.order
             elif isinstance(part, Symbol):
                 signs.append(_number(part, derivation))
             elif type(part) in _OPERATIONS:

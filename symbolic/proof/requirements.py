@@ -31,12 +31,15 @@ def requirements(steps: Iterable[Step], words: Mapping[str, str]) -> tuple[str, 
         for side in (step.left, step.right)
         if isinstance(side, Basic)
     ]
-    functions = {part.function for side in sides for part in side.atoms(Activation)} - words.keys()
+    activations = {part for side in sides for part in side.atoms(Activation)}
+    functions = {part.function for part in activations} - words.keys()
+    own = sorted({part.function for part in activations if part.indices})
     return tuple(
         filter(
             None,
             (
                 FUNCTIONS if functions else "",
+                f"Every layer has its own {_listed(own)}." if own else "",
                 VEC if any(side.has(Vec) for side in sides) else "",
                 _sizes(sides),
                 _numbers(sides),

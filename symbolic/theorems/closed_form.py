@@ -92,10 +92,10 @@ def prove(
     ]
     for t in s.terms:
         inside, argument = s.pre_activation(k, t), s.B(k, t) * s.x(0) + s.c(k, t)
-        earlier = [s.coupling(k, t, r) * s.activated(s.pre_activation(k, r), r) for r in s.earlier(t)]
+        earlier = [s.coupling(k, t, r) * s.activated(s.pre_activation(k, r), k, r) for r in s.earlier(t)]
         rest = added(s.W(k, 2, t) * (s.q(i) + s.UAT(i)) + s.b(k, 2, t), earlier)
         put_in = s.W(k, 2, t) * s.P(i) * s.x(0) + rest
-        activations = s.activated(inside, t), s.activated(argument, t)
+        activations = s.activated(inside, k, t), s.activated(argument, k, t)
         steps += [
             equality(inside, put_in, "induction hypothesis, Eq. 27", (hypothesis, *parameters)),
             equality(*activations, "recursions of B and c, Eq. 27", (hypothesis, *known)),

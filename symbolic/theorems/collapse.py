@@ -59,11 +59,11 @@ def collapse(stack: ResidualStack | None = None) -> Derivation:
     activations: dict[MatrixExpr, MatrixExpr] = {}
     for t in s.terms:
         argument = s.pre_activation(k, t)
-        activations[s.activated(argument, t)] = slope(k, t) * argument.xreplace(activations) + s.vector("t", k, t)
+        activations[s.activated(argument, k, t)] = slope(k, t) * argument.xreplace(activations) + s.vector("t", k, t)
     replaced = s.general_term(k).xreplace(activations)
     lines = {t: s.pre_activation(k, t) for t in s.terms}
     slopes = tuple(
-        suppose(s.activated(z, t), slope(k, t) * z + s.vector("t", k, t), "They are held too, and")
+        suppose(s.activated(z, k, t), slope(k, t) * z + s.vector("t", k, t), "They are held too, and")
         for t, z in lines.items()
     )
     used = (*equations((s.equation_20,)), *(Equation(each.left, each.right) for each in slopes))

@@ -38,7 +38,7 @@ def contributions(stack: ResidualStack | None = None) -> Derivation:
         return Parameter("y", (m,), 1, 1)
 
     def term(m: Any, t: int) -> MatrixExpr:
-        return s.activated(s.pre_activation(m, t), t)
+        return s.activated(s.pre_activation(m, t), m, t)
 
     def share(m: Any) -> MatrixExpr:
         read = Transpose(u(m))

@@ -80,7 +80,7 @@ class TwoInputs:
         for t in s.terms:
             couplings = (s.coupling(k, t, r) * self.h(k, r) for r in s.earlier(t))
             at_one.append((self.z(k, t), added(s.W(k, 2, t) * s.x(i) + s.b(k, 2, t), couplings)))
-            at_one.append((self.h(k, t), s.activated(self.z(k, t), t)))
+            at_one.append((self.h(k, t), s.activated(self.z(k, t), k, t)))
         terms = (s.W(k, 3, t) * self.h(k, t) for t in s.terms)
         at_one.append((s.x(k), added(s.W(k, 1) * s.x(i) + s.b(k, 3), terms)))
         return tuple(

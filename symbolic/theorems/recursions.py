@@ -5,7 +5,6 @@ from sympy import ZeroMatrix
 from symbolic.equality.collect import collect
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import normal_form
-from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.hypotheses import of_a_held_stack
@@ -24,7 +23,7 @@ def two_layers(stack: ResidualStack | None = None) -> Derivation:
     s = stack or ResidualStack()
     x0, eq20 = s.x(0), [s.equation_20]
     first = s.W(1, 1) * x0 + s.b(1, 3)
-    s1 = Activation(s.W(1, 2) * x0 + s.b(1, 2))
+    s1 = s.activated(s.W(1, 2) * x0 + s.b(1, 2), 1)
     x1 = first + s.W(1, 3) * s1
     one = (
         (s.P(1), s.W(1, 1)),
@@ -54,7 +53,7 @@ def two_layers(stack: ResidualStack | None = None) -> Derivation:
             s.W(2, 1) * first
             + s.b(2, 3)
             + s.W(2, 1) * s.W(1, 3) * s1
-            + s.W(2, 3) * Activation(s.W(2, 2) * first + s.b(2, 2) + s.W(2, 2) * s.W(1, 3) * s1),
+            + s.W(2, 3) * s.activated(s.W(2, 2) * first + s.b(2, 2) + s.W(2, 2) * s.W(1, 3) * s1, 2),
             "multiplied out",
             eq20,
         ),
@@ -98,7 +97,7 @@ def recursions(stack: ResidualStack | None = None, depth: int = 3) -> Derivation
     sorted_form = path.path * s.x(0) + path.offset
     for t in s.terms:
         argument = values[s.B(k, t)][0] * s.x(0) + values[s.c(k, t)][0]
-        sorted_form = sorted_form + s.W(k, 3, t) * s.activated(argument, t)
+        sorted_form = sorted_form + s.W(k, 3, t) * s.activated(argument, k, t)
     inside_rules = [rule for rule in rules if rule.left in values and rule.left.letter in "Bc"]
     whole = normal_form(s.x(depth), [s.equation_20]) == normal_form(s.form(depth), rules)
     steps = [

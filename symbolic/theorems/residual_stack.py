@@ -61,12 +61,14 @@ class ResidualStack:
         neurons: length of an activation as a vector, a symbol or a number; a tuple of them, one for each term.
         functions: the names of the terms' activation functions; `σ` for all if absent.
         couplings: pairs `(t, r)`, counted from 1 and with `r < t`: the activation of term `r` flows into term `t`.
+        own: the names of activation functions of which every layer has its own, `σ_i`.
     """
 
     width: Any = _WIDTH
     neurons: Any = _NEURONS
     functions: tuple[str, ...] = ()
     couplings: tuple[tuple[int, int], ...] = ()
+    own: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for size in (self.width, *self.sizes):
@@ -138,9 +140,10 @@ class ResidualStack:
         """Return the name of a term's activation function."""
         return self.functions[term - 1] if self.functions else "σ"
 
-    def activated(self, argument: MatrixExpr, term: int = 1) -> Activation:
-        """Return the activation of a term at a pre-activation."""
-        return Activation(argument, 0, self.function(term))
+    def activated(self, argument: MatrixExpr, k: Any, term: int = 1) -> Activation:
+        """Return the activation of a term of layer k at a pre-activation."""
+        name = self.function(term)
+        return Activation(argument, 0, name, (k,) if name in self.own else ())
 
     def earlier(self, term: int) -> list[int]:
         """Return the terms whose activation flows into a later one of the same layer."""
@@ -148,7 +151,7 @@ class ResidualStack:
 
     def activation(self, k: Any, term: int = 1) -> Activation:
         """Return `σ(B_k x'_0 + c_k)`."""
-        return self.activated(self.B(k, term) * self.x(0) + self.c(k, term), term)
+        return self.activated(self.B(k, term) * self.x(0) + self.c(k, term), k, term)
 
     def form(self, k: Any) -> MatrixExpr:
         """Return `P_k x'_0 + q_k + UAT^R_k`, which is the first two parts alone if a layer has no terms."""
@@ -164,7 +167,7 @@ class ResidualStack:
             x: the expression that stands for `x'_{k−1}`.
         """
         x = self.x(k - 1) if x is None else x
-        before = ((r, self.activated(self.pre_activation(k, r, x), r)) for r in self.earlier(term))
+        before = ((r, self.activated(self.pre_activation(k, r, x), k, r)) for r in self.earlier(term))
         affine = self.W(k, 2, term) * x + self.b(k, 2, term)
         return added(affine, (self.coupling(k, term, r) * activation for r, activation in before))
 
@@ -176,7 +179,7 @@ class ResidualStack:
             x: the expression that stands for `x'_{k−1}`.
         """
         x = self.x(k - 1) if x is None else x
-        terms = (self.W(k, 3, t) * self.activated(self.pre_activation(k, t, x), t) for t in self.terms)
+        terms = (self.W(k, 3, t) * self.activated(self.pre_activation(k, t, x), k, t) for t in self.terms)
         return added(self.W(k, 1) * x + self.b(k, 3), terms)
 
     @property

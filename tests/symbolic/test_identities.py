@@ -38,7 +38,10 @@ def sample(parameter, seed):
 
 
 ARITHMETIC = exact(lambda x: x**3 - 2 * x + 1, lambda x: 3 * x**2 - 2)
-NAMED = ARITHMETIC.__class__(**{**vars(ARITHMETIC), "activations": {
+LAYERS = {  # each layer's own function, of which no two agree anywhere
+    f"σ[{k}]": exact(lambda x, k=k: x**3 - 2 * x + k + 2, lambda x, k=k: 3 * x**2 + k).activations for k in range(9)
+}
+NAMED = ARITHMETIC.__class__(**{**vars(ARITHMETIC), "activations": LAYERS | {
     "σ": ARITHMETIC.activations, "τ": ARITHMETIC.activations[::-1],
 }})  # fmt: skip
 
@@ -76,7 +79,7 @@ def test_wrong_and_never_shown(name):
 
 
 def test_the_tables_are_long_enough_to_mean_something():
-    assert len(TRUE) >= 62 and len(WRONG) >= 60
+    assert len(TRUE) >= 72 and len(WRONG) >= 74
 
 
 SHAPES = ((2, 2), (2, 1), (1, 2), (1, 1), (4, 1))
@@ -134,7 +137,7 @@ def random_expression(rng, shape, depth):
         case "hadamard":
             return Hadamard(part(rows, columns), part(rows, columns))
         case "activation":
-            return sigma(part(rows, columns))
+            return sigma(part(rows, columns), *rng.choice(((), (), (), (1,), (2,))))
         case "vec" if columns == 1:
             return Vec(part(*((2, 2) if rows == 4 else (1, rows))))
         case "kronecker" if rows == 4:
@@ -151,6 +154,9 @@ def random_expression(rng, shape, depth):
             if moving is None:
                 return summand
             moved = Parameter(moving.letter, (j,), *moving.shape)
+            if functions := sorted(summand.atoms(Activation), key=str):
+                function = rng.choice(functions)
+                summand = summand.xreplace({function: sigma(function.argument, j + rng.choice((0, 0, 1)))})
             return total(
                 summand.xreplace({moving: moved}), j, *rng.choice(((1, 2), (1, n), (1, n + 1), (2, n + 1), (0, n)))
             )
@@ -184,7 +190,7 @@ def rewritten(rng, e):
                 isinstance(e.matrix, MatAdd)
             )
         case Activation():
-            rules += [lambda: sigma(e.argument.T).T]
+            rules += [lambda: sigma(e.argument.T, *e.indices).T]
         case Kronecker():
             (a, b), (c, d) = e.args[0].shape, e.args[1].shape
             rules += [
@@ -208,6 +214,29 @@ def test_rewriting_by_a_true_rule_keeps_the_normal_form():
         for _ in range(rng.randint(1, 3)):
             other = rewritten(rng, other)
         assert equal(expression, other), f"{expression} and {other}"
+
+
+def with_another_layer(rng, e, bound=()):
+    """Return an expression in which one activation function is that of another layer."""
+    places = [p for p, part in enumerate(e.args) if hasattr(part, "has") and part.has(Activation)]
+    if isinstance(e, Activation) and (not places or rng.random() < 0.5):
+        return sigma(e.argument, *rng.choice([(), (1,), (2,), (n,), *((index + 1,) for index in bound)]))
+    inner = (*bound, e.index) if isinstance(e, IndexedSum) else bound
+    place = rng.choice(places)
+    return e.func(*(with_another_layer(rng, part, inner) if p == place else part for p, part in enumerate(e.args)))
+
+
+def test_a_function_of_another_layer_is_noticed():
+    rng, different = random.Random(6), 0
+    for _ in range(500):
+        expression = random_expression(rng, rng.choice(SHAPES), rng.randint(1, 3))
+        if not expression.has(Activation):
+            continue
+        mutant = with_another_layer(rng, expression)
+        if any(value(expression, seed) != value(mutant, seed) for seed in (0, 1)):
+            different += 1
+            assert not equal(expression, mutant), f"{expression} and {mutant}"
+    assert different > 40, different
 
 
 def compared_at_random(seed, count):

@@ -29,6 +29,7 @@ F, G, f = matrix("F", M, K), matrix("G", K, M), matrix("f", K, 1)
 H, V = held("H", N, N), matrix("V", M, M)
 BLOCKS_OF_A_USER = {
     "attention and an MLP": Block(lambda x: x + H * x * V + activation(x * F + ones(N) * f.T) * G, shape=(N, M)),
+    "a function of every layer's own": Block(lambda x: x + activation(x * F) * G, shape=(N, M), own=("σ",)),
     "one token": Block(
         lambda x: x + matrix("H", 1, 1) * matrix("J", 1, 1) * x - matrix("J", 1, 1) * matrix("H", 1, 1) * x,
         shape=(1, M),
@@ -149,8 +150,8 @@ class Numbers:
                 whole = whole @ self.value(e.at(k))
             return whole
         if isinstance(e, Activation):
-            z = self.value(e.argument)
-            return np.exp(z) if e.function == "exp" else np.sin(z) + 0.3 if e.order == 0 else np.cos(z)
+            z, k = self.value(e.argument), 1 + sum(map(int, e.indices))  # the layer's own function
+            return np.exp(z) if e.function == "exp" else np.sin(k * z) + 0.3 * k if e.order == 0 else k * np.cos(k * z)
         if isinstance(e, Diagonal):
             return np.diag(self.value(e.vector)[:, 0])
         if isinstance(e, Vec):

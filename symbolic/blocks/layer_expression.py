@@ -4,6 +4,7 @@ from inspect import signature
 from typing import Any
 
 from sympy import Basic, MatrixExpr
+from sympy.polys.polyerrors import BasePolynomialError
 
 from symbolic.equality.definition import Definition
 from symbolic.equality.nonlinearity import nonlinearity_message
@@ -66,10 +67,13 @@ def result_of(layer: Any, x: Parameter) -> Any:
     except ValueError:  # a function of a library in C, which has no signature
         pass
     try:
-        return layer(x)
+        result = layer(x)
+        if isinstance(result, Basic):
+            hash(result)  # sympy's apart() puts a list into an expression
+        return result
     except SymbolicError:
         raise
-    except (TypeError, ValueError, NotImplementedError) as error:
+    except (AttributeError, TypeError, ValueError, NotImplementedError, BasePolynomialError) as error:
         (reason, *_) = str(error).splitlines() or [type(error).__name__]
         raise SymbolicError(
             f"the layer can't be taken of a symbol ({reason}): write it with the operations of symbolic, an entrywise"
@@ -91,7 +95,8 @@ def checked_layer(expression: object, x: Parameter, shared: tuple[str, ...], own
         ShapeMismatch: if it hasn't the shape of the stream.
     """
     if not isinstance(expression, MatrixExpr):
-        raise SymbolicError(f"the layer is {expression!r}: give a function from the stream to a matrix expression")
+        written = " ".join(repr(expression).split())
+        raise SymbolicError(f"the layer is {written}: give a function from the stream to a matrix expression")
     if expression.shape != x.shape:
         raise ShapeMismatch(
             f"the stream is {x.shape[0]} × {x.shape[1]} and the layer makes it {expression.shape[0]} ×"
@@ -133,7 +138,9 @@ def of_layer(expression: Any, x: Parameter, shared: tuple[str, ...], own: tuple[
     if isinstance(expression, Parameter):
         lower = expression.lower if expression.letter in shared else (i + 1, *expression.lower)
         kind = Held if isinstance(expression, Held) else Weight
-        return kind(expression.letter, lower, *expression.shape, expression.upper)
+        rows, columns = expression.shape
+        kind = Held if isinstance(expression, Held) else Weight
+        return kind(expression.letter, lower, rows, columns, expression.upper)
     if not expression.has(Parameter, Activation):
         return expression
     whole = expression.func(*(of_layer(part, x, shared, own) for part in expression.args))

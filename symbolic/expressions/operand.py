@@ -31,7 +31,7 @@ def operand(value: Any) -> Expr:
         )
     if shape == () and hasattr(value, "item"):
         value = value.item()
-    if not isinstance(value, int | float | complex):
+    if isinstance(value, bool) or not isinstance(value, int | float | complex):
         raise SymbolicError(f"{value!r} stands in a matrix expression: give a matrix expression or a number")
     return sympify(value)
 

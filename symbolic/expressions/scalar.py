@@ -60,14 +60,19 @@ def exact(coefficient: Expr) -> Expr:
         coefficient: a number, or an expression of sizes, symbols and scalars.
 
     Raises:
-        SymbolicError: if a float stands among symbols, where it was rounded before it could be read, isn't finite, or
-            has more digits than a number that is written, as `math.sqrt(3)` has.
+        SymbolicError: if it is no number, or has a float that stands among symbols, where it was rounded before it could
+            be read, that isn't finite, or that has more digits than a number that is written, as `math.sqrt(3)` has.
 
     Example:
         >>> from sympy import sympify
         >>> print(exact(sympify(0.1)) + exact(sympify(1e-17)))
         10000000000000001/100000000000000000
     """
+    if not coefficient.is_commutative:  # a function of a matrix
+        raise SymbolicError(
+            f"{coefficient} multiplies a matrix and is no number: an entrywise function of the stream is an activation,"
+            " activation(z, 'relu'), and a number that is computed from it is held, held_scalar('a')"
+        )
     if coefficient.has(S.NaN, S.Infinity, S.NegativeInfinity, S.ComplexInfinity):
         raise SymbolicError(f"the coefficient {coefficient} isn't finite: give a finite number")
     if coefficient.is_Float:

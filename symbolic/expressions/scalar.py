@@ -60,8 +60,9 @@ def exact(coefficient: Expr) -> Expr:
         coefficient: a number, or an expression of sizes, symbols and scalars.
 
     Raises:
-        SymbolicError: if it is no number, or has a float that stands among symbols, where it was rounded before it could
-            be read, that isn't finite, or that has more digits than a number that is written, as `math.sqrt(3)` has.
+        SymbolicError: if it is no number, or has a float that stands among symbols, where it was rounded before it
+            could be read, that isn't finite, or that has more digits than a number that is written, such as
+            `math.sqrt(3)`.
 
     Example:
         >>> from sympy import sympify

@@ -2,20 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import prod
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.extend import core
 from jaxtyping import Array
 
 from duat_jax.transform.entrywise import Axes, laid
-from duat_jax.transform.parameters import power_of, reduced_axes_of
+from duat_jax.transform.parameters import mixed_axes_of, power_of, reduced_axes_of
 from duat_jax.transform.primitives import ALL, ELEMENTWISE, LINEAR, apply, linear_operands
 from duat_jax.transform.secant import elementwise_secants as secants
 from duat_jax.transform.secant.flow import Flow, finite, movement, part_of
-from duat_jax.transform.secant.folds import cumulated, extremes, ordered, tree, windows
+from duat_jax.transform.secant.maxima import cumulative_extremum_change, extremum_change, windows
+from duat_jax.transform.secant.orders import extremes, ordered
+from duat_jax.transform.secant.products import product_change
 from duat_jax.transform.secant.softmax import cumulated_logsumexp
 
 Changes = Sequence[Array | None]
@@ -269,18 +271,6 @@ def _where_finite(slope: Array, operand: Flow) -> Array:
     return jnp.where(jnp.isinf(first) | jnp.isinf(second), 0, finite(slope))
 
 
-def _fold(name: str) -> Callable[[Flow, Flow], Flow]:
-    """Return the binary function of a fold, applied to the values and changes of flows."""
-    name = "max" if name.endswith("max") else "min" if name.endswith("min") else "mul"
-    f = {"max": lax.max, "min": lax.min, "mul": lax.mul}[name]
-
-    def fold(a: Flow, b: Flow) -> Flow:
-        change = _product(f, [a, b]) if name == "mul" else _elementwise(f, name, [a, b])
-        return Flow(f(a.value, b.value), True, change)
-
-    return fold
-
-
 _rule("sort", "top_k", jumps=True)(ordered)
 _rule("scatter-max", "scatter-min", jumps=True)(extremes)
 _rule("cumlogsumexp")(cumulated_logsumexp)
@@ -326,16 +316,22 @@ def _incomplete_beta(equation: core.JaxprEqn, operands: list[Flow], results: lis
     return _entry_by_entry(equation, operands, results, jump)
 
 
-@_rule("reduce_max", "reduce_min", "reduce_prod")
+@_rule("reduce_max", "reduce_min")
 def _reduce(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
-    return [tree(_fold(equation.primitive.name), operands[0], reduced_axes_of(equation))]
+    return [extremum_change(equation.primitive.name, operands[0], reduced_axes_of(equation))]
 
 
 @_rule("reduce_window_max", "reduce_window_min")
 def _reduce_window(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
-    return [tree(_fold(equation.primitive.name), windows(equation, operands[0]), (0,))]
+    return [extremum_change(equation.primitive.name, windows(equation, operands[0]), (0,))]
 
 
-@_rule("cummax", "cummin", "cumprod")
+@_rule("cummax", "cummin")
 def _cumulate(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
-    return [cumulated(_fold(equation.primitive.name), equation, operands[0])]
+    return [cumulative_extremum_change(equation, operands[0])]
+
+
+@_rule("reduce_prod", "cumprod")
+def _products(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+    shape = operands[0].both[0].shape
+    return [product_change(equation, operands[0], prod(shape[axis] for axis in mixed_axes_of(equation)))]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sympy import MatrixExpr, Symbol, sympify
 
 from symbolic.blocks.layer_expression import (
+    check_names,
     checked_layer,
     of_layer,
     result_of,
@@ -18,8 +19,9 @@ from symbolic.blocks.layer_expression import (
     with_own_indices,
 )
 from symbolic.blocks.reading import read
+from symbolic.blocks.relations import at_both_inputs, at_sizes, relations_of_layer, with_relations
 from symbolic.equality.definition import Definition
-from symbolic.errors import NumbersDiffer, SymbolicError
+from symbolic.errors import NumbersDiffer
 from symbolic.expressions.parameter import Held, Ones, Parameter, dotted
 from symbolic.proof.derivation import Derivation, Hypothesis
 from symbolic.proof.hypotheses import held_parameters, moving_parameters
@@ -49,8 +51,8 @@ class Block:
         shape: rows and columns of the stream: `(d, 1)` for a vector, `(N, M)` for tokens and features.
         name: its name.
         shared: letters of parameters that all layers have in common, such as an encoder's memory.
-        own: names of activation functions of which every layer has its own, `σ_{i+1}`; any other is the same function
-            in every layer.
+        own: names of activation functions of which every layer has its own, `σ_{i+1}`.
+        relations: hypotheses on the parameters of every layer, such as `Definition(H * ones(N), ones(N))`.
 
     Raises:
         ShapeMismatch: if the layer changes the stream's shape, or its matrices don't fit.
@@ -81,19 +83,19 @@ class Block:
         name: str = "block",
         shared: tuple[str, ...] = (),
         own: tuple[str, ...] = (),
+        relations: tuple[Definition, ...] = (),
     ) -> None:
         """Read the layer."""
-        for name_of, names, kind in (("shared", shared, "letters"), ("own", own, "names")):
-            if isinstance(names, str):
-                raise SymbolicError(f"{name_of} is {names!r}: give a tuple of {kind}, ({names!r},)")
+        check_names(shared=shared, own=own)
         x = stream_of_shape(shape)
         (rows, columns), written = x.shape, checked_layer(result_of(layer, x), x, shared, own)
-        self._as_given = written, x, shared, own
+        self._as_given = written, x, shared, own, relations
+        self.relations = relations_of_layer(relations, written, x, shared)
         written = with_own_indices(of_layer(written, x, shared, own))
         vector = x if columns == 1 else Parameter("x'", (i,), rows * columns, 1)
         whole = written if columns == 1 else vectorised(written, x, vector)
         self.name, self.stream, self.written = name, x, written
-        self.stack, self.parameters = read(whole, vector)
+        self.stack, self.parameters = read(whole, vector, self.relations)
         self.layer = Definition(self.stack.x(i + 1), whole, (i,))
 
     @classmethod
@@ -141,10 +143,11 @@ class Block:
         """
         if not sizes:
             return self
-        written, x, shared, own = self._as_given
+        written, x, shared, own, relations = self._as_given
         numbers = {symbol: sympify(number) for symbol, number in sizes.items()}
         rows, columns = (size.xreplace(numbers) for size in x.shape)
-        return Block(lambda stream: written.xreplace({**numbers, x: stream}), (rows, columns), self.name, shared, own)
+        as_given = self.name, shared, own, at_sizes(relations, numbers)
+        return Block(lambda stream: written.xreplace({**numbers, x: stream}), (rows, columns), *as_given)
 
     @property
     def held(self) -> tuple[Held, ...]:
@@ -160,8 +163,7 @@ class Block:
     def residual_terms(self) -> Derivation:
         """Return `W'_{i+1,k}` and `b'_{i+1,k}`, read off, with the check that Eq. 20 with them is the layer."""
         steps = [let(self.stream.xreplace({i: i + 1}), self.written, "one layer"), *self._on_vec]
-        steps += [let(entry.left, entry.right, "read off") for entry in self.parameters]
-        steps.append(self._equation_20)
+        steps += [*(let(entry.left, entry.right, "read off") for entry in self.parameters), self._equation_20]
         meanings = []
         for letter, meaning in self._meanings().items():
             stem, _, number = letter.rstrip("]").partition("[")
@@ -178,7 +180,7 @@ class Block:
     def _equation_20(self) -> Step:
         """The check that Eq. 20 with the parameters that were read off is the layer."""
         s, k = self.stack, i + 1
-        return equality(s.x(k), s.general_term(k), "Eq. 20", (self.layer, *self.parameters))
+        return equality(s.x(k), s.general_term(k), "Eq. 20", (self.layer, *self.parameters, *self.relations))
 
     @property
     def _premises(self) -> tuple[Hypothesis, ...]:
@@ -226,7 +228,8 @@ class Block:
         return dotted(parameter) if not parameter.of_layer and parameter.parts.printed in letters else parameter
 
     def _printed(self, derivation: Derivation) -> Derivation:
-        return derivation.with_parameters(self.on_paper)
+        """Return a derivation in the letters on paper, with the relations that its steps used among its premises."""
+        return with_relations(derivation, self.relations).with_parameters(self.on_paper)
 
     def _consequence(self, derivation: Derivation, name: str) -> Derivation:
         """Return a theorem on Eq. 20 as one on this block, which is first shown to be Eq. 20."""
@@ -243,7 +246,7 @@ class Block:
             letters: whether `W'_{i+1,k}` and `b'_{i+1,k}` stay letters, as `residual_terms` defines them.
         """
         title = f"The closed form at every depth, for the {self.name}"
-        proof = prove(self.stack, layer=self.layer, parameters=self.parameters, title=title)
+        proof = prove(self.stack, layer=self.layer, parameters=(*self.parameters, *self.relations), title=title)
         return self._printed(self._explained(self._lettered(proof)) if letters else self._instance(proof, title))
 
     def unroll(self, depth: int) -> Derivation:
@@ -253,7 +256,7 @@ class Block:
             depth: number of layers.
         """
         title = f"The unrolled form of the {self.name}"
-        unrolled = unroll(depth, self.stack, self.layer, self.parameters, title)
+        unrolled = unroll(depth, self.stack, self.layer, (*self.parameters, *self.relations), title)
         return self._printed(self._explained(self._lettered(unrolled)))
 
     def collapse(self) -> Derivation:
@@ -267,10 +270,11 @@ class Block:
     def difference(self) -> Derivation:
         """Return the difference form of two inputs, between which held parameters change, for this block."""
         title = f"The difference of two inputs, for the {self.name}"
-        theorem = self._instance(difference(self.stack), title, first=(self._equation_20,))
+        first = at_both_inputs(self._equation_20, self.stack, (self.layer, *self.parameters), self.relations)
+        theorem = self._instance(difference(self.stack), title, first=first)
         letters = f"W'_{{i+1,k}} and b'_{{i+1,k}} are as in the residual terms of the {self.name}, at both inputs."
         premises = (self._premises[0], moving_parameters(self.held, self.weights), letters)
-        return self._printed(with_moving_parameters(replace(theorem, premises=premises), self.parameters))
+        return self._printed(with_moving_parameters(replace(theorem, premises=premises), self.parameters, self.layer))
 
     def verify(
         self,
@@ -334,8 +338,7 @@ class Block:
             depth: number of layers at which the closed form is written out too; not at all if absent.
         """
         parts = [replace(self.residual_terms(), remark=""), self.prove(letters=True)]
-        parts += [] if depth is None else [self.unroll(depth)]
-        return article(*parts)
+        return article(*parts, *([] if depth is None else [self.unroll(depth)]))
 
     def __str__(self) -> str:
         return str(self.residual_terms())

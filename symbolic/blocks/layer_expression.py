@@ -147,6 +147,20 @@ def of_layer(expression: Any, x: Parameter, shared: tuple[str, ...], own: tuple[
     return whole.of_layer(i + 1) if isinstance(whole, Activation) and whole.function in own else whole
 
 
+def check_names(**given: Any) -> None:
+    """Raise if a text is given for a tuple of names.
+
+    Args:
+        given: what was given, by its keyword.
+
+    Raises:
+        SymbolicError: naming the tuple to write.
+    """
+    for keyword, names in given.items():
+        if isinstance(names, str):
+            raise SymbolicError(f"{keyword} is {names!r}: give a tuple, ({names!r},)")
+
+
 def stream_of_shape(shape: Any) -> Parameter:
     """Return `x_i` of a shape, or `x'_i` of one column.
 

@@ -49,7 +49,7 @@ class Reading(NamedTuple):
     parameters: tuple[Definition, ...]
 
 
-def read(layer: MatrixExpr, x: Parameter) -> Reading:
+def read(layer: MatrixExpr, x: Parameter, relations: tuple[Definition, ...] = ()) -> Reading:
     """Sort a layer by the stream: linear path, biases, and the matrices and biases of every activation.
 
     An activation inside another one of the same layer is a term of its own, which flows into the other.
@@ -57,13 +57,14 @@ def read(layer: MatrixExpr, x: Parameter) -> Reading:
     Args:
         layer: `x'_{i+1}`, a vector.
         x: `x'_i`.
+        relations: relations between its parameters, which are applied first.
 
     Raises:
         SymbolicError: if the stream or an activation multiplies something else that moves, so that it has to be held.
 
     Source: Wang & Li, Eq. 20 and 28–31.
     """
-    whole = collect(layer, x)
+    whole = collect(layer, x, relations)
     visited: list[_Inside] = []
     outer = {_visit(term.activation, x, visited): term.outer for term in whole.terms}
     couplings = tuple((t, r) for t, inside in enumerate(visited, 1) for r in sorted(inside.couplings))

@@ -53,7 +53,10 @@ def check_sum(left: MatrixExpr, right: MatrixExpr) -> None:
         )
 
 
-_INVERSE = "an inverse of A is a matrix of its own, R, with the relation Definition(A * R, identity(n))"
+_INVERSE = (
+    "an inverse of A is a matrix of its own, R, with the relations Definition(A * R, identity(n)) and"
+    " Definition(R * A, identity(n)), which a block takes as relations=(…, …)"
+)
 
 _DIVIDES = f"divides by a matrix: {_INVERSE}"
 

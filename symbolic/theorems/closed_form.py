@@ -24,7 +24,8 @@ def _not_closed(rules: tuple[Definition, ...], parameters: tuple[Definition, ...
     these are activations of the input.
     """
     faults = []
-    for rule in (*rules, *(rule for rule in parameters if rule.left.letter in ("W'", "b'"))):
+    own = (rule for rule in parameters if not rule.is_relation and rule.left.letter in ("W'", "b'"))
+    for rule in (*rules, *own):
         right = normal_form(rule.right, parameters).expression()
         streams = {part for part in right.atoms(Parameter) if not part.of_layer and part.letter == s.x(0).letter}
         activations = right.atoms(Activation)
@@ -51,7 +52,7 @@ def prove(
         stack: the symbols.
         recursions: the recursions to prove; the derived ones if absent.
         layer: the function of a layer, `x'_{i+1}` from `x'_i`; Eq. 20 if absent.
-        parameters: the definitions of `W'_{i,k}` and `b'_{i,k}`, if the layer is a block of another kind.
+        parameters: the definitions of `W'_{i,k}` and `b'_{i,k}`, if the layer is another block, and relations.
         title: title of the derivation.
 
     Raises:

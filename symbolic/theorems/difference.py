@@ -11,7 +11,7 @@ from symbolic.equality.factorisation import factored
 from symbolic.equality.two_inputs import at_second_input, change, difference_of, mean_of, midpoint, moves, second_value
 from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum
-from symbolic.expressions.parameter import Held, Parameter, parameters_replaced
+from symbolic.expressions.parameter import Held, Ones, Parameter, Weight, parameters_replaced
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.hypotheses import NOTHING_HELD, residual_layers
 from symbolic.proof.step import equality, equations, induction_hypothesis, let, suppose
@@ -233,15 +233,31 @@ def _in_changes(entry: Definition) -> tuple[MatrixExpr, MatrixExpr]:
     return factored(at_one - at_other), factored(Rational(1, 2) * (at_one + at_other))
 
 
-def with_moving_parameters(derivation: Derivation, parameters: Iterable[Definition]) -> Derivation:
+def at_other_input(equation: Definition) -> Definition:
+    """Return an equation of a block as it is at the other input, where weights are the same.
+
+    Args:
+        equation: the equation.
+    """
+
+    def put(parameter: Parameter) -> Parameter:
+        same = isinstance(parameter, Ones | Weight)
+        return parameter if same else second_value(parameter)
+
+    left, right = (parameters_replaced(side, put) for side in (equation.left, equation.right))
+    return Definition(left, right, equation.variables, equation.where)
+
+
+def with_moving_parameters(derivation: Derivation, parameters: Iterable[Definition], layer: Definition) -> Derivation:
     """Return the difference form of a block: first how its parameters move with what is held in them.
 
     Args:
         derivation: the difference form of any stack, with the block's parameters put in at one input.
         parameters: the definitions of `W'_{i+1,k}` and `b'_{i+1,k}`; held parameters in them move with the input.
+        layer: the block, at one input.
     """
     steps, put_in = [], {}
-    known: list[Definition] = []
+    known = [at_other_input(layer)]
     for entry in parameters:
         held = tuple(entry.right.atoms(Held))
         held_moved = parameters_replaced(entry.right, lambda a: second_value(a) if isinstance(a, Held) else a)

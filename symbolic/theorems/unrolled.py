@@ -64,7 +64,7 @@ def unroll(
         depth: number of layers.
         stack: the symbols; sizes `d` and `n` if absent.
         layer: the function of a layer; Eq. 20 if absent.
-        parameters: the definitions of `W'_{i,k}` and `b'_{i,k}`, if the layer is a block of another kind.
+        parameters: the definitions of `W'_{i,k}` and `b'_{i,k}`, if the layer is another block, and relations.
         title: title of the derivation, to which the depth is added.
 
     Raises:

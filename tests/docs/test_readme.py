@@ -73,9 +73,9 @@ def test_every_python_block_of_the_page_on_blocks_runs(capsys):
             exec(block, namespace)
     shown = capsys.readouterr().out
     verdicts = [line for line in shown.splitlines() if "checks hold, by induction" in line]
-    assert len(verdicts) == 14
+    assert len(verdicts) == 15
     assert all("NOT PROVED" not in line for line in verdicts)
-    assert [line.split()[-1] for line in verdicts[1:]] == ["True"] * 13
+    assert [line.split()[-1] for line in verdicts[1:]] == ["True"] * 14
     assert "✗" not in shown
     of_the_program = blocks("text", (ROOT / "docs" / "blocks.md").read_text(encoding="utf-8"))[-1]
     assert all(line.split("(…)")[0] in shown for line in of_the_program.splitlines())

@@ -1,10 +1,27 @@
 """Relations between parameters are hypotheses: what follows from them is shown, and only that."""
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from sympy import Identity, Symbol, ZeroMatrix
+from test_theorems_in_numbers import all_of
 
-from symbolic import Definition, SymbolicError, activation, diag, held, kronecker, matrix, ones, sizes, vec
+from symbolic import (
+    Block,
+    Definition,
+    SymbolicError,
+    activation,
+    diag,
+    held,
+    identity,
+    kronecker,
+    matrix,
+    ones,
+    sizes,
+    vec,
+)
 from symbolic.equality.normal_form import decide, equal
+from symbolic.errors import NumbersDiffer
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.step import equality
@@ -89,6 +106,75 @@ def test_a_relation_that_makes_nothing_shorter_is_refused(relation):
 def test_a_side_that_is_no_matrix_expression_is_refused(side):
     with pytest.raises(SymbolicError, match="give matrix expressions"):
         Definition(A, side)
+
+
+V, F, G, P = matrix("V", M, M), matrix("F", M, 3), matrix("G", 3, M), matrix("P", M, M)
+
+
+def related(*relations, shape=(N, M)):
+    """Return a block whose parameters are shorter under relations."""
+    return Block(
+        lambda x: x * P.T * P + H * (x * V + one * b.T) + activation(H * (x + one * b.T) * F) * G,
+        shape,
+        relations=relations,
+    )
+
+
+KEEPS = Definition(P.T * P, identity(M))
+BOTH = [f"{letter}ᵢ₊₁ 1[N] = 1[N]" for letter in ("H", "H̃")]
+
+
+def test_every_theorem_of_a_block_uses_its_relations_and_states_those_that_it_used():
+    block = related(ROWS, KEEPS)
+    parameters = {str(entry.left): str(entry.right) for entry in block.parameters}
+    assert parameters["b′ᵢ₊₁,₃"] == "1[N] ⊗ bᵢ₊₁" and parameters["W′ᵢ₊₁,₁"] == "I + Hᵢ₊₁ ⊗ Vᵢ₊₁.T"
+    for theorem in (*all_of(block), block.prove(letters=True)):
+        stated = {f"{each.left} = {each.right}" for each in theorem.hypotheses if not isinstance(each, str)}
+        assert theorem.proved and {BOTH[0], "Pᵢ₊₁.T Pᵢ₊₁ = I"} <= stated, theorem
+        assert (BOTH[1] in stated) == ("difference" in theorem.title)
+        used = {f"{a} = {b}" for conditions in theorem.conditions for a, b in conditions}
+        assert not used & {*BOTH, "Pᵢ₊₁.T Pᵢ₊₁ = I"}
+    assert r"\mathbf{H}_{i + 1} \mathbf{1}_{N} &= \mathbf{1}_{N}" in block.document()
+
+
+def test_a_relation_that_no_step_uses_is_not_stated():
+    unused = Block(lambda x: x + H * x * P, (N, M), relations=(ROWS, KEEPS))
+    assert all("Assumed" not in str(theorem) for theorem in all_of(unused))
+
+
+def test_without_its_relation_a_theorem_is_not_proved():
+    block = related(ROWS, KEEPS)
+    block.relations = (ROWS,)
+    assert not block.residual_terms().verified and not block.prove().verified and not block.unroll(2).verified
+
+
+@pytest.mark.parametrize(
+    ("relation", "words"),
+    [
+        (Definition(P, V), "is no relation"),
+        ((P.T * P, identity(M)), "is no relation"),
+        (Definition(Q.T * Q, eye), "relates Q, no parameter of the layer"),
+        (Definition(P * V, V * P), "fewer factors"),
+    ],
+    ids=["definition", "pair", "letter", "order"],
+)
+def test_what_is_no_relation_of_the_layer_is_refused(relation, words):
+    with pytest.raises(SymbolicError, match=words):
+        related(relation)
+
+
+def test_numbers_that_break_a_relation_are_noticed():
+    turn = np.array([[0.6, -0.8], [0.8, 0.6]])
+    block = Block(lambda x: x * P.T * P + x * V, (N, M), relations=(KEEPS,))
+    stretch, weights = 2 * turn, {"P": turn, "V": np.array([[1.0, 2.0], [0.5, -1.0]])}
+
+    def layer(p):
+        return lambda x: x @ p.T @ p + x @ weights["V"]
+
+    x = jnp.array([[0.3, -0.7], [1.0, 2.0], [0.1, 0.4]])
+    assert block.verify([layer(turn)] * 2, x, [weights] * 2, {}).holds
+    with pytest.raises(NumbersDiffer, match="W'1 v"):
+        block.verify(layer(stretch), x, weights | {"P": stretch}, {})
 
 
 def test_a_step_carries_its_relation_and_the_theorem_claims_no_more():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sympy import Basic, MatrixBase, sympify
 
-from symbolic import Block, activation, held, matrix, ones, scalar, sizes
+from symbolic import Block, Definition, activation, held, matrix, ones, scalar, sizes
 from symbolic.blocks.transformer import BLOCKS, transformer_block
 from symbolic.catalogue import WHAT, derive
 from symbolic.expressions.activation import Activation
@@ -30,6 +30,11 @@ H, V = held("H", N, N), matrix("V", M, M)
 BLOCKS_OF_A_USER = {
     "attention and an MLP": Block(lambda x: x + H * x * V + activation(x * F + ones(N) * f.T) * G, shape=(N, M)),
     "a function of every layer's own": Block(lambda x: x + activation(x * F) * G, shape=(N, M), own=("σ",)),
+    "rows that sum to one": Block(
+        lambda x: x + H * (x * V + ones(N) * f.T * F.T) + activation(H * (x + ones(N) * f.T * F.T) * F) * G,
+        shape=(N, M),
+        relations=(Definition(H * ones(N), ones(N)),),
+    ),
     "one token": Block(
         lambda x: x + matrix("H", 1, 1) * matrix("J", 1, 1) * x - matrix("J", 1, 1) * matrix("H", 1, 1) * x,
         shape=(1, M),
@@ -71,6 +76,7 @@ class Numbers:
         self.sizes = {}
         stated = [each for each in derivation.hypotheses if not isinstance(each, str)]
         steps = (*stated, *derivation.given, *derivation.steps)
+        self.sum_to_one = [step.left.args[0] for step in stated if isinstance(step.right, Ones)]
         for step in steps:
             if step.relation == ":=" or (step.verified is None and not step.by_induction) or step in stated:
                 self.rules.append((step.left, step.right))
@@ -121,6 +127,8 @@ class Numbers:
             else:
                 shape = [self.size(size) for size in parameter.shape]
                 self.values[parameter] = self.rng.normal(size=shape)
+                if any((parameter.letter, parameter.func) == (p.letter, p.func) for p in self.sum_to_one):
+                    self.values[parameter] += (1 - self.values[parameter].sum(1, keepdims=True)) / shape[1]
         return self.values[parameter]
 
     def number(self, coefficient):

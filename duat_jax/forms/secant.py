@@ -217,7 +217,7 @@ def _judged(
         return found
     with jax.enable_x64(True):
         rounding = rounding_of_difference(program, constants, xs, ys)
-        if not abs(found.error) <= rounding.bound:
+        if not abs(float(found.error)) <= rounding.bound:
             return found
         arguments = [list(map(double, leaves)) for leaves in (xs, ys)]
         evaluation = DoublePrecision(program.jaxpr, constants)

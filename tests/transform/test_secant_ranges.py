@@ -46,6 +46,16 @@ def test_what_is_used_many_times_has_its_whole_part(dtype):
     assert found.completeness.verdict != "fails"
 
 
+def test_an_entry_of_many_windows_has_its_whole_part():
+    uses, x = 300, jnp.ones(1, "bfloat16")
+
+    def windows(z):
+        padded = lax.pad(z, jnp.zeros((), z.dtype), [(uses - 1, uses - 1, 0)])
+        return lax.reduce_window(padded, jnp.zeros((), z.dtype), lax.add, (uses,), (1,), "VALID").astype(SINGLE).sum()
+
+    assert duat.secant(windows)(x, 0 * x).parts.tolist() == [uses]
+
+
 LARGE = {
     "a product": (lambda x: x[0] * x[1], [1, 1], [2 / 3, 0.5], [1 / 4, 5 / 12]),
     "a quotient": (lambda x: x[0] / x[1], [1, 2], [2 / 3, 4], [1 / 8, 5 / 24]),

@@ -14,7 +14,7 @@ from duat_jax.transform.entrywise import Axes, laid
 from duat_jax.transform.parameters import mixed_axes_of, power_of, reduced_axes_of
 from duat_jax.transform.primitives import ALL, ELEMENTWISE, LINEAR, apply, linear_operands
 from duat_jax.transform.secant import elementwise_secants as secants
-from duat_jax.transform.secant.flow import Flow, finite, movement, part_of
+from duat_jax.transform.secant.flow import Flow, finite, movement, part_of, wide
 from duat_jax.transform.secant.maxima import cumulative_extremum_change, extremum_change, windows
 from duat_jax.transform.secant.orders import extremes, ordered
 from duat_jax.transform.secant.products import product_change
@@ -184,7 +184,10 @@ def _linear(
 
     chosen = [choices(operand, k) for k, operand in enumerate(operands)]
     if jump is None:
-        return apply(equation, [operand.value for operand in chosen])
+        values = [operand.value for operand in chosen]
+        if equation.primitive.name.startswith("reduce_window"):  # transposed, it sums over all windows of an entry
+            values = [value.astype(wide(value.dtype)) for value in values]
+        return apply(equation, values)
     mean = [both.mean(0) for both in at_both(equation, chosen)]
     middles = [Flow(operand.middle) if k in together else operand for k, operand in enumerate(operands)]
     moved = [movement(*both) for both in at_both(equation, middles)]

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 DEMO ?= 'def get(self, key, default=None): return self.data.get(key,'
 FLOW := 'def get(self, key, default=None): return self.data.get(key,' \
-	--versus 'def get(self, key, missing=None): return self.data.get(key,' --target ' default' --contrast ' missing'
+	--reference 'def get(self, key, missing=None): return self.data.get(key,' --target ' default' --contrast ' missing'
 VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin

@@ -34,7 +34,9 @@ def main() -> None:
     programs: dict[str, Callable[[], Any]] = {
         "forward": lambda: forward(model, ids),
         "one score": lambda: duat.explain_attention(model, ids, layer=LAYER, head=HEAD, key=4).value,
-        "difference of two": lambda: duat.explain_attention(model, ids, layer=LAYER, head=HEAD, key=4, versus=2).value,
+        "difference of two": lambda: (
+            duat.explain_attention(model, ids, layer=LAYER, head=HEAD, key=4, contrast=2).value
+        ),
     }
     seconds: dict[str, list[float]] = {name: [] for name in programs}
     for repeat in track(range(REPEATS + 1)):

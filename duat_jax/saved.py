@@ -63,6 +63,13 @@ KINDS = {
 OF_PLACE = {f"duat_jax.{place}": kind for kind, place in KINDS.items()}
 """The kind of a type, by its place, which files of version 4 name; a type that moves keeps its old place here too."""
 
+OLD_FIELDS = {
+    "attribution": {"others": "references"},
+    "contrast": {"others": "references"},
+    "attention score": {"versus": "contrast"},
+}
+"""By kind, the name of a field by the one that older files have."""
+
 
 def write_result(result: Any, path: Path | str) -> None:
     """Write a result to a file, completely or not at all.
@@ -188,7 +195,9 @@ def _read(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     kind = _type(value["type"]) if "type" in value else dict
     if "items" in value:
         return kind({_read(key, arrays): _read(part, arrays) for key, part in value["items"]})
-    made = kind(**{name: _read(part, arrays) for name, part in value["fields"].items()})
+    place: str = value["type"]
+    renamed = OLD_FIELDS.get(OF_PLACE.get(place, place), {})
+    made = kind(**{renamed.get(name, name): _read(part, arrays) for name, part in value["fields"].items()})
     return made.judged_again() if hasattr(made, "judged_again") else made
 
 

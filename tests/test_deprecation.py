@@ -18,9 +18,12 @@ from duat_jax.lora.result import LoraChange
 IDS = [5, 6, 7]
 FUNCTIONS = {
     duat.explain: {"given": "inputs", "carries": "gate_rule"},
-    duat.contrast: {"given": "inputs"},
+    duat.contrast: {"given": "inputs", "other": "reference"},
+    duat.attribute: {"other": "reference"},
+    duat.image_maps: {"against": "reference"},
+    duat.in_context.exchange: {"other": "reference"},
     duat.intervene: {"given": "inputs"},
-    duat.explain_attention: {"given": "inputs"},
+    duat.explain_attention: {"given": "inputs", "versus": "contrast"},
     duat.lora.lora_change: {"given": "inputs"},
     moved_parameters: {"given": "inputs"},
     duat.collapse: {"carries": "gate_rule"},
@@ -33,6 +36,8 @@ FIELDS = [
     (duat.results.Explanation, "input_tokens", "collapse"),
     (duat.results.Explanation, "input_bias", "collapse_bias"),
     (Head, "part", "contribution"),
+    *((result, "others", "references") for result in (duat.results.Contrast, duat.results.Attribution)),
+    (duat.results.AttentionScore, "versus", "contrast"),
 ]
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float
 from duat_jax.attribution.registry import METHODS, method_of
 from duat_jax.attribution.result import Attribution
 from duat_jax.attribution.tokens import Metric
+from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import BadText, NotFinite
 from duat_jax.inputs.baseline_kinds import Baseline
 from duat_jax.inputs.baselines import ContrastRequest, check_contrast
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
+@renamed_arguments(other="reference")
 def attribute(
     model: Transformer,
     inputs: "OneInput",
-    other: "OneInput | Baseline | Sequence[OneInput | Baseline] | None" = None,
+    reference: "OneInput | Baseline | Sequence[OneInput | Baseline] | None" = None,
     target: "OneTarget" = None,
     *,
     method: str = "secant",
@@ -53,7 +55,7 @@ def attribute(
         model: a loaded model.
         inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
             an image's pixels.
-        other: the reference, as in `duat.contrast`: another input, a baseline, or a list of several, over
+        reference: as in `duat.contrast`: another input, a baseline, or a list of several, over
             which the scores are averaged. `None` for methods that multiply by no change.
         target: the explained number: a token, a class or a target, as in `duat.explain`.
         method: the name of a method that scores such units; an unknown one is answered with the list.
@@ -85,12 +87,14 @@ def attribute(
     require_loaded(model)
     found = method_of(model.config, unit, method)
     if found.of_change:
-        if other is None:
+        if reference is None:
             raise BadText(f"{method!r} multiplies by the change from a reference: give another input or a baseline")
-        request = check_contrast(model.config, inputs, other, target, contrast, against, position, alignment, tokenizer)
+        request = check_contrast(
+            model.config, inputs, reference, target, contrast, against, position, alignment, tokenizer
+        )
     else:
-        if other is not None or alignment is not None:
-            raise BadText(f"{method!r} uses no reference: leave the other input and the alignment out")
+        if reference is not None or alignment is not None:
+            raise BadText(f"{method!r} uses no reference: leave reference and alignment out")
         one = check_one(model.config, inputs, target, contrast, against, position, tokenizer)
         request = ContrastRequest(*one, (), (), ())
     runs = compare_runs(model, request, tokenizer)
@@ -109,7 +113,7 @@ def attribute(
         source=found.source,
         value=runs.value,
         predictions=runs.predictions,
-        others=runs.others,
+        references=runs.references,
         difference=float(runs.difference),
         scores=scores,
     )

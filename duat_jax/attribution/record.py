@@ -20,12 +20,12 @@ class AttributionRecord(Record, tag="attribution"):
         source: where the method comes from.
         value: the number on the input.
         predictions: what the model says on the input; empty for an encoder.
-        others: the references; empty for a method without one.
+        references: what the input is contrasted with; empty for a method without one.
         difference: the value minus the mean of the references' values; the value itself without one.
         scores: the scores, nested by layer, token and unit.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     model: str
     family: str
@@ -37,6 +37,6 @@ class AttributionRecord(Record, tag="attribution"):
     source: str
     value: float
     predictions: list[PredictionRecord]
-    others: list[ReferenceRecord]
+    references: list[ReferenceRecord]
     difference: float
     scores: list[Any]

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.attribution.record import AttributionRecord
+from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, numbered, of_tokens, whole
 from duat_jax.display.result import Displayed
 from duat_jax.inputs.labels import Prediction
@@ -32,6 +33,7 @@ class Scored(NamedTuple):
     score: float
 
 
+@renamed_fields(others="references")
 @dataclass(frozen=True, eq=False)
 class Attribution(Displayed):
     """The scores that an attribution method gives to the units of one kind, for one number of a model.
@@ -49,7 +51,7 @@ class Attribution(Displayed):
         source: where the method comes from.
         value: the number on the input, from the plain forward pass.
         predictions: what the model says on the input; empty for an encoder.
-        others: the references, with the number on each; empty for a method without one.
+        references: what the input is contrasted with, with the number on each; empty for a method without one.
         difference: the value minus the mean of those on the references; the value itself without one.
         scores: of tokens `[tokens]`; of streams `[layers + 1, tokens]`, the first after the embedding; of neurons
             `[layers, tokens, neurons]`; of heads `[layers, tokens, heads]`. The mean over several references.
@@ -64,7 +66,7 @@ class Attribution(Displayed):
     source: str
     value: float
     predictions: tuple[Prediction, ...]
-    others: tuple[Compared, ...]
+    references: tuple[Compared, ...]
     difference: float
     scores: Float[np.ndarray, "..."]
 

@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from duat_jax.attribution.result import Attribution
-from duat_jax.display.tables import NumberTable, number, token_label
+from duat_jax.display.tables import NumberTable, number, sides, token_label
 
 UNITS = 12
 """The default number of units in a table."""
@@ -17,8 +17,9 @@ def render(attribution: Attribution, count: int = UNITS) -> RenderableType:
         attribution: what to show.
         count: how many units.
     """
-    names = ", ".join(other.name for other in attribution.others)
-    what = f"the {attribution.target}" + (f", its difference from {names}" if names else "")
+    names = ", ".join(reference.name for reference in attribution.references)
+    inputs = f", {sides('the input', names)}" if names else ""
+    what = f"the {attribution.target}{inputs}"
     unit = attribution.unit
     layered, numbered = unit != "token", unit in ("neuron", "head")
     table = NumberTable(labels=2 + layered + numbered)

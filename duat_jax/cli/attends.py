@@ -6,7 +6,7 @@ import typer
 
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.explain import _read_text, check_options
-from duat_jax.cli.options import Chat, Csv, Dtype, Json, Kept, Model, NoSpecialTokens, Plot, Save
+from duat_jax.cli.options import Chat, Csv, Dtype, Json, Kept, Model, NoSpecialTokens, Plot, Save, renamed_option
 from duat_jax.cli.output import deliver, one_line_errors, require_holding, to_json
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
@@ -18,9 +18,10 @@ def attends(
     head: Annotated[int, typer.Option(help="The head, from 0.")],
     key: Annotated[int, typer.Option(help="The token that is attended to; negative counts from the end.")],
     query: Annotated[int, typer.Option(help="The token that attends; the last one if absent.")] = -1,
-    versus_key: Annotated[
+    contrast_key: Annotated[
         int | None, typer.Option(help="The token whose score is subtracted: why the first rather than the second.")
     ] = None,
+    versus_key: Annotated[int | None, typer.Option(hidden=True, help="The old name of --contrast-key.")] = None,
     through_heads: Annotated[
         bool,
         typer.Option(
@@ -40,6 +41,7 @@ def attends(
     """Show why a head attends from one token to another: its score as a sum over pairs of sources, exactly."""
     with one_line_errors():
         check_options((text,), plot, json_file, save, csv)
+        contrast_key = renamed_option("--versus-key", versus_key, "--contrast-key", contrast_key)
 
         start_jax(float64=dtype is Dtype.float64)
         import jax.numpy as jnp
@@ -53,7 +55,7 @@ def attends(
         if config.image is not None:
             raise BadText(f"a {config.family} model reads images: call duat.explain_attention in Python for them")
         tokenizer, inputs, _ = _read_text(model, config, text, None, None, [], not no_special_tokens, chat)
-        check(config, inputs, layer, head, query, key, versus_key)
+        check(config, inputs, layer, head, query, key, contrast_key)
         with loading_bar() as progress:
             loaded = duat.load(model, dtype=jnp.dtype(dtype.value), progress=progress)
         with working("Explaining the score"):
@@ -64,7 +66,7 @@ def attends(
                 head=head,
                 query=query,
                 key=key,
-                versus=versus_key,
+                contrast=contrast_key,
                 through_heads=through_heads,
                 tokenizer=tokenizer,
             )

@@ -13,14 +13,14 @@ CODE = "'def get(self, key, default=None): return self.data.get(key,'"
 EXAMPLES = {
     "explain": (
         f"duat explain {CODE} --html page.html",
-        'duat explain "The capital of France is" --versus "The capital of Italy is" --model DIR --plot flow.png',
+        'duat explain "The capital of France is" --reference "The capital of Italy is" --model DIR --plot flow.png',
     ),
     "graph": (
         f"duat graph {CODE} --html graph.html",
         'duat graph "The capital of France is" --model DIR --viewer paris.json --graphml paris.graphml',
     ),
     "attends": (
-        'duat attends "for i in range(10" --layer 2 --head 0 --key 1 --versus-key 0',
+        'duat attends "for i in range(10" --layer 2 --head 0 --key 1 --contrast-key 0',
         'duat attends "The capital of France is" --model DIR --layer 3 --head 1 --key 2 --json -',
     ),
     "intervene": (
@@ -57,7 +57,7 @@ EXAMPLES = {
     ),
     "diff": (
         "duat diff embedded 'for i in range(10' --bits 4 --plot diff.png",
-        "duat diff BASE TUNED --text corpus.txt --pieces 32 --json diff.json",
+        "duat diff TUNED --reference BASE --text corpus.txt --pieces 32 --json diff.json",
     ),
     "train-ledger": (
         "duat train-ledger 'for i in range(10' --text mine.py --steps 50",

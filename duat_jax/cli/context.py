@@ -5,8 +5,15 @@ from typing import Annotated, Any
 import typer
 
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.options import Csv, Dtype, Json, Kept, Model, Plot, Save
-from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, space_lines, to_json
+from duat_jax.cli.options import Csv, Dtype, Json, Kept, Model, Plot, Save, renamed_option
+from duat_jax.cli.output import (
+    check_outputs,
+    deliver,
+    one_line_errors,
+    require_holding,
+    space_lines,
+    to_json,
+)
 from duat_jax.cli.progress import loading_bar, progress_bar
 from duat_jax.errors import BadText
 from duat_jax.inputs.few_shot_tasks import PAIRS
@@ -24,12 +31,13 @@ def context(
         str | None,
         typer.Option(help="The expected continuation, with its leading space; all its tokens are explained."),
     ] = None,
-    instead: Annotated[
+    reference: Annotated[
         list[str] | None,
         typer.Option(
             help="A line of other demonstrations for comparison, of as many tokens. Repeat for several lines."
         ),
     ] = None,
+    instead: Annotated[list[str] | None, typer.Option(hidden=True, help="The old name of --reference.")] = None,
     task: Annotated[str | None, typer.Option(help=f"Draw a question: {', '.join(PAIRS)}.")] = None,
     demonstrations: Annotated[int, typer.Option(min=1, help="Number of demonstrations drawn with a --task.")] = 4,
     seed: Annotated[int, typer.Option(min=0, help="Seed for drawing them.")] = 0,
@@ -52,12 +60,13 @@ def context(
     """
     with one_line_errors():
         check_outputs(plot, json_file, save=save, table=csv)
+        reference = renamed_option("--instead", instead, "--reference", reference)
         wrong = {
             "give a question or a --task, one of them": (question is None) == (task is None),
             f"the demonstrations and the answer of {task!r} are drawn: leave out other ones": task is not None
-            and bool(demonstration or instead or answer),
+            and bool(demonstration or reference or answer),
             "there are no demonstrations: give at least one --demonstration": task is None and not demonstration,
-            "--control requires a --task: give other demonstrations by --instead": task is None and bool(control),
+            "--control requires a --task: give other demonstrations by --reference": task is None and bool(control),
         }
         if problems := [problem for problem, holds in wrong.items() if holds]:
             raise BadText("; ".join(problems))
@@ -76,16 +85,16 @@ def context(
         config, tokenizer = duat.load_config(model), duat.load_tokenizer(model)
         if problems := model_problems(config):
             raise BadText("; ".join(problems))
-        other_prompt = None
+        reference_prompt = None
         if task is not None:
             prompt = draw_question(tokenizer, task, demonstrations, seed=seed)
             if control:
-                other_prompt = draw_question(tokenizer, task, demonstrations, seed=seed, control=control)
+                reference_prompt = draw_question(tokenizer, task, demonstrations, seed=seed, control=control)
         else:
             prompt = question_of(tokenizer, demonstration or [], question or "", answer or "")
-            if instead:
-                other_prompt = question_of(tokenizer, instead, question or "", answer or "")
-        compared = prompt.whole if other_prompt is None else exchange(prompt, other_prompt, whole=True)
+            if reference:
+                reference_prompt = question_of(tokenizer, reference, question or "", answer or "")
+        compared = prompt.whole if reference_prompt is None else exchange(prompt, reference_prompt, whole=True)
         check(config, compared)
         with loading_bar() as progress:
             loaded = duat.load(model, dtype=dtype.value, progress=progress)
@@ -107,7 +116,7 @@ def context(
                 prompt,
                 **{name: value for name, value in result.as_dict().items() if name not in ("kind", "version")},
                 model=name,
-                other=None if other_prompt is None else other_prompt.text,
+                reference=None if reference_prompt is None else reference_prompt.text,
                 words=tokens,
                 hidden=compared.hidden,
                 answer=answer_text,
@@ -119,7 +128,7 @@ def context(
             )
         )
         title = f"{name}: {quoted_token(answer_text)} after {int(prompt.hidden.sum())} tokens of demonstrations"
-        if other_prompt is not None:
+        if reference_prompt is not None:
             title += ", compared with others"
         if len(prompt.answers) > 1:
             title += f"; a mean over the {len(prompt.answers)} tokens of the answer"

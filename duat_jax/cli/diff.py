@@ -19,18 +19,21 @@ EMBEDDED = "embedded"
 
 
 def diff(
-    first: Annotated[
+    model: Annotated[
         str,
         typer.Argument(help="Checkpoint directory, GGUF file or hub:OWNER/NAME[@REVISION]; or embedded."),
     ],
-    second: Annotated[
-        str | None, typer.Argument(help="The same of the model that is compared with it, of the same shape.")
-    ] = None,
     text: Annotated[str | None, typer.Argument(help="The text that both models read.")] = None,
+    old_text: Annotated[str | None, typer.Argument(hidden=True, help="TEXT after two models, the old order.")] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="The same of the model that is subtracted, of the same shape.")
+    ] = None,
     bits: Annotated[
         int | None,
         typer.Option(
-            min=2, max=16, help="In place of SECOND: the first model with its layers' matrices rounded to so many bits."
+            min=2,
+            max=16,
+            help="Compare MODEL with its layers' matrices rounded to so many bits, and MODEL itself as the reference.",
         ),
     ] = None,
     budget: Annotated[
@@ -67,14 +70,16 @@ def diff(
     csv: Csv = None,
     json_file: Json = None,
 ) -> None:
-    """Show exactly which weights make two models of one shape give different numbers on a text."""
+    """Show exactly which weights make a model and its reference give different numbers on a text, `A − B`."""
     with one_line_errors():
-        if bits is not None:
-            if text is not None:
-                raise BadText("--bits makes the second model of the first one: leave SECOND out")
-            second, text = first, second
-        if second is None:
-            raise BadText("give a second model, or --bits for the first one rounded")
+        if bits is None and reference is None and text is not None and (old_text is not None or files):
+            renamed_order = "duat diff FIRST SECOND is written duat diff SECOND --reference FIRST now"
+            typer.echo(f"{renamed_order}; the old order goes with the next release", err=True)
+            model, text, old_text, reference = text, old_text, None, model
+        if old_text is not None:
+            raise BadText("give one MODEL and one TEXT: the model that is subtracted is --reference")
+        if (bits is None) == (reference is None):
+            raise BadText("give the --reference that MODEL is compared with, or --bits for MODEL rounded; one of them")
         check_options((text, target, contrast, against), plot, json_file, save, csv)
         if (text is None) == (not files):
             raise BadText("give a TEXT, or files with --text")
@@ -101,15 +106,15 @@ def diff(
 
         if bits is not None and budget is not None:
             require_budget(bits, budget)
-        paths = [None if name == EMBEDDED else Path(name) for name in (first, second)]
-        other_name = second if bits is None else f"{first} in {bits} bits"
-        config, other = map(duat.load_config, paths)
+        names = (model, reference) if reference is not None else (f"{model} in {bits} bits", model)
+        paths = [None if name == EMBEDDED else Path(name) for name in (model, reference or model)]
+        config, of_reference = map(duat.load_config, paths)
         if config.image is not None:
             raise BadText(f"a {config.family} model reads images: this command reads texts")
         if budget is not None and config.head.kind != "next token":
             raise BadText(f"--budget judges by the loss of the next token, which this {config.family} model has not")
-        if not (is_pruned(config, other) or is_pruned(other, config)):
-            require_alike(*untied_alike(*(skeleton(each, dtype.value) for each in (config, other))))
+        if not (is_pruned(config, of_reference) or is_pruned(of_reference, config)):
+            require_alike(*untied_alike(*(skeleton(each, dtype.value) for each in (of_reference, config))))
         tokenizers = [duat.load_tokenizer(path, add_special_tokens=not no_special_tokens, chat=chat) for path in paths]
         tokenizer = tokenizers[0]
         texts = [text] if text is not None else read_texts(files or [])
@@ -121,8 +126,8 @@ def diff(
             read = (read_output(config, tokenizer, given, label) for label, given in outputs.items())
             return stream(tokenizer, texts).tolist(), other, *read
 
-        read, of_second = map(encoded, tokenizers)
-        if read != of_second:
+        read, by_reference = map(encoded, tokenizers)
+        if read != by_reference:
             raise BadText(
                 "the tokenizers of the two models give different tokens, so that they read two inputs: compare models"
                 " that share a tokenizer"
@@ -143,17 +148,17 @@ def diff(
         for path in paths if bits is None else paths[:1]:
             with loading_bar() as progress:
                 models.append(duat.load(path, dtype=dtype.value, progress=progress))
-        before, after = models if bits is None else (models[0], rounded(models[0], bits))
+        after, before = models if bits is None else (rounded(models[0], bits), models[0])
         with progress_bar("Comparing", "runs") as progress:
-            found = duat.diff(before, after, inputs, outputs[0], largest=largest, progress=progress, **asked)
+            found = duat.diff(after, inputs, outputs[0], reference=before, largest=largest, progress=progress, **asked)
         for completeness in found.completeness:
             require_no_failure("the sum over the weights", completeness)
         spent: dict[str, Any] = {}
         if bits is not None and budget is not None:
             with progress_bar("Measuring", "losses") as progress:
                 spent["budget"] = spend(before, found.parts, bits, budget, fresh, seed=seed, progress=progress)
-        tables = (render(found), *(part for each in spent.values() for part in ("", render_budget(each))))
-        content = to_json(found.as_dict(first, other_name, **spent))
+        tables = (render(found, *names), *(part for each in spent.values() for part in ("", render_budget(each))))
+        content = to_json(found.as_dict(*names, **spent))
         notes = space_lines(config, tokenizer, {"--target": target, "--contrast": contrast}, ())
         files_written: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
         deliver(content, *notes, *tables, figure=found.plot, result=found, **files_written)

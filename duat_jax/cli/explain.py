@@ -22,8 +22,16 @@ from duat_jax.cli.options import (
     PositionOrMask,
     Save,
     Survey,
+    renamed_option,
 )
-from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, space_lines, to_json
+from duat_jax.cli.output import (
+    check_outputs,
+    deliver,
+    one_line_errors,
+    require_holding,
+    space_lines,
+    to_json,
+)
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
 
@@ -229,13 +237,14 @@ def explain(
     against: Annotated[
         str | None, typer.Option(help="For encoders: the text to compare with, or the image's file.")
     ] = None,
-    versus: Annotated[
+    reference: Annotated[
         list[str] | None,
         typer.Option(
             help="Contrast with this text of as many tokens, or this image's file: the difference is split, layer by"
             " layer. Repeat for an average."
         ),
     ] = None,
+    versus: Annotated[list[str] | None, typer.Option(hidden=True, help="The old name of --reference.")] = None,
     baseline: Annotated[
         list[Baseline] | None,
         typer.Option(
@@ -246,7 +255,7 @@ def explain(
     align: Annotated[
         str | None,
         typer.Option(
-            help="For a --versus of another length, pairs of token indices in the text and in it, such as 0:0,1:2."
+            help="For a --reference of another length, pairs of token indices in the text and in it, such as 0:0,1:2."
         ),
     ] = None,
     position: PositionOrMask = None,
@@ -261,22 +270,20 @@ def explain(
 ) -> None:
     """Show one output of a model as a complete table of contributions, which sum to it exactly.
 
-    With --versus or --baseline, split its difference from another input.
+    With --reference or --baseline, split its difference from that input, `A − B`.
     """
     with one_line_errors():
-        contrast_texts = versus or []
+        contrast_texts = renamed_option("--versus", versus, "--reference", reference) or []
         baselines = baseline or []
         given = text, pair, head, target, contrast, against, *contrast_texts
         check_options(given, plot, json_file, save, csv, html)
         if log_probability and (contrast is not None or against is not None):
             raise BadText("--log-probability can only be combined with --target: leave out --contrast and --against")
-        if carries is not None:
-            typer.echo("--carries is called --gate-rule now; the old name goes with the next release", err=True)
-            gate_rule = carries
+        gate_rule = renamed_option("--carries", carries, "--gate-rule", gate_rule)
         if gate_rule is not None and (contrast_texts or baselines):
             raise BadText("--gate-rule is for the collapse, and a contrast has none: leave it out")
         if align is not None and not contrast_texts:
-            raise BadText("--align places the tokens of --versus TEXT: give that too")
+            raise BadText("--align places the tokens of --reference TEXT: give that too")
 
         start_jax(float64=dtype is Dtype.float64)
         import jax.numpy as jnp

@@ -8,7 +8,7 @@ import typer
 
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.explain import check_options, pages_of
-from duat_jax.cli.options import Chat, Csv, Dtype, Html, Json, Kept, Model, NoSpecialTokens, Save
+from duat_jax.cli.options import Chat, Csv, Dtype, Html, Json, Kept, Model, NoSpecialTokens, Save, renamed_option
 from duat_jax.cli.output import deliver, one_line_errors, require_holding, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
@@ -30,13 +30,14 @@ def intervene(
         list[str],
         typer.Option(
             help="What is changed, such as 'head 5:3 set 0', 'neurons 3:17,20@-1 scale 2' or 'stream 6@2 set 0':"
-            " LAYER:UNITS@TOKENS; 'token 3 set mean', 'edge 5:3 2>7 set 0': LAYER:HEAD FROM>TO. 'set other' sets to the"
-            " values on --versus. Repeat for several."
+            " LAYER:UNITS@TOKENS; 'token 3 set mean', 'edge 5:3 2>7 set 0': LAYER:HEAD FROM>TO. 'set reference' sets"
+            " to the values on --reference. Repeat for several."
         ),
     ],
-    versus: Annotated[
-        str | None, typer.Option(help="Another text of as many tokens, for changes that 'set other' (patching).")
+    reference: Annotated[
+        str | None, typer.Option(help="Another text of as many tokens, for changes that 'set reference' (patching).")
     ] = None,
+    versus: Annotated[str | None, typer.Option(hidden=True, help="The old name of --reference.")] = None,
     model: Model = None,
     no_special_tokens: NoSpecialTokens = False,
     chat: Chat = False,
@@ -51,21 +52,22 @@ def intervene(
 ) -> None:
     """Turn heads or neurons off, scale or patch them, run the model again, and split what changes over the changes."""
     with one_line_errors():
-        check_options((text, target, contrast, versus), None, json_file, save, csv, html)
+        reference = renamed_option("--versus", versus, "--reference", reference)
+        check_options((text, target, contrast, reference), None, json_file, save, csv, html)
         from duat_jax.interpret.intervene.written import parse_changes, sets_other
 
-        changes = parse_changes(change, "" if versus is None else versus)
-        if (versus is None) == any(map(sets_other, changes)):
-            raise BadText("--change '… set other' sets values to those on --versus TEXT: give both, or neither")
+        changes = parse_changes(change, "" if reference is None else reference)
+        if (reference is None) == any(map(sets_other, changes)):
+            raise BadText("--change '… set reference' sets values to those on --reference TEXT: give both, or neither")
         start_jax(float64=dtype is Dtype.float64)
         about = _about(model, contrast, position, not no_special_tokens, chat)
         loaded, applied, result = _ask(model, dtype, text, changes, target, about)
-        if versus is not None:
+        if reference is not None:
             import duat_jax as duat
             from duat_jax.interpret.intervene.patching import beside_contrast
 
             with working("Contrasting"):
-                split = duat.contrast(loaded, text, versus, target, **about)
+                split = duat.contrast(loaded, text, reference, target, **about)
             result = beside_contrast(result, split, applied)
         _deliver(model, result, target, about, html, json_file=json_file, save=save, table=csv)
 

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -66,3 +66,18 @@ Work = Annotated[
 Steps = Annotated[int, typer.Option(min=1, help="Number of steps.")]
 Batch = Annotated[int, typer.Option(min=1, help="Number of pieces of text in a step.")]
 Rate = Annotated[float, typer.Option(help="The highest learning rate.")]
+
+
+def renamed_option(old: str, given: Any, new: str, value: Any) -> Any:
+    """Return the value of a renamed option, and say on standard error if it was given by its old name.
+
+    Args:
+        old: the old name.
+        given: the value by the old name; `None` or empty if absent.
+        new: the name.
+        value: the value by the name.
+    """
+    if given is None or given == []:
+        return value
+    typer.echo(f"{old} is called {new} now; the old name goes with the next release", err=True)
+    return given

@@ -16,6 +16,9 @@ from duat_jax.inputs.labels import Prediction
 from duat_jax.models.vocabulary.token import Token, in_quotes
 from duat_jax.models.vocabulary.visible import visible
 
+DIFFERENCE = "A − B"
+"""The label of a difference: what is asked about, minus its reference."""
+
 TITLE = 13
 """The largest width of a title over numbers."""
 
@@ -165,6 +168,20 @@ def predictions_line(predictions: tuple[Prediction, ...]) -> str:
         predictions: the most probable outputs.
     """
     return "   ".join(f"{quoted_token(token)} {probability:.1%}" for token, probability in predictions)
+
+
+def sides(first: str, reference: str) -> str:
+    """Return the two sides of a difference in words, the one that is asked about first.
+
+    Args:
+        first: what is asked about, `A`.
+        reference: what is subtracted, `B`.
+
+    Example:
+        >>> sides("the text", "the other text")
+        'A − B: the text − the other text'
+    """
+    return f"{DIFFERENCE}: {first} − {reference}"
 
 
 def completeness_line(completeness: Completeness, label: str = "value") -> Text:

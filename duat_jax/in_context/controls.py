@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import BadText
 from duat_jax.in_context.prompts import EXCHANGED, REDRAWN, Question, after_start, draw_question
 from duat_jax.in_context.runs import Task, logits_of
@@ -34,22 +35,23 @@ class Reply(NamedTuple):
     right: bool
 
 
-def exchange(question: Question, other: Question, *, whole: bool = False) -> Task:
+@renamed_arguments(other="reference")
+def exchange(question: Question, reference: Question, *, whole: bool = False) -> Task:
     """Return a task that compares two sets of demonstrations before the same question.
 
     Args:
         question: the question, after its demonstrations.
-        other: the same question after other demonstrations of the same number of tokens.
+        reference: the same question after other demonstrations of the same number of tokens.
         whole: whether all tokens of the answer are counted, or the first one alone.
 
     Raises:
         BadText: if the texts differ in length, or outside of the demonstrations.
     """
-    texts = (question, other)
-    if len(question.ids) != len(other.ids):
-        raise BadText(f"the texts have {len(question.ids)} and {len(other.ids)} tokens: give two of one length")
+    texts = (question, reference)
+    if len(question.ids) != len(reference.ids):
+        raise BadText(f"the texts have {len(question.ids)} and {len(reference.ids)} tokens: give two of one length")
     asked = [(text.ids[~text.hidden].tolist(), text.answers) for text in texts]
-    if (question.hidden != other.hidden).any() or asked[0] != asked[1]:
+    if (question.hidden != reference.hidden).any() or asked[0] != asked[1]:
         raise BadText("the texts differ outside of their demonstrations: give the same question and answer")
     first, second = (text.whole if whole else text.task for text in texts)
     return first._replace(other=second.ids)

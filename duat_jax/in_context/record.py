@@ -1,5 +1,7 @@
 """The records of the effect of a part of a text."""
 
+from typing import ClassVar
+
 import msgspec
 
 from duat_jax.forms.record import CompletenessRecord
@@ -92,16 +94,18 @@ class ContextRecord(LedgerRecord, tag="demonstrations"):
     Args:
         model: the name of the model.
         text: the prompt.
-        other: the prompt that it is compared with; none if the demonstrations are masked.
+        reference: the prompt that it is compared with; none if the demonstrations are masked.
         words: the text, token by token, with the tokens of the answer but the last.
         hidden: true for the tokens of the demonstrations.
         answer: the answer; log-probabilities are means over its tokens.
         reach: how far attention reaches.
     """
 
+    VERSION: ClassVar[int] = 2
+
     model: str
     text: str
-    other: str | None
+    reference: str | None
     words: list[str]
     hidden: list[bool]
     answer: str

@@ -7,7 +7,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from duat_jax.display.tables import NumberTable, completeness_line, note_lines, number
+from duat_jax.display.tables import DIFFERENCE, NumberTable, completeness_line, note_lines, number
 from duat_jax.in_context.parameters import Moved
 from duat_jax.in_context.result import Ledger
 
@@ -64,11 +64,14 @@ def render(ledger: Ledger) -> RenderableType:
     """
     first, second = ledger.values
     masked = ledger.inputs is None
-    runs = ("with the part in view", "without") if masked else ("with the part", "with the other one in its place")
+    runs = ("with the part in view", "without") if masked else ("with the part", "with the reference in its place")
     inputs = MASKED if ledger.inputs is None else f"moved inputs: {float(ledger.inputs.sum()):+.4f}"
     discontinuities = [f"{name}: {part:+.4f}" for name, part in ledger.discontinuities.items() if part]
     return Group(
-        Text(f"log-probability {first:+.4f} {runs[0]}, {second:+.4f} {runs[1]}", style="bold"),
+        Text(
+            f"log-probability: A {first:+.4f} {runs[0]}, B {second:+.4f} {runs[1]}, {DIFFERENCE} {first - second:+.4f}",
+            style="bold",
+        ),
         inputs,
         "",
         Text("Moved parameters, layer by layer", style="bold"),

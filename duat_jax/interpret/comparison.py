@@ -47,7 +47,7 @@ class Comparison(NamedTuple):
         target: the target: in words, and by what it reads.
         value: its value on the input.
         predictions: what the model says on the input.
-        others: the references.
+        references: what the input is contrasted with.
         difference: the value minus the mean of those on the references, `[]`.
         reader: reads the target, about the output that it found on the input.
         stream: the number of layers before the stream that it reads; `None` for the states of the read-out.
@@ -60,7 +60,7 @@ class Comparison(NamedTuple):
     target: TargetDescription
     value: float
     predictions: tuple[Prediction, ...]
-    others: tuple[Compared, ...]
+    references: tuple[Compared, ...]
     difference: Float[Any, ""]
     reader: Reader
     stream: int | None
@@ -80,10 +80,10 @@ def compare_runs(model: Transformer, request: ContrastRequest, tokenizer: "Token
     Raises:
         NotFinite: if the number is NaN or infinite on one of them.
     """
-    references, stream = (as_it_is(request.inputs), *request.others), request.target.stream
-    labels = [labels_of(model.config, each.inputs, tokenizer) for each in references]
+    inputs, stream = (as_it_is(request.inputs), *request.others), request.target.stream
+    labels = [labels_of(model.config, each.inputs, tokenizer) for each in inputs]
     length = bucket(len(request.inputs.real), model.config.positions)
-    rows = stack(each.padded(length) for each in references)
+    rows = stack(each.padded(length) for each in inputs)
 
     def run(model: Transformer, found: Reading | None) -> tuple[Array, Reader, tuple[Reading, Predicted]]:
         (reader,) = readers_of(model, [request.target])
@@ -100,7 +100,7 @@ def compare_runs(model: Transformer, request: ContrastRequest, tokenizer: "Token
     remedy = "check the model's weights, or compute in a dtype of a wider range"
     require_finite(target.headline, dict(zip(places, values.tolist(), strict=True)), remedy)
     says = [() if predicted is None else each.predictions(*row(predicted, i)) for i, each in enumerate(labels)]
-    others = tuple(
+    references = tuple(
         Compared(name, labels[i].names if text else (), float(values[i]), says[i], unpaired)
         for i, (name, text, unpaired) in enumerate(zip(request.names, request.texts, request.unpaired, strict=True), 1)
     )
@@ -109,7 +109,7 @@ def compare_runs(model: Transformer, request: ContrastRequest, tokenizer: "Token
         target=target,
         value=float(values[0]),
         predictions=says[0],
-        others=others,
+        references=references,
         difference=difference(values),
         reader=reader,
         stream=stream,

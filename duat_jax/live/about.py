@@ -60,7 +60,7 @@ def about(config: Config, name: str, longest: int, text: str | None = None) -> A
             (f"edge {last}:0 0>1 set 0", f"head 0 of layer {last} carries nothing from token 0 to token 1"),
             ("token 1 set mean", "the vocabulary's mean embedding in the place of token 1"),
             (f"stream {last}@-1 set 0", f"nothing is left of the last token after {last} layers"),
-            (f"head {last}:0@-1 set other", "what the head brings to the last token on the other text (patching)"),
+            (f"head {last}:0@-1 set reference", "what the head brings to the last token on the other text (patching)"),
         ],
         format=FORMAT,
     )

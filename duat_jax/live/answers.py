@@ -106,9 +106,9 @@ def answer(loaded: Loaded, question: Any, work: Work) -> Answer:
     if isinstance(question, ExplainScore):
         work.step("explaining the attention")
         place = {name: getattr(question, name) for name in ("layer", "head", "query", "key")}
-        versus = "other" if question.query else None
+        contrasted = "other" if question.query else None
         return Answer(
-            score=score_view(explain_attention(model, question.text, **place, versus=versus, tokenizer=tokenizer))
+            score=score_view(explain_attention(model, question.text, **place, contrast=contrasted, tokenizer=tokenizer))
         )
     about = _about(loaded, question)
     match question:

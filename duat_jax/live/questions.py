@@ -56,7 +56,7 @@ class Intervene(Targeted, tag="intervene", kw_only=True):
 
     Args:
         changes: the changes, as they are written for `duat intervene --change`.
-        other: the text whose values `set other` sets.
+        other: the text whose values `set reference` sets.
     """
 
     changes: list[str]

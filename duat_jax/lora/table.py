@@ -4,7 +4,14 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from duat_jax.display.tables import NumberTable, completeness_line, note_lines, number, predictions_line
+from duat_jax.display.tables import (
+    DIFFERENCE,
+    NumberTable,
+    completeness_line,
+    note_lines,
+    number,
+    predictions_line,
+)
 from duat_jax.lora.parameters import Moved
 from duat_jax.lora.result import LoraChange
 
@@ -27,11 +34,11 @@ def render(change: LoraChange) -> RenderableType:
     lines = [
         Text.assemble(("Explained:  ", "bold"), change.target.headline),
         Text.assemble(
-            ("without adapters ", "bold"),
-            f"{change.before:+.4f}",
-            ("   with them ", "bold"),
+            ("A: with adapters ", "bold"),
             f"{change.after:+.4f}",
-            ("   difference ", "bold"),
+            ("   B: without ", "bold"),
+            f"{change.before:+.4f}",
+            (f"   {DIFFERENCE} ", "bold"),
             number(change.difference),
         ),
     ]

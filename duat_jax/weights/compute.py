@@ -28,6 +28,7 @@ from duat_jax.models.vocabulary.token import quoted_label
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.weights.filled import filled
+from duat_jax.weights.old_order import accepts_two_models
 from duat_jax.weights.result import Flow, ModelDiff, RunAgain, UnitPart
 from duat_jax.weights.units import EMBEDDINGS, LAYERS, Units, numbered, parameters_of, units_of
 from duat_jax.weights.validation import alike_models
@@ -88,9 +89,9 @@ class _OfText(NamedTuple):
         number: the number that is read.
         target: its description.
         names: display labels of the text's tokens.
-        values: the number by the first model and by the second one.
+        values: the number by the reference and by the model.
         parts: the parts of the difference.
-        first_order: of every parameter, the gradient at the first model times its change.
+        first_order: of every parameter, the gradient at the reference times its change.
     """
 
     number: _Number
@@ -101,12 +102,13 @@ class _OfText(NamedTuple):
     first_order: dict[str, float]
 
 
+@accepts_two_models
 def diff(
-    before: Transformer,
-    after: Transformer,
+    model: Transformer,
     inputs: "OneInput | ManyInputs",
     target: "OneTarget" = None,
     *,
+    reference: Transformer,
     contrast: int | str | None = None,
     against: "OneInput | None" = None,
     position: int | None = None,
@@ -114,11 +116,11 @@ def diff(
     tokenizer: "Tokenizer | None" = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ModelDiff:
-    """Split the difference of a number between two models of one shape exactly over their weights.
+    """Split the difference of a number between a model and its reference, of one shape, exactly over their weights.
 
     The number is a function `f` of the weights `θ`, and its secant between both models is
 
-        f(θ_B) − f(θ_A) = Σ_w D_w (θ_B,w − θ_A,w),
+        f(θ_A) − f(θ_B) = Σ_w D_w (θ_A,w − θ_B,w),
 
     a sum over all weights `w`, however far apart the models are; the gradient at one of them gives a first-order term
     alone. Parts of parameters, neurons, heads and rows of embeddings are sums of these. They account for the difference
@@ -126,13 +128,13 @@ def diff(
     they are: the parameters with the largest parts are exchanged, too, and the model is run again.
 
     Args:
-        before: the first model, `A`.
-        after: the second one, `B`, with the same shapes: fine-tuned, rounded, or another step of a training; or the
-            first one pruned, whose missing neurons and layers have weights of zero here.
+        model: the model that is asked about, `A`: fine-tuned, rounded, or a later step of a training; or pruned, whose
+            missing neurons and layers have weights of zero here.
         inputs: a text or an image, as in `duat.explain`; or a list of them, over which all numbers are means.
         target: the number, as in `duat.explain`. If absent, of a language model the mean loss of the text's tokens
             after the first one, in nats; of another one, and with a `contrast` or a `position`, the most probable
-            output of the second model.
+            output of the model.
+        reference: the model that it is compared with, `B`, with the same shapes.
         contrast: the token or class whose logit is subtracted.
         against: for an encoder, token ids of the other text.
         position: at which token the logit is read; negative counts from the end.
@@ -153,14 +155,14 @@ def diff(
         >>> import jax
         >>> model, tokenizer = duat.load(tokenizer=True)
         >>> rounded = jax.tree.map(lambda leaf: leaf.astype("bfloat16").astype("float32"), model)
-        >>> found = diff(model, rounded, "for i in range(10", largest=1, tokenizer=tokenizer)
+        >>> found = diff(rounded, "for i in range(10", reference=model, largest=1, tokenizer=tokenizer)
         >>> found.target.headline, found.completeness[0].verdict
         ('mean loss of the tokens after the first one, in nats', 'holds')
 
     Source: the secant of `duat.secant`, between weights; along a path of small steps, Lan et al., "LCA: Loss Change
     Allocation for Neural Network Training", 2019.
     """
-    before, after = alike_models(*filled(before, after))
+    before, after = alike_models(*filled(reference, model))
     config = before.config
     if largest < 0:
         raise BadText(f"largest is {largest}: give the number of parameters that are exchanged, 0 for none")
@@ -203,7 +205,7 @@ def diff(
     first, second = values.mean(0).tolist()
 
     def with_exchanged(members: list[str], *, all_others: bool = False) -> float:
-        """Return the number of the first model with some parameters of the second one, or with all but these."""
+        """Return the number of the reference with some parameters of the model, or with all but these."""
         exchanged = jax.tree.map(partial(_exchange, np.isin(names, members) ^ all_others), numbers, before, after)
         runs = []
         for each in found:
@@ -253,7 +255,7 @@ def _of_text(
         reading = on_host(_read(after, number))
         number, described = replace(number, reader=reader.pinned(reading)), target.describe(reading, labels)
     values = on_host((_value(before, number), _value(after, number)))
-    by = {"by the first model": float(values[0]), "by the second one": float(values[1])}
+    by = {"by the model": float(values[1]), "by the reference": float(values[0])}
     require_finite(described.headline, by, "check their weights")
     parts = on_host(_split(before, after, number))
 
@@ -291,14 +293,14 @@ def _split(before: Transformer, after: Transformer, number: _Number) -> _Parts:
 
 @jax.jit
 def _first_order(before: Transformer, after: Transformer, number: _Number) -> dict[str, Float[Array, ""]]:
-    """Return of every parameter the gradient at the first model times its change."""
+    """Return of every parameter the gradient at the reference times its change."""
     gradient = jax.grad(number)(before)
     terms = jax.tree.map(lambda slope, a, b: slope * (b - a), gradient, before, after)
     return {name: part.sum() for name, part in parameters_of(written_out(terms)).items()}
 
 
 def _exchange(of_second: np.ndarray, index: np.ndarray, a: Array, b: Array) -> Array:
-    """Return a parameter of the first model or of the second one, of a loop's parameters step by step."""
+    """Return a parameter of the reference or of the model, of a loop's parameters step by step."""
     chosen = of_second[index]
     if chosen.all() or not chosen.any():
         return b if chosen.all() else a

@@ -53,8 +53,8 @@ def filled(before: Transformer, after: Transformer) -> tuple[Transformer, Transf
     model computes what it did. MLPs that got biases by pruning have biases of zero before it.
 
     Args:
-        before: the first model.
-        after: the second one.
+        before: the reference.
+        after: the model.
 
     Returns:
         Both, as they are if neither is the other one pruned.

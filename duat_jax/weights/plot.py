@@ -39,7 +39,8 @@ def draw(diff: ModelDiff) -> Figure:
     if diff.flow is not None:
         _draw_flow(others.pop(0), diff, diff.flow)
     titled(
-        figure, f"{diff.target.headline}: {diff.before:+.4f} by the first model, {diff.after:+.4f} by the second one"
+        figure,
+        f"{diff.target.headline}: {diff.value:+.4f} by the model − {diff.reference_value:+.4f} by the reference",
     )
     return figure
 

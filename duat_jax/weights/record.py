@@ -1,5 +1,7 @@
 """The record of the difference between two models."""
 
+from typing import ClassVar
+
 import msgspec
 
 from duat_jax.forms.record import CompletenessRecord, TargetRecord
@@ -12,8 +14,8 @@ class RunAgainRecord(msgspec.Struct, forbid_unknown_fields=True):
     Args:
         name: the parameter; `"together"` for all of the list at once.
         part: its part of the difference.
-        set_back: the number of the second model minus that with this parameter of the first one.
-        put_in: the number of the first model with this parameter of the second one, minus that of the first model.
+        set_back: the number of the model minus that with this parameter of the reference.
+        put_in: the number of the reference with this parameter of the model, minus that of the reference.
     """
 
     name: str
@@ -76,19 +78,19 @@ class ModelDiffRecord(Record, tag="model diff"):
     """The JSON of `duat diff`.
 
     Args:
-        model: the name of the first model.
-        other: the name of the second one.
+        model: the name of the model, `A`.
+        reference: the name of the model that it is compared with, `B`.
         family: their checkpoint family.
         texts: the number of texts over which numbers are means.
         tokens: the text, token by token; empty of several texts.
         target: the number: in words, and by what it reads.
         dtype: of everything computed.
-        before: the number of the first model.
-        after: that of the second one.
-        difference: the second minus the first.
+        value: the number of the model.
+        reference_value: that of the reference.
+        difference: the model's minus the reference's.
         parts: the part of every parameter, by its name.
         intervals: of several texts, the ends of each part's 95 % interval by Student's t over the texts.
-        first_order: the same to first order at the first model.
+        first_order: the same to first order at the reference.
         units: the neurons, heads and rows of embeddings with the largest parts.
         cancellation: the sum of the sizes of all parts, as a multiple of the difference; 1 of a difference of zero.
         again: the parameters with the largest parts, and runs in which they are exchanged.
@@ -99,15 +101,17 @@ class ModelDiffRecord(Record, tag="model diff"):
         budget: the matrices that a budget gives eight bits; none without one.
     """
 
+    VERSION: ClassVar[int] = 2
+
     model: str
-    other: str
+    reference: str
     family: str
     texts: int
     tokens: list[str]
     target: TargetRecord
     dtype: str
-    before: float
-    after: float
+    value: float
+    reference_value: float
     difference: float
     parts: dict[str, float]
     intervals: dict[str, tuple[float, float]]

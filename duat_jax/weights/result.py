@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from duat_jax.deprecation import renamed_arguments, renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_name, numbered, of_tokens, whole
 from duat_jax.display.result import Plotted
 from duat_jax.evaluation.statistics import students_mean
@@ -26,8 +27,8 @@ class RunAgain(NamedTuple):
     Args:
         name: the parameter.
         part: its part of the difference.
-        set_back: the number of the second model minus that of the second model with this parameter of the first one.
-        put_in: the number of the first model with this parameter of the second one, minus that of the first model.
+        set_back: the number of the model minus that of the model with this parameter of the reference.
+        put_in: the number of the reference with this parameter of the model, minus that of the reference.
     """
 
     name: str
@@ -63,17 +64,18 @@ class Flow(NamedTuple):
     later: Float[np.ndarray, "streams"]
 
 
+@renamed_fields(before="reference_value", after="value")
 @dataclass(frozen=True, eq=False)
 class ModelDiff(Plotted):
-    """The difference of a number between two models, as an exact sum over their weights.
+    """The difference of a number between a model and its reference, as an exact sum over their weights.
 
     Args:
         family: the checkpoint family.
         tokens: display labels of the text's tokens; empty of several texts.
         target: the number, which prints as a sentence.
-        values: of each text, the number by the first model and by the second one, from plain forward passes.
+        values: of each text, the number by the reference and by the model, from plain forward passes.
         parameters: the part of every parameter, by its name, on each text.
-        first_order: the same to first order at the first model: the gradient times the change.
+        first_order: the same to first order at the reference: the gradient times the change.
         neurons: by linear layer of an MLP, the part of each neuron's weights.
         heads: by linear layer of an attention, that of each head's weights.
         rows: by embedding, that of each row.
@@ -104,18 +106,18 @@ class ModelDiff(Plotted):
     notes: tuple[str, ...] = ()
 
     @property
-    def before(self) -> float:
-        """The number of the first model."""
-        return float(self.values[:, 0].mean())
-
-    @property
-    def after(self) -> float:
-        """The number of the second model."""
+    def value(self) -> float:
+        """The number of the model, `A`."""
         return float(self.values[:, 1].mean())
 
     @property
+    def reference_value(self) -> float:
+        """The number of the reference, `B`."""
+        return float(self.values[:, 0].mean())
+
+    @property
     def difference(self) -> float:
-        """The number of the second model minus that of the first one."""
+        """The number of the model minus that of the reference, `A − B`."""
         return float(np.mean([each.value for each in self.completeness]))
 
     @property
@@ -182,19 +184,20 @@ class ModelDiff(Plotted):
                 "flow", self.flow.tokens, {**numbered("stream", len(self.flow.later)), **of_tokens(self.tokens)}
             )
 
-    def as_dict(self, model: str = "", other: str = "", **more: Any) -> dict[str, Any]:
+    @renamed_arguments(other="reference")
+    def as_dict(self, model: str = "", reference: str = "", **more: Any) -> dict[str, Any]:
         """Return the result as plain data for JSON, with the fields of `ModelDiffRecord`.
 
         Args:
-            model: name of the first model.
-            other: name of the second one.
+            model: name of the model.
+            reference: name of its reference.
             more: fields of the record that aren't in the result.
         """
         return as_record(
             ModelDiffRecord,
             self,
             model=model,
-            other=other,
+            reference=reference,
             texts=len(self.values),
             dtype=self.completeness[0].dtype,
             first_order={name: float(np.mean(part)) for name, part in self.first_order.items()},

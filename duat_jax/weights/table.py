@@ -4,7 +4,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from duat_jax.display.tables import NumberTable, completeness_line, note_lines, number
+from duat_jax.display.tables import DIFFERENCE, NumberTable, completeness_line, note_lines, number
 from duat_jax.evaluation.statistics import students_mean
 from duat_jax.forms.completeness import worst_of
 from duat_jax.weights.result import ATTENTION, FIRST_ORDER, MLP, OTHER, ModelDiff, UnitPart
@@ -14,17 +14,19 @@ CANCELLING = 5
 SHOWN = 0.5e-4
 """The smallest part of a neuron, head or row that a table of four digits shows."""
 NOTE = (
-    "part: of the difference, exact for these two models. set back: what is lost if the second model gets the first"
-    " one's weights there. put in: what is gained if the first model gets the second one's. Both by running the model"
+    "part: of the difference, exact for these two models. set back: what is lost if the model gets its reference's"
+    " weights there. put in: what is gained if the reference gets the model's. Both by running the model"
     " again; where weights act together, neither has to be the part."
 )
 
 
-def render(diff: ModelDiff) -> RenderableType:
+def render(diff: ModelDiff, model: str = "the model", reference: str = "the reference") -> RenderableType:
     """Return the table of a result: both numbers, the parts by layer, and the largest parameters run again.
 
     Args:
         diff: the result to show.
+        model: the name of the model.
+        reference: that of its reference.
     """
     texts = len(diff.values)
     difference = number(diff.difference)
@@ -34,11 +36,11 @@ def render(diff: ModelDiff) -> RenderableType:
     lines = [
         Text.assemble(("Explained:  ", "bold"), diff.target.headline),
         Text.assemble(
-            ("first model ", "bold"),
-            f"{diff.before:+.4f}",
-            ("   second model ", "bold"),
-            f"{diff.after:+.4f}",
-            ("   difference ", "bold"),
+            (f"A: {model} ", "bold"),
+            f"{diff.value:+.4f}",
+            (f"   B: {reference} ", "bold"),
+            f"{diff.reference_value:+.4f}",
+            (f"   {DIFFERENCE} ", "bold"),
             difference,
         ),
     ]

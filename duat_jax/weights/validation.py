@@ -25,22 +25,22 @@ def require_alike(before: Transformer, after: Transformer) -> None:
     """Raise unless two models are one function of weights of one shape.
 
     Args:
-        before: the first model, or its skeleton.
-        after: the second one.
+        before: the reference, or its skeleton.
+        after: the model.
 
     Raises:
         DuatError: naming every setting and every parameter's shape in which they differ.
     """
-    for which, model in (("first", before), ("second", after)):
+    for which, model in (("reference", before), ("model", after)):
         require_loaded(model)
         own, known = parameters_of(written_out(model)), parameters_of(skeleton(model.config, "float32"))
         if own.keys() != known.keys():
             raise DuatError(
-                f"the {which} model isn't made of the layers of its configuration: give one that duat.load returns, and"
+                f"the {which} isn't made of the layers of its configuration: give one that duat.load returns, and"
                 " of one with adapters duat.lora.merge(model, adapters)"
             )
     depths = before.config.layers, after.config.layers
-    problems = [f"the first model has {depths[0]} layers and the second one {depths[1]}"] * (depths[0] != depths[1])
+    problems = [f"the reference has {depths[0]} layers and the model {depths[1]}"] * (depths[0] != depths[1])
     problems = problems or [*_settings(before.config, after.config), *_shapes(before, after)]
     if problems:
         more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
@@ -54,8 +54,8 @@ def untied_alike(before: Transformer, after: Transformer) -> tuple[Transformer, 
     """Return two models, the tied read-out of one as a matrix of its own where the other one has that.
 
     Args:
-        before: the first model, or its skeleton.
-        after: the second one.
+        before: the reference, or its skeleton.
+        after: the model.
     """
     kinds = {model.config.head.kind for model in (before, after)}
     return (
@@ -72,8 +72,8 @@ def alike_models(before: Transformer, after: Transformer) -> tuple[Transformer, 
     """Return two models as two values of one function's weights: of one structure, dtype and division among devices.
 
     Args:
-        before: the first model.
-        after: the second one.
+        before: the reference.
+        after: the model.
 
     Returns:
         Both, with the configuration of the one with the shorter context, in float32 at least.
@@ -109,7 +109,7 @@ def _settings(before: Config, after: Config) -> list[str]:
 def _different(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
     """Return a sentence for every setting in which two configurations differ."""
     return [
-        f"{name} is {first.get(name)!r} in the first model and {second.get(name)!r} in the second one"
+        f"{name} is {first.get(name)!r} in the reference and {second.get(name)!r} in the model"
         for name in dict.fromkeys([*first, *second])
         if first.get(name) != second.get(name)
     ]
@@ -132,7 +132,7 @@ def _shapes(before: Transformer, after: Transformer) -> list[str]:
 
     first, second = (parameters_of(written_out(model)) for model in (before, after))
     return [
-        f"{name} is {described(first, name)} in the first model and {described(second, name)} in the second one"
+        f"{name} is {described(first, name)} in the reference and {described(second, name)} in the model"
         for name in dict.fromkeys([*first, *second])
         if described(first, name) != described(second, name)
     ]

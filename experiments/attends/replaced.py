@@ -40,13 +40,13 @@ class Place(NamedTuple):
         head: the head.
         query: the token that attends.
         key: the token that is attended to.
-        versus: the token whose score is subtracted.
+        contrast: the token whose score is subtracted.
     """
 
     head: int | Int[Array, ""]
     query: int | Int[Array, ""]
     key: int | Int[Array, ""]
-    versus: int | Int[Array, ""]
+    contrast: int | Int[Array, ""]
 
 
 class Sources(NamedTuple):
@@ -62,7 +62,7 @@ class Sources(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """Changes of `log(attention to key / attention to versus)` when single sources are replaced.
+    """Changes of `log(attention to key / attention to contrast)` when single sources are replaced.
 
     Args:
         predicted: with everything held, by the closed form, for each replacement in `RESAMPLED, ZERO`.
@@ -199,10 +199,10 @@ def _held(model: Transformer, recording: Recording, layer: int, change: Array, p
 
 
 def _score(model: Transformer, layer: int, points: Any, place: Place) -> Array:
-    """Return `log(attention to key / attention to versus)`, the difference of the scores of the two."""
+    """Return `log(attention to key / attention to contrast)`, the difference of the scores of the two."""
     block: Any = model.stack.blocks[layer]
     attention = block.attention
     queries, keys = (points[duat.Key((f"layers.{layer}",), name, 0)] for name in (QUERIES, KEYS))
     of_head = keys[:, place.head // (attention.heads // attention.key_value_heads)]
-    difference = of_head[place.key] - of_head[place.versus]
+    difference = of_head[place.key] - of_head[place.contrast]
     return attention.scale * jnp.dot(queries[place.query, place.head], difference, precision=jax.lax.Precision.HIGHEST)

@@ -110,8 +110,8 @@ def drawn_place(pattern: np.ndarray, draw: np.random.Generator) -> Place:
     attending[:, : tokens // 2] = False
     head, query = draw.choice(np.argwhere(attending)).tolist()
     key = int(pattern[head, query, 1:].argmax()) + 1
-    versus = draw.choice([token for token in range(query + 1) if token not in (key, pattern[head, query].argmax())])
-    return Place(head, query, key, int(versus))
+    contrast = draw.choice([token for token in range(query + 1) if token not in (key, pattern[head, query].argmax())])
+    return Place(head, query, key, int(contrast))
 
 
 def controls_of(parts: Parts, norms: np.ndarray, chosen: list[int]) -> list[tuple[int, int]]:
@@ -145,7 +145,7 @@ def unit(model: Transformer, layer: int, ids: np.ndarray, other: np.ndarray, see
     draw = np.random.default_rng(seed)
     (vectors, pattern), (others, _) = (map(np.asarray, written(model, jnp.asarray(of), layer)) for of in (ids, other))
     place = drawn_place(pattern, draw)
-    named = {"head": place.head, "key": place.key, "query": place.query, "versus": place.versus}
+    named = {"head": place.head, "key": place.key, "query": place.query, "contrast": place.contrast}
     score = duat.explain_attention(model, ids.tolist(), layer=layer, **named)
     parts = parts_of(score)
     at = parts.sources.parts, parts.sources.tokens
@@ -169,7 +169,7 @@ def unit(model: Transformer, layer: int, ids: np.ndarray, other: np.ndarray, see
     return {
         **named,
         "layer": layer,
-        "attention": kept(pattern[place.head, place.query][[place.key, place.versus]]),
+        "attention": kept(pattern[place.head, place.query][[place.key, place.contrast]]),
         "parts": sources.parts[: len(chosen)].tolist(),
         "tokens": sources.tokens[: len(chosen)].tolist(),
         "named": [chosen.index(source) for source in sorted(largest_ones)],

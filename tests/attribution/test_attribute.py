@@ -80,7 +80,7 @@ def test_several_references_are_averaged():
         alone = [attributed(unit, name, other) for other in others]
         close(together.scores, np.mean([each.scores for each in alone], 0))
         close(together.difference, np.mean([each.difference for each in alone]))
-        assert [other.name for other in together.others] == [each.others[0].name for each in alone]
+        assert [other.name for other in together.references] == [each.references[0].name for each in alone]
 
 
 def test_a_target_inside_the_stack():

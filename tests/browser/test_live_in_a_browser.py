@@ -91,7 +91,7 @@ def test_a_second_text_gives_a_contrast_and_a_third_colouring(live):
     page.locator(".units button").first.click()
     page.get_by_role("button", name="as on the other text").first.click()
     answered(page, "intervene")
-    assert re.fullmatch(r"head \d:\d@\d+ set other", page.locator(".chips code").inner_text())
+    assert re.fullmatch(r"head \d:\d@\d+ set reference", page.locator(".chips code").inner_text())
     assert "contrast" in page.get_by_role("region", name="changes").locator("thead").inner_text()
     page.reload()
     answered(page, "intervene")

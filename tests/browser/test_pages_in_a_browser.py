@@ -312,7 +312,7 @@ def test_a_score_against_the_first_token_is_a_difference(opened):
     score = next(each for each in graph.scores if 0 not in (each.query, each.key))
     place = {name: getattr(score, name) for name in ("layer", "head", "query", "key")}
     model, tokenizer = embedded()
-    first = duat.explain_attention(model, TEXT, **place, versus=0, tokenizer=tokenizer)
+    first = duat.explain_attention(model, TEXT, **place, contrast=0, tokenizer=tokenizer)
     page = opened(dataclasses.replace(graph, scores=(first,)).to_html())
     page.get_by_role("button", name=f"layer {score.layer}, head {score.head}, from token").click()
     assert "The difference of the two scores is" in page.locator("section.cell", has=page.locator("h4")).inner_text()

@@ -326,12 +326,12 @@ GPT2 = "--model", GOLDEN / "gpt2"
 METHOD = "norm of change x W_out"
 IN_EVERY_DTYPE = {
     "explain": (("explain", TEXT, *GPT2), ("value",)),
-    "contrast": (("explain", TEXT, "--versus", "w5 w17 w4", *GPT2), ("difference",)),
+    "contrast": (("explain", TEXT, "--reference", "w5 w17 w4", *GPT2), ("A: the text", "B: the other text", "A − B")),
     "graph": (("graph", TEXT, "--neurons", 2, *GPT2), ("value",)),
     "attends": (("attends", TEXT, "--layer", 1, "--head", 0, "--key", 0, *GPT2), ("value",)),
     "context": (
         ("context", "c =", "--demonstration", "a = 1", "--demonstration", "b = 1", "--answer", " 1"),
-        ("difference",),
+        ("A: the text", "B: the other text", "A − B"),
     ),
     "faithfulness": (
         ("faithfulness", "--texts", 2, "--tokens", 6, "--method", "gradient x input"),
@@ -341,10 +341,16 @@ IN_EVERY_DTYPE = {
         ("circuit", "--task", "parameter", "--prompts", 2, "--method", METHOD, "--units", "head x position"),
         ("tasks", "parameter", "units", "head x position", METHOD, "logf", "value"),
     ),
-    "lora diff": (("lora", "diff", "adapter", TEXT, *GPT2), ("difference",)),
-    "diff": (("diff", GPT2[1], "merged", TEXT, "--largest", 1), ("difference",)),
-    "intervene": (("intervene", TEXT, "--change", "head 1:0 set 0", *GPT2), ("difference",)),
-    "steer": (("steer", TEXT, "--towards", "import os", "--away", "class A:", "--layers", 1, *GPT2), ("difference",)),
+    "lora diff": (("lora", "diff", "adapter", TEXT, *GPT2), ("A: the text", "B: the other text", "A − B")),
+    "diff": (("diff", GPT2[1], "merged", TEXT, "--largest", 1), ("A: the text", "B: the other text", "A − B")),
+    "intervene": (
+        ("intervene", TEXT, "--change", "head 1:0 set 0", *GPT2),
+        ("A: the text", "B: the other text", "A − B"),
+    ),
+    "steer": (
+        ("steer", TEXT, "--towards", "import os", "--away", "class A:", "--layers", 1, *GPT2),
+        ("A: the text", "B: the other text", "A − B"),
+    ),
 }
 """Each command that takes `--dtype`, and where its number stands in the JSON."""
 

@@ -187,10 +187,10 @@ def test_progress_with_a_rate_counts_from_what_was_done_before(monkeypatch, caps
     assert capsys.readouterr().err == "Surveying: 6 of 10 parts, 200 tokens/s, 1 min elapsed, about 2 min left\n"
 
 
-@pytest.mark.parametrize("versus", [(), ("--versus", "y = 1")])
-def test_a_page_is_written_and_its_size_said(tmp_path, versus):
+@pytest.mark.parametrize("reference", [(), ("--reference", "y = 1")])
+def test_a_page_is_written_and_its_size_said(tmp_path, reference):
     file = tmp_path / "page.html"
-    result = run("explain", "x = 1", *versus, "--html", file)
+    result = run("explain", "x = 1", *reference, "--html", file)
     assert result.exit_code == 0 and f"{file} is going to have 0.1" in result.stderr
     assert file.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert "must end in .html" in run("explain", "x = 1", "--html", tmp_path / "page.png").stderr
@@ -231,9 +231,14 @@ def test_a_patch_from_another_text_is_the_function_beside_the_contrast():
         duat.edits.Heads(1, 0).set(0),
     ]
     expected = duat.intervene(model, WORDS, changes, "w7", **known)
-    written = "heads 2:2,1@-1 set other", "neurons 2:7,20 set other", "stream 1@6,7 set other", "head 1:0 set 0"
+    written = (
+        "heads 2:2,1@-1 set reference",
+        "neurons 2:7,20 set reference",
+        "stream 1@6,7 set reference",
+        "head 1:0 set 0",
+    )
     options = [part for change in written for part in ("--change", change)]
-    asked = ("intervene", WORDS, "--model", SMALL, "--versus", other, *options, "--target", "w7", "--contrast", "w9")
+    asked = ("intervene", WORDS, "--model", SMALL, "--reference", other, *options, "--target", "w7", "--contrast", "w9")
     found = json.loads(run(*asked, "--json", "-").stdout)
     for effect, same in zip(found["effects"], expected.effects, strict=True):
         close(np.array(effect["secant"]), same.secant)
@@ -247,14 +252,14 @@ def test_a_patch_from_another_text_is_the_function_beside_the_contrast():
 
 
 def test_a_patch_needs_another_text_and_another_text_a_patch():
-    for change, versus, says in (
-        ("head 1:0 set other", (), "give both, or neither"),
-        ("head 1:0 set 0", ("--versus", "a c"), "give both, or neither"),
-        ("head 1:0 set other", ("--versus", "a b c"), "the text has 2 tokens and the other text 3"),
-        ("head 1:0 set other", ("--versus", "a b"), "the same for the model"),
-        ("head 1:0 scale other", ("--versus", "a c"), "is no change"),
+    for change, reference, says in (
+        ("head 1:0 set reference", (), "give both, or neither"),
+        ("head 1:0 set 0", ("--reference", "a c"), "give both, or neither"),
+        ("head 1:0 set reference", ("--reference", "a b c"), "the text has 2 tokens and the other text 3"),
+        ("head 1:0 set reference", ("--reference", "a b"), "the same for the model"),
+        ("head 1:0 scale reference", ("--reference", "a c"), "is no change"),
     ):
-        result = run("intervene", "a b", "--change", change, *versus)
+        result = run("intervene", "a b", "--change", change, *reference)
         assert result.exit_code == MISTAKE and says in result.stderr and result.stderr.count("\n") == 1
 
 

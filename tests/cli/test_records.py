@@ -22,7 +22,7 @@ TEXT = "for i in range(10"
 WORDS, TINY = "w5 w17 w3", ["--model", str(GOLDEN / "gpt2")]
 RUNS = {
     "explain": ["explain", WORDS, *TINY],
-    "explain --versus": ["explain", WORDS, "--versus", "w5 w8 w3", *TINY],
+    "explain --reference": ["explain", WORDS, "--reference", "w5 w8 w3", *TINY],
     "graph": ["graph", WORDS, "--neurons", "2", *TINY],
     "attends": ["attends", WORDS, "--layer", "2", "--head", "0", "--key", "1", *TINY],
     "intervene": ["intervene", WORDS, "--change", "head 2:1 set 0", *TINY],

@@ -109,6 +109,24 @@ def test_a_file_without_the_contrast_of_an_effect_opens(tmp_path):
     assert duat.open(tmp_path / "before").as_dict() == duat.open(tmp_path / "result").as_dict()
 
 
+@pytest.mark.parametrize(
+    ("ask", "old", "new"),
+    [
+        (lambda model: duat.contrast(model, [5, 6, 7], [5, 9, 7]), "others", "references"),
+        (lambda model: duat.attribute(model, [5, 6, 7], [5, 9, 7]), "others", "references"),
+        (lambda model: duat.explain_attention(model, [5, 6], layer=1, head=0, key=0), "versus", "contrast"),
+    ],
+)
+def test_a_file_with_an_old_name_of_a_field_opens(tmp_path, ask, old, new):
+    ask(duat.load()).save(tmp_path / "result")
+    before = edited(
+        (tmp_path / "result").read_bytes(), lambda text, arrays: (text.replace(f'"{new}":', f'"{old}":'), arrays)
+    )
+    (tmp_path / "before").write_bytes(before)
+    assert f'"{old}":'.encode() in before.replace(b"\\", b"")
+    assert duat.open(tmp_path / "before").as_dict() == duat.open(tmp_path / "result").as_dict()
+
+
 def product(w):
     return w["a"] ** 2 * w["b"]
 

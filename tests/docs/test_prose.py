@@ -51,7 +51,7 @@ def test_the_difference_stays_at_the_parameter_up_to_layer_3():
 def test_a_head_looks_for_what_came_before():
     model, tokenizer = duat.load(tokenizer=True)
     text = "def area(width, height): return width * he"
-    asked = {"layer": 4, "head": 1, "key": 7, "versus": 11, "through_heads": True}
+    asked = {"layer": 4, "head": 1, "key": 7, "contrast": 11, "through_heads": True}
     score = duat.explain_attention(model, text, **asked, tokenizer=tokenizer)
     page = prose("why-a-head-attends.md")
     second, first, third = (carried(score, "key", *unit) for unit in ((2, 2), (1, 0), (3, 0)))
@@ -67,7 +67,7 @@ def test_a_head_looks_for_what_came_before():
 def test_a_head_of_the_language_model_looks_for_what_came_before():
     model, tokenizer = duat.load(smollm2.path(), tokenizer=True)
     text, page = "When Henry and Frank went to the store, Frank", prose("why-a-head-attends.md")
-    asked = {"layer": 17, "head": 4, "key": 4, "versus": 2, "tokenizer": tokenizer}
+    asked = {"layer": 17, "head": 4, "key": 4, "contrast": 2, "tokenizer": tokenizer}
     ids = tokenizer.encode(text).ids
     score = duat.explain_attention(model, text, **asked)
     _, table = score.by_token()

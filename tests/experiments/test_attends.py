@@ -22,7 +22,7 @@ from experiments.pages import cells
 
 LAYERS, LAYER, FEATURES, VOCAB, TOKENS = 4, 3, 6, 11, 8
 IDS, OTHER = np.array(jax.random.randint(jax.random.key(5), (2, TOKENS), 0, VOCAB), np.int32)
-PLACE = Place(head=1, query=6, key=4, versus=2)
+PLACE = Place(head=1, query=6, key=4, contrast=2)
 # The embedding of the query's token, MLPs of several layers at tokens that are compared and at others.
 SOURCES = Sources(np.array([0, 1, 2, 3, 1, 2, 3]), np.array([6, 4, 6, 2, 1, 0, 6]))
 
@@ -78,7 +78,7 @@ def by_hand(source, token, new, moving=FREE):
         block = model().stack.blocks[LAYER]
         normed = block.norm_1(x)
         queries, keys = (part(normed).reshape(TOKENS, -1, 3) for part in (block.attention.query, block.attention.key))
-        return queries[PLACE.query, PLACE.head] @ (keys[PLACE.key, 0] - keys[PLACE.versus, 0]) / np.sqrt(3)
+        return queries[PLACE.query, PLACE.head] @ (keys[PLACE.key, 0] - keys[PLACE.contrast, 0]) / np.sqrt(3)
 
     return difference(after) - difference(before)
 

@@ -42,7 +42,7 @@ def model_of(name):
 
 def asked(name, **changes):
     layer = model_of(name).config.layers - 1
-    return {"layer": layer, "head": HEAD, "query": QUERY, "key": KEY, "versus": VERSUS} | changes
+    return {"layer": layer, "head": HEAD, "query": QUERY, "key": KEY, "contrast": VERSUS} | changes
 
 
 @functools.cache
@@ -133,7 +133,7 @@ def test_the_difference_of_two_scores_is_the_logarithm_of_the_ratio_of_attention
     image = model.config.image
     given = IDS if image is None else numbers(image.channels, image.height, image.width)
     layer = model.config.layers - 1
-    score = duat.explain_attention(model, given, layer=layer, head=1, query=3, key=2, versus=1)
+    score = duat.explain_attention(model, given, layer=layer, head=1, query=3, key=2, contrast=1)
     held = duat.record(model.output)(model.embed(jnp.asarray(given))).dynamics.held
     row = held[f"layers.{layer}.attention.pattern"][1, 3]
     close(score.attention, row)
@@ -218,7 +218,7 @@ def test_everything_that_is_mistaken_is_said_at_once():
         "no head True: give a number from 0 to 3",
     ):
         assert said in str(error.value)
-    with pytest.raises(duat.BadText, match=r"query: position 3 .* key: position -9 .* versus: position 1.5"):
+    with pytest.raises(duat.BadText, match=r"query: position 3 .* key: position -9 .* contrast: position 1.5"):
         check(config, [5, 6, 7], 0, 0, 3, -9, 1.5)
     with pytest.raises(duat.BadText, match="token 0 doesn't see token 2, the key: .* the difference of their scores"):
         check(config, [5, 6, 7], 0, 0, 0, 2, -1)
@@ -231,11 +231,11 @@ TEXT = "for i in range(10"
 
 def test_the_command_shows_the_table_and_writes_json_and_picture(tmp_path):
     picture, file = tmp_path / "a.png", tmp_path / "a.json"
-    asked = ("attends", TEXT, "--layer", "1", "--head", "2", "--key", "1", "--versus-key", "0", "--top", "3")
+    asked = ("attends", TEXT, "--layer", "1", "--head", "2", "--key", "1", "--contrast-key", "0", "--top", "3")
     result = run(*asked, "--plot", str(picture), "--json", str(file))
     assert result.exit_code == 0, result.output
     found = json.loads(file.read_text(encoding="utf-8"))
-    assert [found[name] for name in ("layer", "head", "key", "versus", "query")] == [
+    assert [found[name] for name in ("layer", "head", "key", "contrast", "query")] == [
         1,
         2,
         1,
@@ -248,7 +248,7 @@ def test_the_command_shows_the_table_and_writes_json_and_picture(tmp_path):
         assert abs(np.sum(found[table]) - found["value"]) < found["completeness"]["tolerance"]
     assert [len(found["by_part"]), len(found["by_token"])] == [len(found["parts"]), len(found["tokens"]) + 1]
     assert f"{found['top'][0]['contribution']:+.4f}" in result.output and len(found["top"]) == 3
-    assert "the ratio is" in result.output and "holds" in result.output
+    assert "A − B: token 1 − token 0. Attention" in result.output and "holds" in result.output
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 

@@ -194,7 +194,7 @@ def test_the_command_explains_all_tokens_of_an_answer(tokenizer, tmp_path):
 def test_the_command_compares_with_other_demonstrations(tokenizer, tmp_path):
     file = tmp_path / "ledger.json"
     asked = "c =", "--demonstration", "a = 1", "--demonstration", "b = 1", "--answer", " 1"
-    result = command(*asked, "--instead", "a = 2", "--instead", "b = 2", "--json", file)
+    result = command(*asked, "--reference", "a = 2", "--reference", "b = 2", "--json", file)
     assert result.exit_code == 0, result.output
     assert "moved inputs" in result.stdout and "compared with others" in result.stdout
     said = json.loads(file.read_text())
@@ -232,7 +232,7 @@ def test_the_command_names_what_is_wrong(tmp_path):
             ("a =", "--demonstration", "b = 1", "--answer", " 1", "--control", "exchanged"),
             "give other demonstrations by",
         ),
-        (("a =", "--demonstration", "b = 1", "--answer", " 1", "--instead", "b = 1, 1"), "give two of one length"),
+        (("a =", "--demonstration", "b = 1", "--answer", " 1", "--reference", "b = 1, 1"), "give two of one length"),
         (("--task", "capitals", "--control", "chess"), "there is no control 'chess'"),
         (("a =", "--answer", " 1", "--plot", tmp_path / "a.gif"), "must end in .png"),
     ):

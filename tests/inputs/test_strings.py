@@ -69,7 +69,8 @@ def test_the_contrast_of_two_sentences_by_name():
     found = duat.contrast(model, TEXT, OTHER, contrast=" in", tokenizer=tokenizer)
     assert found.others[0].tokens[1] == " j" and "minus that of ' in'" in found.target.headline
     assert (
-        duat.contrast(model, TEXT, duat.baselines.Mean(), tokenizer=tokenizer).others[0].name == "the vocabulary's mean"
+        duat.contrast(model, TEXT, duat.baselines.Mean(), tokenizer=tokenizer).references[0].name
+        == "the vocabulary's mean"
     )
 
 

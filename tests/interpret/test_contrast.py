@@ -83,7 +83,7 @@ def number_on(name, given):
 
 def assert_rows_sum(contrast, difference):
     """By the project's rule, each row's parts beside the difference; what is subtracted is rounded too."""
-    values = [jnp.array(contrast.value), *(jnp.array(other.value) for other in contrast.others)]
+    values = [jnp.array(contrast.value), *(jnp.array(other.value) for other in contrast.references)]
     for row in contrast.flow:
         parts = [jnp.asarray(row)]
         assert bool(completeness_of(jnp.array(difference), parts, [*parts, *values]).within)
@@ -101,7 +101,7 @@ def test_every_row_sums_to_the_difference_of_the_model_run_on_both(name):
     contrast = contrasted(name)
     x, y = (number_on(name, given) for given in asked_of(name)[:2])
     assert abs(float(x - y)) > 1e-4
-    close([contrast.value, contrast.others[0].value], [x, y])
+    close([contrast.value, contrast.references[0].value], [x, y])
     assert_rows_sum(contrast, float(x - y))
     assert contrast.flow.shape == (model_of(name).config.layers + 1, len(contrast.tokens))
     assert [part.shape for part in contrast.heads.values()] == [(len(contrast.tokens), 2)]
@@ -118,7 +118,7 @@ def test_exchanged_texts_give_the_negative():
     assert there.difference != 0
     for one, negative in zip(*map(parts_of, (there, back))):
         close(one, -negative)
-    assert (back.value, back.others[0].value) == (there.others[0].value, there.value)
+    assert (back.value, back.references[0].value) == (there.references[0].value, there.value)
 
 
 def parts_of(contrast):
@@ -144,7 +144,7 @@ def test_padding_changes_nothing():
 def test_the_most_probable_is_that_of_the_text_given_on_both():
     contrast = contrasted("next token")
     assert contrast.target.headline == f"logit of '{MOST_PROBABLE}' minus that of '6' at token 2, '3'"
-    said = contrast.predictions, contrast.others[0].predictions
+    said = contrast.predictions, contrast.references[0].predictions
     assert [predictions[0].token for predictions in said] == [str(MOST_PROBABLE), str(ON_THE_OTHER)]
 
 
@@ -153,9 +153,9 @@ def test_the_mean_embedding_stands_in_every_tokens_place():
     mean = model.embedding.token[...].mean(0) + model.embedding.position[...][: len(IDS)]
     logits = jax.jit(model.output)(mean)[2]
     contrast = duat.contrast(model, IDS, duat.baselines.Mean(), target)
-    close(contrast.others[0].value, logits[MOST_PROBABLE] - logits[6])
-    assert contrast.others[0].tokens == ()
-    assert_rows_sum(contrast, contrast.value - contrast.others[0].value)
+    close(contrast.references[0].value, logits[MOST_PROBABLE] - logits[6])
+    assert contrast.references[0].tokens == ()
+    assert_rows_sum(contrast, contrast.value - contrast.references[0].value)
 
 
 def test_masks_stand_in_the_place_of_what_a_text_says():
@@ -188,7 +188,7 @@ def test_an_image_is_blurred_and_averaged():
 def test_texts_of_other_lengths_are_aligned_by_pairs():
     longer = [5, 7, 9, 9, 10, 2]
     found = check_contrast(CONFIGS["next token"], IDS, longer, alignment=[(1, 1), (2, 2), (3, 4)])
-    assert found.others[0].inputs.given.tolist() == [IDS[0], 7, 9, 10, IDS[4]]
+    assert found.references[0].inputs.given.tolist() == [IDS[0], 7, 9, 10, IDS[4]]
 
 
 def test_an_alignment_shows_what_stands_beside_what_and_what_is_paired_with_nothing(tmp_path):
@@ -208,12 +208,12 @@ def test_an_alignment_shows_what_stands_beside_what_and_what_is_paired_with_noth
         str(found).split()
     )
     assert f"the other text's tokens 2 ' in', {left_out[1]} " in note
-    assert found.as_dict()["others"][0]["unpaired"] == list(unpaired) and note in found.as_dict()["notes"]
+    assert found.as_dict()["references"][0]["unpaired"] == list(unpaired) and note in found.as_dict()["notes"]
     found.save(tmp_path / "result")
     assert str(duat.open(tmp_path / "result")) == str(found)
     every = [(i, i) for i in range(len(ids))]
     same = duat.contrast(model, text, [*ids[:1], other_ids[1], *ids[2:]], alignment=every, tokenizer=tokenizer)
-    assert same.notes == () and same.others[0].unpaired == ()
+    assert same.notes == () and same.references[0].unpaired == ()
 
 
 @pytest.mark.slow
@@ -223,8 +223,8 @@ def test_several_others_are_averaged():
     together = duat.contrast(model, IDS, [OTHER, duat.baselines.Mean()], target)
     for one, *each in zip(*map(parts_of, (together, *singles))):
         close(one, np.mean(each, axis=0))
-    assert_rows_sum(together, together.value - np.mean([other.value for other in together.others]))
-    assert "the mean of the others" in str(together)
+    assert_rows_sum(together, together.value - np.mean([other.value for other in together.references]))
+    assert "the mean of the references" in str(together)
 
 
 @pytest.mark.slow
@@ -367,7 +367,7 @@ TEXT, VERSUS = "w5 w17 w3", "w5 w9 w3"
 
 def test_the_command_prints_writes_and_draws(tmp_path):
     plot, file = tmp_path / "flow.png", tmp_path / "contrast.json"
-    options = ("--model", GOLDEN / "gpt2", "--target", "w7", "--versus", VERSUS, "--dtype", "float64", "--top", 3)
+    options = ("--model", GOLDEN / "gpt2", "--target", "w7", "--reference", VERSUS, "--dtype", "float64", "--top", 3)
     result = run("explain", TEXT, *options, "--plot", plot, "--json", file)
     assert result.exit_code == 0, result.output
     for words in (
@@ -381,10 +381,10 @@ def test_the_command_prints_writes_and_draws(tmp_path):
         assert words in result.stdout
     assert plot.read_bytes().startswith(b"\x89PNG")
     found = json.loads(file.read_text())
-    difference = found["value"] - found["others"][0]["value"]
+    difference = found["value"] - found["references"][0]["value"]
     assert list(found["flow"]) == ["embedding", "layers.0", "layers.1", "layers.2"]
     close([found["difference"], *map(sum, found["flow"].values())], difference)
-    assert found["others"][0]["tokens"] == ["w5", "w9", "w3"]
+    assert found["references"][0]["tokens"] == ["w5", "w9", "w3"]
     assert [len(found[name]) for name in ("top_heads", "top_neurons")] == [3, 3]
 
 
@@ -394,25 +394,25 @@ def test_the_command_contrasts_images(tmp_path):
     pixels = [load(model, *image) for image in ((SQUARE, None, "one.png"), (SQUARE[::-1], None, "other.png"))]
     options = ("--model", model, "--target", "b", "--contrast", 0, "--dtype", "float64", "--json", "-")
     result = run(
-        "explain", "--image", model / "one.png", "--versus", model / "other.png", "--baseline", "blur", *options
+        "explain", "--image", model / "one.png", "--reference", model / "other.png", "--baseline", "blur", *options
     )
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     logits = [run_model(duat.load(model, dtype=jnp.float64), jnp.asarray(each)) for each in pixels]
-    close([found["value"], found["others"][0]["value"]], [each[1] - each[0] for each in logits])
-    assert [other["name"] for other in found["others"]] == ["the other image", "the blurred image"]
+    close([found["value"], found["references"][0]["value"]], [each[1] - each[0] for each in logits])
+    assert [other["name"] for other in found["references"]] == ["the other image", "the blurred image"]
     close([sum(row) for row in found["flow"].values()], found["difference"])
 
 
 BAD_COMMANDS = {
-    "other lengths": (["--versus", "w5 w9"], "the text has 3 tokens and the other text 2"),
-    "the same": (["--versus", TEXT], "the difference is zero"),
+    "other lengths": (["--reference", "w5 w9"], "the text has 3 tokens and the other text 2"),
+    "the same": (["--reference", TEXT], "the difference is zero"),
     "no mask": (["--baseline", "mask"], "the tokenizer has no mask token: give mean"),
     "an image's": (["--baseline", "blur"], "'blur' is no baseline of a gpt2 model"),
-    "empty": (["--versus", ""], "the other text is empty"),
-    "pairs in words": (["--versus", "w5 w9", "--align", "a"], "--align 'a' must be pairs of token indices"),
-    "pairs without a text": (["--align", "0:0"], "--align places the tokens of --versus TEXT"),
-    "not UTF-8": (["--versus", "w3 \udcff"], "not UTF-8"),
+    "empty": (["--reference", ""], "the other text is empty"),
+    "pairs in words": (["--reference", "w5 w9", "--align", "a"], "--align 'a' must be pairs of token indices"),
+    "pairs without a text": (["--align", "0:0"], "--align places the tokens of --reference TEXT"),
+    "not UTF-8": (["--reference", "w3 \udcff"], "not UTF-8"),
 }
 
 
@@ -432,7 +432,7 @@ def test_mistakes_are_one_line_before_anything_is_computed(case, monkeypatch):
 def test_a_command_whose_number_is_not_finite_has_a_status_of_its_own(tmp_path):
     directory = copy_checkpoint(tmp_path)
     damage(directory, lambda tensors: tensors["transformer.h.1.mlp.c_fc.weight"].fill(3e38))
-    result = run("explain", TEXT, "--model", directory, "--versus", VERSUS)
+    result = run("explain", TEXT, "--model", directory, "--reference", VERSUS)
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (3, "", 1)
     assert "is nan on what was given" in result.stderr
 

@@ -32,9 +32,9 @@ def test_the_estimate_is_the_formula():
     assert peak_bytes("explain", config, 100, "bfloat16") == int(expected - 2 * parameters)
 
 
-@pytest.mark.parametrize("versus", [(), ("--versus", "w5 w17 w4")])
-def test_too_little_memory_is_one_line_before_the_run(monkeypatch, versus):
-    asked = ("explain", "w5 w17 w3", "--model", GOLDEN / "gpt2", *versus)
+@pytest.mark.parametrize("reference", [(), ("--reference", "w5 w17 w4")])
+def test_too_little_memory_is_one_line_before_the_run(monkeypatch, reference):
+    asked = ("explain", "w5 w17 w3", "--model", GOLDEN / "gpt2", *reference)
     for free, lines in ((10**8, 1), (10**12, 0), (None, 0)):
         monkeypatch.setattr(memory, "free_memory", lambda free=free: free)
         result = run(*asked)

@@ -71,7 +71,7 @@ def of_length(tokens):
             contrast,
             tokens=labels,
             target=TARGET,
-            others=(contrast.others[0]._replace(tokens=("other", *labels[1:])),),
+            references=(contrast.references[0]._replace(tokens=("other", *labels[1:])),),
             flow=drawn(len(contrast.flow), tokens),
             heads=each(contrast.heads),
             neurons=each(contrast.neurons),

@@ -161,7 +161,7 @@ WRITTEN = {
     "head 5:3@-1 set 0": Heads(5, [3], tokens=[-1]).set(0.0),
     "neurons 3:17,20 scale -0.5": Neurons(3, [17, 20]).scale(-0.5),
     "stream 6@2,3 set 2": Stream(6, tokens=[2, 3]).set(2.0),
-    "head 5:3 set other": Heads(5, [3]).set(On("a b")),
+    "head 5:3 set reference": Heads(5, [3]).set(On("a b")),
     "token 3 set mean": Stream(0, tokens=[3]).set(MeanEmbedding()),
     "tokens 3,-1 set mean": Stream(0, tokens=[3, -1]).set(MeanEmbedding()),
     "edge 5:3 2>7 set 0": Heads(5, [3], tokens=[7]).steer(Moved(2)),
@@ -179,7 +179,7 @@ def fields(value):
 
 @pytest.mark.parametrize("written", WRITTEN)
 def test_a_change_is_read_as_it_is_written(written):
-    (change,) = parse_changes([f" {written} "], other="a b")
+    (change,) = parse_changes([f" {written} "], "a b")
     assert fields(change) == fields(WRITTEN[written])
 
 
@@ -214,7 +214,7 @@ def test_what_is_wrong_with_a_source_is_said(change, says):
     [
         ("edge 5:3 2>7 set 2", "which can be set to 0 or scaled"),
         ('stream 3 steer 1 "\\x" "a"', "strings as in JSON"),
-        ("head 5:3 set other", "sets values to those on another text: give one"),
+        ("head 5:3 set reference", "sets values to those on another text: give one"),
         ("token 3 set 0", "is no change"),
         ("token 3 set mean; token 4 set mean", "is no change"),
         ("head 5:3 set 0" * 1000, "is no change"),

@@ -88,7 +88,7 @@ def test_every_command_gives_the_number_that_a_target_names(name, target):
         [each.value for each in explained],
         [each.completeness.sum for each in explained],
         [each.collapse_completeness.sum for each in explained],
-        [contrasted.value, contrasted.others[0].value],
+        [contrasted.value, contrasted.references[0].value],
         [changed.before, expected[1]],
     ):
         close(found, expected)

@@ -96,7 +96,7 @@ def test_changes_are_the_functions(small_port):
         "edge 1:1 1>5 set 0": edits.Heads(1, 1, tokens=5).steer(edits.Moved(1)),
         "token 1 set mean": edits.Stream(0, tokens=1).set(edits.MeanEmbedding()),
         'stream 2 steer 0.5 "w8" "w9"': edits.Stream(2).steer(edits.Between("w8", "w9", 0.5)),
-        "stream 1@1 set other": edits.Stream(1, tokens=1).set(edits.On(WORDS_TOO)),
+        "stream 1@1 set reference": edits.Stream(1, tokens=1).set(edits.On(WORDS_TOO)),
     }
     answer = ask(small_port, ask="intervene", text=WORDS, target="w7", changes=list(changes), other=WORDS_TOO)[1]
     expected = duat.intervene(model, WORDS, list(changes.values()), "w7", tokenizer=tokenizer)
@@ -194,7 +194,10 @@ QUESTIONS = {
     ),
     "other lengths": (b'{"ask": "contrast", "text": "a b c", "other": "a"}', "alignment"),
     "no alignment": (b'{"ask": "contrast", "text": "a b", "other": "a", "alignment": "x"}', "must be pairs"),
-    "a value on no other text": (b'{"ask": "intervene", "text": "a", "changes": ["head 1:0 set other"]}', "give one"),
+    "a value on no other text": (
+        b'{"ask": "intervene", "text": "a", "changes": ["head 1:0 set reference"]}',
+        "give one",
+    ),
 }
 
 

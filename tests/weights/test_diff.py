@@ -25,6 +25,7 @@ from duat_jax.verification.networks import randomised
 from duat_jax.weights.units import parameters_of, units_of
 
 OTHER = [2, 8, 1]
+CLASSES = GOLDEN / "bert-classes"
 
 
 def changed(model, size=0.1, key=1, only=None):
@@ -65,13 +66,13 @@ def model(request):
 
 @pytest.fixture(scope="module")
 def compared(model):
-    return duat.diff(model, changed(model), IDS, largest=2)
+    return duat.diff(changed(model), IDS, largest=2, reference=model)
 
 
 def test_parts_sum_to_the_difference_of_the_losses(model, compared):
     before, after = loss(model, IDS), loss(changed(model), IDS)
-    close(compared.before, before)
-    close(compared.after, after)
+    close(compared.reference_value, before)
+    close(compared.value, after)
     assert abs(after - before) > 1e-2
     close(sum(compared.parts.values()), after - before)
     assert [each.verdict for each in compared.completeness] == ["holds"]
@@ -84,7 +85,7 @@ def test_of_a_parameter_that_changes_alone_the_part_is_the_whole_difference(mode
     for name in parameters_of(model):
         path = name.replace("layers.", "stack.blocks.")
         other = changed(model, only=path)
-        alone = duat.diff(model, other, IDS, largest=0)
+        alone = duat.diff(other, IDS, largest=0, reference=model)
         close(alone.parts[name], loss(other, IDS) - loss(model, IDS))
         assert not any(part for each, part in alone.parts.items() if each != name)
 
@@ -93,7 +94,7 @@ def test_small_changes_have_the_parts_of_first_order(model):
     """Of a change of size `ε` the part differs from the gradient times the change by `ε²`."""
     misses = []
     for size in (1e-2, 1e-3):
-        compared = duat.diff(model, changed(model, size), IDS, largest=0)
+        compared = duat.diff(changed(model, size), IDS, largest=0, reference=model)
         gradient = parameters_of(jax.grad(lambda model: loss_of(model, IDS))(model))
         steps = {name: step - parameters_of(model)[name] for name, step in parameters_of(changed(model, size)).items()}
         expected = {name: float((gradient[name] * step).sum()) for name, step in steps.items()}
@@ -145,7 +146,7 @@ def test_the_largest_units_are_listed_of_each_kind(compared):
 )
 def test_rows_are_named_by_their_texts(checkpoint, matrix, text):
     model, tokenizer = duat.load(checkpoint, tokenizer=True)
-    rows = duat.diff(model, changed(model, 0.05, only=matrix), text, largest=0, tokenizer=tokenizer).units
+    rows = duat.diff(changed(model, 0.05, only=matrix), text, largest=0, tokenizer=tokenizer, reference=model).units
     assert rows and {unit.weights for unit in rows} == {matrix}
     for unit in rows:
         number, label = unit.unit.removeprefix("row ").split(", ", 1)
@@ -155,15 +156,15 @@ def test_rows_are_named_by_their_texts(checkpoint, matrix, text):
 def test_units_of_experts_have_two_numbers_and_equal_models_none():
     model = duat.load(GOLDEN / "mixtral")
     other = changed(model, only="mlp.input")
-    units = duat.diff(model, other, [1, 2, 3], largest=0).units
+    units = duat.diff(other, [1, 2, 3], largest=0, reference=model).units
     assert any(unit.unit.startswith("expert ") and ", neuron " in unit.unit for unit in units)
-    assert duat.diff(model, model, [1, 2, 3], largest=0).units == ()
+    assert duat.diff(model, [1, 2, 3], largest=0, reference=model).units == ()
 
 
 def test_a_neurons_part_has_its_biases():
     model = small_model()
     other = changed(model, only="mlp.input.bias")
-    compared = duat.diff(model, other, IDS, largest=0)
+    compared = duat.diff(other, IDS, largest=0, reference=model)
     close(compared.neurons["layers.0.mlp.input"].sum(), compared.difference)
     assert np.count_nonzero(compared.neurons["layers.0.mlp.input"]) == 10
 
@@ -197,21 +198,21 @@ def test_every_row_of_the_flow_sums_to_the_difference(compared):
 
 
 def test_a_loop_over_layers_gives_the_same(model, compared):
-    looped = duat.diff(scanned(model), scanned(changed(model)), IDS, largest=2)
+    looped = duat.diff(scanned(changed(model)), IDS, largest=2, reference=scanned(model))
     assert list(looped.parts) != [] and set(looped.parts) == set(compared.parts)
     for name, part in compared.parts.items():
         close(looped.parts[name], part)
     for mine, other in zip(looped.again, compared.again, strict=True):
         assert mine.name == other.name
         close(np.array(mine[1:]), np.array(other[1:]))
-    mixed = duat.diff(scanned(model), changed(model), IDS, largest=0)
+    mixed = duat.diff(changed(model), IDS, largest=0, reference=scanned(model))
     close(mixed.difference, compared.difference)
 
 
 def test_several_texts_are_averaged(model, compared):
     other = changed(model)
-    both = duat.diff(model, other, [IDS, jnp.array(OTHER)], largest=1)
-    alone = duat.diff(model, other, OTHER, largest=0)
+    both = duat.diff(other, [IDS, jnp.array(OTHER)], largest=1, reference=model)
+    alone = duat.diff(other, OTHER, largest=0, reference=model)
     assert both.tokens == () and both.flow is None
     close(both.difference, (compared.difference + alone.difference) / 2)
     for name, part in both.parts.items():
@@ -233,7 +234,7 @@ def test_merged_adapters_have_the_parts_that_lora_change_gives_them():
     model = small_model()
     adapters = random_adapters(model)
     change = lora_change(model, adapters, IDS, TOKEN)
-    compared = duat.diff(model, merge(model, adapters), IDS, TOKEN)
+    compared = duat.diff(merge(model, adapters), IDS, TOKEN, reference=model)
     close(compared.difference, change.difference)
     for effect in change.effects:
         paths = [path.replace("stack.blocks.", "layers.") + ".kernel" for path in places(model)[effect.name].paths]
@@ -243,11 +244,11 @@ def test_merged_adapters_have_the_parts_that_lora_change_gives_them():
 def test_a_logit_and_a_similarity_can_be_compared():
     model = small_model()
     other = changed(model)
-    compared = duat.diff(model, other, IDS, TOKEN, contrast=3)
+    compared = duat.diff(other, IDS, TOKEN, contrast=3, reference=model)
     close(compared.difference, np.subtract(*(one(IDS)[-1, TOKEN] - one(IDS)[-1, 3] for one in (other, model))))
     encoder = small_model(head=Head())
     other = changed(encoder)
-    compared = duat.diff(encoder, other, IDS, against=OTHER)
+    compared = duat.diff(other, IDS, against=OTHER, reference=encoder)
 
     def similarity(one):
         mine, its = (np.asarray(one(jnp.asarray(ids))).mean(0) for ids in (IDS, OTHER))
@@ -259,7 +260,7 @@ def test_a_logit_and_a_similarity_can_be_compared():
 
 
 def test_a_model_and_itself_differ_in_nothing(model):
-    compared = duat.diff(model, model, IDS)
+    compared = duat.diff(model, IDS, reference=model)
     assert compared.difference == 0 and not any(compared.parts.values())
     # A sum of zeros has no size that an error could be measured by.
     assert compared.completeness[0].verdict == "inconclusive"
@@ -276,7 +277,7 @@ def test_the_wider_dtype_is_computed_in(first, second, computed):
         jax.tree.map(lambda leaf, dtype=dtype: leaf.astype(dtype), each)
         for each, dtype in ((model, first), (changed(model), second))
     )
-    compared = duat.diff(before, after, IDS, largest=0)
+    compared = duat.diff(after, IDS, largest=0, reference=before)
     assert compared.completeness[0].dtype == computed
     assert compared.completeness[0].verdict == "holds"
 
@@ -286,9 +287,9 @@ def test_padding_changes_nothing(tokens):
     """Also of a text as long as what it is padded to, and of frequencies that depend on its length."""
     model = duat.load(GOLDEN / "llama-dynamic", dtype=jnp.float64)
     other, ids = changed(model, 0.02), np.arange(tokens) % model.config.vocab
-    compared = duat.diff(model, other, ids, largest=0)
-    close(compared.before, loss(model, ids))
-    close(compared.after, loss(other, ids))
+    compared = duat.diff(other, ids, largest=0, reference=model)
+    close(compared.reference_value, loss(model, ids))
+    close(compared.value, loss(other, ids))
     assert compared.flow.tokens.shape == (model.config.layers + 1, tokens)
     for row in compared.flow.tokens.sum(1) + compared.flow.later:
         close(row, compared.difference)
@@ -297,7 +298,7 @@ def test_padding_changes_nothing(tokens):
 def test_the_flow_ends_where_the_number_is_read():
     model = small_model(layers=2)
     direction = duat.targets.Direction(jnp.arange(6.0), stream=1, position=-1)
-    compared = duat.diff(model, changed(model), IDS, direction, largest=0)
+    compared = duat.diff(changed(model), IDS, direction, largest=0, reference=model)
     assert compared.flow.tokens.shape == (2, len(IDS))
     for row in compared.flow.tokens.sum(1) + compared.flow.later:
         close(row, compared.difference)
@@ -310,7 +311,7 @@ def test_every_family(name):
     inputs = given if given.ndim == (1 if model.config.image is None else 3) else given[0]
     against = {"against": inputs[::-1]} if model.config.head.kind == "hidden" else {}
     position = {"position": 0} if model.config.head.kind == "masked token" else {}
-    compared = duat.diff(model, changed(model, 0.01), inputs, largest=1, **against, **position)
+    compared = duat.diff(changed(model, 0.01), inputs, largest=1, **against, **position, reference=model)
     assert [each.verdict for each in compared.completeness] == ["holds"]
     close(sum(compared.parts.values()) + sum(compared.discontinuities.values()), compared.difference)
 
@@ -319,18 +320,18 @@ REFUSED = {
     "shapes": (
         lambda model: small_model(layers=2, mlp_bias=False),
         [
-            "in layers 0, 1 mlp_bias is True in the first model and False in the second one",
-            "layers.0.mlp.input.bias is [10] in the first model and absent in the second one",
+            "in layers 0, 1 mlp_bias is True in the reference and False in the model",
+            "layers.0.mlp.input.bias is [10] in the reference and absent in the model",
         ],
     ),
     "depth": (
         lambda model: jax.tree.map(lambda leaf: jnp.roll(leaf, 1, -1), small_model(layers=1)),
         ["the smaller model isn't the larger one with less of it: layer 0 is unlike all"],
     ),
-    "settings": (lambda model: small_model(layers=2, cap=3.0), ["head.cap is None in the first model and 3.0"]),
+    "settings": (lambda model: small_model(layers=2, cap=3.0), ["head.cap is None in the reference and 3.0"]),
     "adapters": (
         lambda model: adapt(model, random_adapters(model)),
-        ["the second model isn't made of the layers of its configuration", "duat.lora.merge(model, adapters)"],
+        ["the model isn't made of the layers of its configuration", "duat.lora.merge(model, adapters)"],
     ),
     "no model": (lambda model: lambda ids: ids, ["give one that duat.load returns"]),
 }
@@ -341,7 +342,7 @@ def test_models_that_arent_one_function_are_refused(case):
     model = small_model(layers=2)
     make, said = REFUSED[case]
     with pytest.raises(duat.DuatError) as raised:
-        duat.diff(model, make(model), IDS)
+        duat.diff(make(model), IDS, reference=model)
     for words in said:
         assert words in str(raised.value)
 
@@ -349,13 +350,13 @@ def test_models_that_arent_one_function_are_refused(case):
 def test_questions_without_a_number_are_refused():
     model = small_model()
     with pytest.raises(duat.BadText, match="several inputs have no most probable output in common: give a target"):
-        duat.diff(model, model, [IDS, OTHER], position=1)
+        duat.diff(model, [IDS, OTHER], position=1, reference=model)
     with pytest.raises(duat.BadText, match="largest is -1"):
-        duat.diff(model, model, IDS, largest=-1)
+        duat.diff(model, IDS, largest=-1, reference=model)
     with pytest.raises(duat.BadText, match="one target is taken"):
-        duat.diff(model, model, IDS, [1, 2])
+        duat.diff(model, IDS, [1, 2], reference=model)
     with pytest.raises(duat.BadText, match="text 1: one token has no loss; give at least two"):
-        duat.diff(model, model, [IDS, [3]])
+        duat.diff(model, [IDS, [3]], reference=model)
 
 
 def test_names_alone_dont_make_two_functions():
@@ -364,11 +365,21 @@ def test_names_alone_dont_make_two_functions():
     config = duat.models.Config(**{**vars(model.config), "positions": 2 * model.config.positions})
     longer = duat.models.Transformer(config, dtype=jnp.float64, rngs=None)
     longer = jax.tree.unflatten(jax.tree.structure(longer), jax.tree.leaves(changed(model, 0.01)))
-    assert duat.diff(model, longer, [5, 7, 9], largest=0).completeness[0].verdict == "holds"
+    assert duat.diff(longer, [5, 7, 9], largest=0, reference=model).completeness[0].verdict == "holds"
 
 
 def test_it_shows_itself(compared):
-    for words in ("mean loss", "together", "first model", "set back", "put in", "holds", "times the difference"):
+    for words in (
+        "mean loss",
+        "together",
+        "A: the model",
+        "B: the reference",
+        "A − B",
+        "set back",
+        "put in",
+        "holds",
+        "times the difference",
+    ):
         assert words in str(compared)
     axes = [axis.get_title() for axis in compared.plot().axes]
     assert axes[:3] == ["by layer", "the largest parameters, run again", "where the difference is, after each layer"]
@@ -385,10 +396,10 @@ def test_the_command_refuses_two_tokenizers(tmp_path):
     first, second = [token for token in vocabulary if token.startswith("w")][:2]
     vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
     file.write_text(json.dumps(tokenizer), encoding="utf-8")
-    result = run("diff", GOLDEN / "gpt2", checkpoint, f"{first} {second}", "--largest", 0)
+    result = run("diff", checkpoint, f"{first} {second}", "--reference", GOLDEN / "gpt2", "--largest", 0)
     assert result.exit_code == 2 and "compare models that share a tokenizer" in " ".join(result.output.split())
 
 
 def test_a_class_is_named_by_its_number_in_the_command():
-    result = run("diff", GOLDEN / "bert-classes", GOLDEN / "bert-classes", "w5 w7 w9", "--target", 1, "--largest", 0)
+    result = run("diff", CLASSES, "w5 w7 w9", "--reference", CLASSES, "--target", 1, "--largest", 0)
     assert result.exit_code == 0 and "logit of class 'b'" in result.output, result.output

@@ -45,18 +45,18 @@ def test_the_parts_of_a_pruned_model_sum(how):
     model, tokenizer = duat.load(tokenizer=True)
     after = PRUNED[how](model)
     ids = tokenizer.encode(TEXT).ids
-    found = duat.diff(model, after, ids, largest=2, tokenizer=tokenizer)
-    near([found.before, found.after], [loss_of(model, ids), loss_of(after, ids)], 1e-4)
+    found = duat.diff(after, ids, reference=model, largest=2, tokenizer=tokenizer)
+    near([found.reference_value, found.value], [loss_of(model, ids), loss_of(after, ids)], 1e-4)
     assert found.completeness[0].verdict == "holds"
     near(found.again[-1].part, sum(row.part for row in found.again[:-1]), 1e-5)
-    back = duat.diff(after, model, ids, largest=0, tokenizer=tokenizer)
+    back = duat.diff(model, ids, reference=after, largest=0, tokenizer=tokenizer)
     near(back.difference, -found.difference, 1e-5)
 
 
 def test_only_what_is_gone_has_a_part():
     model, tokenizer = duat.load(tokenizer=True)
     kept = np.arange(model.config.blocks[0].neurons) % 3 > 0
-    found = duat.diff(model, resized(model, {2: kept}), TEXT, largest=0, tokenizer=tokenizer)
+    found = duat.diff(resized(model, {2: kept}), TEXT, reference=model, largest=0, tokenizer=tokenizer)
     for name, part in found.neurons.items():
         gone = ~kept if name.startswith("layers.2.") else np.zeros_like(kept)
         assert not part[~gone].any() and part[gone].any() == gone.any()
@@ -69,14 +69,14 @@ def test_models_that_are_not_pruned_ones_are_told_apart():
     assert is_pruned(smaller.config, model.config) and not is_pruned(model.config, smaller.config)
     other = jax.tree.map(lambda leaf: jnp.roll(leaf, 7, -1), smaller)
     with pytest.raises(duat.DuatError, match="isn't the larger one with less of it: neuron of layer 0"):
-        duat.diff(model, other, TEXT, tokenizer=duat.load_tokenizer())
+        duat.diff(other, TEXT, reference=model, tokenizer=duat.load_tokenizer())
 
 
 def test_the_command_takes_a_pruned_checkpoint(tmp_path):
     after = without_neurons(duat.load())
     save_pruned(after, None, tmp_path / "pruned", dtype=np.float32)
-    arguments = ["diff", "embedded", str(tmp_path / "pruned"), TEXT, "--largest", "0", "--json", "-"]
+    arguments = ["diff", str(tmp_path / "pruned"), TEXT, "--reference", "embedded", "--largest", "0", "--json", "-"]
     run = CliRunner().invoke(application, arguments)
     assert run.exit_code == 0, run.output
     ids = duat.load_tokenizer().encode(TEXT).ids
-    near(duat.records.read(run.stdout).after, loss_of(after, ids), 1e-4)
+    near(duat.records.read(run.stdout).value, loss_of(after, ids), 1e-4)

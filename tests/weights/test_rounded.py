@@ -37,29 +37,30 @@ def test_every_matrix_of_a_layer_is_rounded_output_by_output(bits):
                 near(found, kernel, 0)
 
 
-def test_the_command_rounds_the_first_model():
+def test_the_command_rounds_the_model():
     arguments = ["diff", "embedded", TEXT, "--bits", "4", "--largest", "1", "--json", "-"]
     run = CliRunner().invoke(application, arguments)
     assert run.exit_code == 0, run.output
     record = duat.records.read(run.stdout)
     model, tokenizer = duat.load(tokenizer=True)
-    found = duat.diff(model, rounded(model, 4), TEXT, largest=0, tokenizer=tokenizer)
-    near([record.before, record.after], [found.before, found.after], 1e-5)
-    assert record.other == "embedded in 4 bits"
+    found = duat.diff(rounded(model, 4), TEXT, reference=model, largest=0, tokenizer=tokenizer)
+    near([record.value, record.reference_value], [found.value, found.reference_value], 1e-5)
+    assert (record.model, record.reference) == ("embedded in 4 bits", "embedded")
     assert not any(part for name, part in record.parts.items() if not name.startswith("layers."))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["embedded", "embedded", TEXT, "--bits", "4"], "--bits makes the second model of the first one"),
+        (["embedded", "embedded", TEXT, "--bits", "4"], "give one MODEL and one TEXT"),
         (["embedded", TEXT, "--bits", "1"], "Invalid value for '--bits': Input should be greater than or equal to 2"),
-        (["embedded"], "give a second model, or --bits"),
+        (["embedded"], "give the --reference that MODEL is compared with, or --bits"),
+        (["embedded", TEXT, "--bits", "4", "--reference", "embedded"], "one of them"),
         (["embedded", TEXT, "--bits", "4", "--budget", "0.5"], "give --bits and --text"),
         (["embedded", "--bits", "4", *FILE, "--budget", "0.5", "--position", "1"], "leave --position out"),
         (["embedded", "--bits", "8", *FILE, "--budget", "0.5"], "a budget gives 8 bits to some matrices"),
         ([str(GOLDEN / "gpt2-classes"), "--bits", "3", *FILE, "--budget", "0.5"], "--budget judges by the loss"),
-        (["embedded", "embedded", "--text", "a.txt", "--budget", "0.5"], "give --bits and --text"),
+        (["embedded", "--reference", "embedded", "--text", "a.txt", "--budget", "0.5"], "give --bits and --text"),
         (["embedded", "--bits", "4", "--text", "a.txt", "--budget", "1.5"], "give a share above 0 and below 1"),
     ],
 )
@@ -128,7 +129,7 @@ def test_the_command_spends_a_budget_and_judges_it_on_fresh_text(tmp_path):
     found = record.budget
     model, tokenizer = duat.load(tokenizer=True)
     pieces = windows(stream(tokenizer, [file.read_text()]), 8, 48, seed=0)
-    near(record.before, mean_loss(model, pieces[:4]), 1e-5)
+    near(record.reference_value, mean_loss(model, pieces[:4]), 1e-5)
     fresh = [mean_loss(each, pieces[4:]) for each in (model, rounded(model, 3), rounded(model, 3, found.finer))]
     near([found.original, found.none, found.chosen], fresh, 1e-5)
     sizes = sizes_of_matrices(model)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MOST = -1
 """In the place of a key that is compared with: the other token that is attended to most."""
 
-THE = {"key": "key", "versus": "key that it is compared with"}
+THE = {"key": "key", "contrast": "key that it is compared with"}
 
 
 class _Asked(NamedTuple):
@@ -46,10 +46,10 @@ class _Asked(NamedTuple):
     head: int
     query: int
     key: int
-    versus: int | None  # MOST of the other token that is attended to most
+    contrast: int | None  # MOST of the other token that is attended to most
 
 
-@renamed_arguments(given="inputs")
+@renamed_arguments(given="inputs", versus="contrast")
 def explain_attention(
     model: Transformer,
     inputs: "OneInput",
@@ -58,7 +58,7 @@ def explain_attention(
     head: int,
     key: int,
     query: int = -1,
-    versus: int | str | None = None,
+    contrast: int | str | None = None,
     through_heads: bool = False,
     tokenizer: "Tokenizer | None" = None,
 ) -> AttentionScore:
@@ -77,7 +77,8 @@ def explain_attention(
         head: the head, from 0.
         key: the token that is attended to; negative counts from the end.
         query: the token that attends; the last one if absent.
-        versus: the token whose score is subtracted; or `"other"`, the one that is attended to most of all other tokens.
+        contrast: the token whose score is subtracted; or `"other"`, the one that is attended to most of all
+            others.
         through_heads: whether what earlier heads brought to a token is a source by the head, instead of by the token
             and the layer where it comes from.
         tokenizer: makes tokens readable; without it they are shown as numbers.
@@ -93,7 +94,7 @@ def explain_attention(
         >>> import duat_jax as duat
         >>> model, tokenizer = duat.load(), duat.load_tokenizer()
         >>> ids = tokenizer.encode("for i in range(10").ids
-        >>> score = duat.explain_attention(model, ids, layer=2, head=0, key=1, versus=0, tokenizer=tokenizer)
+        >>> score = duat.explain_attention(model, ids, layer=2, head=0, key=1, contrast=0, tokenizer=tokenizer)
         >>> score.completeness.verdict
         'holds'
         >>> abs(float(score.value - np.log(score.attention[1] / score.attention[0]))) < 1e-4
@@ -102,8 +103,8 @@ def explain_attention(
     Source: Wang & Li, Eq. 35, for the score; its split follows from the closed form of each stream, Eq. 34.
     """
     require_loaded(model)
-    request = check(model.config, inputs, layer, head, query, key, versus, tokenizer)
-    at = [request.key] if request.versus is None else [request.key, request.versus]
+    request = check(model.config, inputs, layer, head, query, key, contrast, tokenizer)
+    at = [request.key] if request.contrast is None else [request.key, request.contrast]
     signs = np.array([1, -1][: len(at)])
     text = padded(request.inputs, bucket(len(request.inputs.real), model.config.positions))
 
@@ -129,7 +130,7 @@ def explain_attention(
         head=request.head,
         query=request.query,
         key=request.key,
-        versus=None if request.versus is None else int(keys_at[1]),
+        contrast=None if request.contrast is None else int(keys_at[1]),
         attention=attention[: len(request.inputs.real)],
         query_sources=query_sources,
         key_sources=key_sources,
@@ -147,7 +148,7 @@ def check(
     head: Any,
     query: Any,
     key: Any,
-    versus: Any,
+    contrast: Any,
     tokenizer: "Tokenizer | None" = None,
 ) -> _Asked:
     """Validate a request about attention.
@@ -159,7 +160,7 @@ def check(
         head: which of its heads.
         query: the token that attends.
         key: the token that is attended to.
-        versus: the token whose score is subtracted, `"other"`, or `None`.
+        contrast: the token whose score is subtracted, `"other"`, or `None`.
         tokenizer: makes token ids of a text.
 
     Raises:
@@ -173,18 +174,18 @@ def check(
     number = _checked_number(head, block.heads, "head", problems)
     places = Places(len(inputs.real), "say which token is attended to")
     at: dict[str, int] = {}
-    for name, place in (("query", query), ("key", key), ("versus", versus)):
-        if name != "versus" or place not in (None, "other"):
+    for name, place in (("query", query), ("key", key), ("contrast", contrast)):
+        if name != "contrast" or place not in (None, "other"):
             found: list[str] = []
             at[name] = checked_position(place, places, found)
             problems += [f"{name}: {problem}" for problem in found]
     if block.attention == "sliced":
         problems.append("the papers' sliced attention doesn't mark its queries and keys: choose a standard one")
     if not problems:
-        problems += _unseen(block, len(inputs.real), at, other=versus == "other")
+        problems += _unseen(block, len(inputs.real), at, other=contrast == "other")
     if problems:
         raise BadText("; ".join(problems))
-    return _Asked(inputs, layer, number, at["query"], at["key"], MOST if versus == "other" else at.get("versus"))
+    return _Asked(inputs, layer, number, at["query"], at["key"], MOST if contrast == "other" else at.get("contrast"))
 
 
 def _checked_number(value: Any, count: int, what: str, problems: list[str]) -> int:
@@ -204,9 +205,11 @@ def _unseen(block: Any, tokens: int, at: dict[str, int], *, other: bool) -> list
         if mask is not None and not mask[at["query"], place]
     ]
     if other and (tokens if mask is None else int(mask[at["query"]].sum())) < 2:
-        problems.append(f"the query at token {at['query']} sees no other token: leave versus out")
+        problems.append(f"the query at token {at['query']} sees no other token: leave contrast out")
     if len(keys) > len(set(keys.values())):
-        problems.append("key and versus are the same token, and the difference of their scores is zero: choose another")
+        problems.append(
+            "key and contrast are the same token, and the difference of their scores is zero: choose another"
+        )
     return problems
 
 

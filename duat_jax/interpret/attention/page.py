@@ -32,7 +32,7 @@ def score_view(score: AttentionScore) -> ScoreView:
         head=score.head,
         query=score.query,
         key=score.key,
-        versus=score.versus,
+        versus=score.contrast,
         value=score.value,
         note=meaning(score),
         verdict=score.completeness.verdict,

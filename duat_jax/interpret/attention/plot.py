@@ -40,8 +40,8 @@ def draw(score: AttentionScore) -> Figure:
     _panel(figure.add_subfigure(grid[0]), by_token, labels, "token")
     _panel(figure.add_subfigure(grid[1]), by_part, list(parts), "part")
     attention = f"attention {score.attention[score.key]:.1%}"
-    if score.versus is not None:
-        attention += f" against {score.attention[score.versus]:.1%}"
+    if score.contrast is not None:
+        attention += f" against {score.attention[score.contrast]:.1%}"
     sums = f"score {score.value:+.4f}   {attention}   (error {float(score.completeness.error):+.1e})"
     titled(figure, score.label, sums)
     return figure
@@ -65,7 +65,7 @@ def _of_tokens(score: AttentionScore) -> tuple[list[str], Float[np.ndarray, "pla
     tokens, by_token = score.by_token()
     labels = [f"{place} {token_label(token)}" for place, token in enumerate(tokens[:-1])]
     # Of a causal model, nothing comes from what stands behind the two tokens.
-    last = max(score.query, score.key, score.versus or 0) + 1
+    last = max(score.query, score.key, score.contrast or 0) + 1
     if not by_token[last:-1].any():
         labels, by_token = labels[:last], np.delete(np.delete(by_token, slice(last, -1), 0), slice(last, -1), 1)
     shown = tokens_of_picture(np.vstack([by_token[:, :-1], by_token.T[:, :-1]]))

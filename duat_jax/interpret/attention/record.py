@@ -1,5 +1,7 @@
 """The record of an attention score."""
 
+from typing import ClassVar
+
 import msgspec
 
 from duat_jax.forms.record import CompletenessRecord
@@ -42,7 +44,7 @@ class AttentionScoreRecord(Record, tag="attention score"):
         head: the head.
         query: the index of the token that attends.
         key: the index of the token that it attends to.
-        versus: the index of the token whose score is subtracted; none if absent.
+        contrast: the index of the token whose score is subtracted; none if absent.
         tokens: the text, token by token.
         attention: how much of its attention the query gives to every token.
         dtype: of everything computed.
@@ -54,13 +56,15 @@ class AttentionScoreRecord(Record, tag="attention score"):
         top: the largest pairs.
     """
 
+    VERSION: ClassVar[int] = 2
+
     model: str
     family: str
     layer: int
     head: int
     query: int
     key: int
-    versus: int | None
+    contrast: int | None
     tokens: list[str]
     attention: list[float]
     dtype: str

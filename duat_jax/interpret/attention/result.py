@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
+from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import Axes, NamedArray, of_tokens, whole
 from duat_jax.display.result import Plotted
 from duat_jax.errors import DuatError
@@ -65,13 +66,14 @@ def pair_fields(pairs: list[Pair]) -> list[dict[str, Any]]:
     return [pair._asdict() | {"query": source(pair.query), "key": source(pair.key)} for pair in pairs]
 
 
+@renamed_fields(versus="contrast")
 @dataclass(frozen=True, eq=False)
 class AttentionScore(Plotted):
     """One attention score before the softmax, or the difference of two, and all pairs of sources that sum to it.
 
     `score = Σ_{a,b} ⟨q^a, k^b⟩`, with norms and earlier attention patterns held at what they are on this text. The
-    softmax turns differences of scores into ratios: `log(attention to key / attention to versus)` is the difference of
-    their two scores. One score alone says less: what is added to the scores of all keys changes no attention.
+    softmax turns differences of scores into ratios: `log(attention to key / attention to contrast)` is the difference
+    of their two scores. One score alone says less: what is added to the scores of all keys changes no attention.
 
     Args:
         family: the checkpoint family.
@@ -80,7 +82,7 @@ class AttentionScore(Plotted):
         head: the head, from 0.
         query: index of the token that attends.
         key: index of the token that it attends to.
-        versus: index of the token whose score is subtracted, if there is one.
+        contrast: index of the token whose score is subtracted, if there is one.
         attention: how much of its attention the query gives to every token, `[tokens]`.
         query_sources: what the query is the sum of; what adds nothing is left out.
         key_sources: what the key, or the difference of keys, is the sum of; the same.
@@ -96,7 +98,7 @@ class AttentionScore(Plotted):
     head: int
     query: int
     key: int
-    versus: int | None
+    contrast: int | None
     attention: Float[np.ndarray, "tokens"]
     query_sources: tuple[Source, ...]
     key_sources: tuple[Source, ...]
@@ -117,7 +119,7 @@ class AttentionScore(Plotted):
         def named(place: int) -> str:
             return f"{place} {quoted_label(self.tokens[place])}"
 
-        rather = "" if self.versus is None else f" rather than to {named(self.versus)}"
+        rather = "" if self.contrast is None else f" rather than to {named(self.contrast)}"
         words = f"token {named(self.query)} attends to {named(self.key)}{rather}"
         return f"layer {self.layer}, head {self.head}: {words}"
 

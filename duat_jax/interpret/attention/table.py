@@ -6,7 +6,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from duat_jax.display.tables import NumberTable, completeness_line, number, quoted_token, token_label
+from duat_jax.display.tables import DIFFERENCE, NumberTable, completeness_line, number, quoted_token, sides, token_label
 from duat_jax.interpret.attention.result import BIASES, AttentionScore, Source
 from duat_jax.interpret.explain.table import TERMS
 
@@ -84,15 +84,16 @@ def meaning(score: AttentionScore) -> str:
     Args:
         score: the result.
     """
-    if score.versus is None:
+    if score.contrast is None:
         return (
             "One score alone says little: what every key's score has in common changes no attention. Name another key,"
             " and the difference of the two is explained."
         )
-    key, versus = score.attention[score.key], score.attention[score.versus]
+    key, contrast = score.attention[score.key], score.attention[score.contrast]
     return (
-        f"Attention {100 * key:.3g}% against {100 * versus:.3g}%: the ratio is {math.exp(score.value):.4g}, and the"
-        f" difference of scores is its logarithm, {score.value:.4g}."
+        f"{sides(f'token {score.key}', f'token {score.contrast}')}."
+        f" Attention is {100 * key:.3g}% against {100 * contrast:.3g}%, a ratio of {math.exp(score.value):.4g};"
+        f" {DIFFERENCE} is its logarithm, {score.value:.4g}."
     )
 
 

@@ -41,11 +41,11 @@ class _Parts(NamedTuple):
     unrecognised: dict[str, Float[Array, "..."]]
 
 
-@renamed_arguments(given="inputs")
+@renamed_arguments(given="inputs", other="reference")
 def contrast(
     model: Transformer,
     inputs: "OneInput",
-    other: "OneInput | Baseline | Sequence[OneInput | Baseline]",
+    reference: "OneInput | Baseline | Sequence[OneInput | Baseline]",
     target: "OneTarget" = None,
     *,
     contrast: int | str | None = None,
@@ -65,7 +65,7 @@ def contrast(
         model: a loaded model.
         inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
             an image's pixels.
-        other: the same of another one, of as many tokens. Or a baseline: `duat.baselines.Mask()`, `Pad()`
+        reference: the same of another one, of as many tokens, `y`. Or a baseline: `duat.baselines.Mask()`, `Pad()`
             or `Mean()` (the vocabulary's mean embedding) in every token's place but those that the tokenizer calls
             special; of an image `Blur()` or its `Mean()`. A string is a text. Or a list of several, over
             which all is averaged.
@@ -74,7 +74,7 @@ def contrast(
         contrast: the token or class whose logit is subtracted.
         against: for an encoder, what both inputs are compared with.
         position: at which token the logit is read; negative counts from the end.
-        alignment: where texts differ in length, pairs of indices `(place, token)`: the other's token stands in that
+        alignment: where texts differ in length, pairs of indices `(place, token)`: the reference's token stands in that
             place of the text; a place without a pair keeps its own token, and has no part.
         held: names of holds, such as `"attention.pattern"`, or `True` for all: they are held at their midpoints, and
             how they moved is a part by name.
@@ -102,7 +102,7 @@ def contrast(
     """
     names = names_of(held)
     require_loaded(model)
-    request = check_contrast(model.config, inputs, other, target, contrast, against, position, alignment, tokenizer)
+    request = check_contrast(model.config, inputs, reference, target, contrast, against, position, alignment, tokenizer)
     runs = compare_runs(model, request, tokenizer)
     parts = on_host(_split(model, runs.reader, runs.real, runs.embeddings, runs.stream, names))
     tokens, image = len(runs.tokens), model.config.image
@@ -112,7 +112,7 @@ def contrast(
         target=runs.target,
         value=runs.value,
         predictions=runs.predictions,
-        others=runs.others,
+        references=runs.references,
         flow=parts.flow[:, :tokens],
         heads=Marked({key: part[:tokens] for key, part in parts.heads.items()}),
         neurons=Marked({key: part[:tokens] for key, part in parts.neurons.items()}),
@@ -134,7 +134,7 @@ def _split(
     stream: int | None,
     held: bool | tuple[str, ...],
 ) -> _Parts:
-    """Return the parts of the first row's number minus each other's, averaged over the others."""
+    """Return the parts of the first row's number minus each other's, averaged over the references."""
 
     def number(x: Array) -> Array:
         return reader.read(model, forward_from(model, x, real, stream)).value

@@ -43,7 +43,7 @@ def view(contrast: Contrast) -> View:
         completeness=completeness_of(contrast.completeness),
         said=[
             said(f"the {'text' if contrast.image is None else 'image'}", contrast.value, contrast.predictions),
-            *(said(other.name, other.value, other.predictions) for other in contrast.others),
+            *(said(other.name, other.value, other.predictions) for other in contrast.references),
         ],
         tokens=[token_label(token) for token in contrast.tokens],
         others=other_labels(contrast) or None,

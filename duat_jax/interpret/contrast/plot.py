@@ -108,7 +108,11 @@ def title(contrast: Contrast) -> tuple[str, str]:
     Args:
         contrast: what is drawn.
     """
-    reference = contrast.others[0].name if len(contrast.others) == 1 else f"{len(contrast.others)} others, on average"
+    reference = (
+        contrast.references[0].name
+        if len(contrast.references) == 1
+        else f"{len(contrast.references)} references, on average"
+    )
     value = contrast.value - contrast.difference
     return (
         contrast.target.headline,

@@ -41,7 +41,7 @@ class NeuronRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ContrastRecord(Record, tag="contrast"):
-    """The JSON of `duat explain --versus`: everything but single neurons, of which the largest are listed.
+    """The JSON of `duat explain --reference`: everything but single neurons, of which the largest are listed.
 
     Args:
         model: the name of the model.
@@ -51,7 +51,7 @@ class ContrastRecord(Record, tag="contrast"):
         dtype: of everything computed.
         value: the number on the input.
         predictions: what the model says on the input; empty for an encoder.
-        others: the references.
+        references: what it is contrasted with.
         difference: the value minus the mean of the references' values.
         completeness: the sum of all parts against the difference.
         notes: what to know of the parts though they sum; none as a rule.
@@ -64,7 +64,7 @@ class ContrastRecord(Record, tag="contrast"):
         top_neurons: the largest neurons.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     model: str
     family: str
@@ -73,7 +73,7 @@ class ContrastRecord(Record, tag="contrast"):
     dtype: str
     value: float
     predictions: list[PredictionRecord]
-    others: list[ReferenceRecord]
+    references: list[ReferenceRecord]
     difference: float
     completeness: CompletenessRecord
     notes: list[str]

@@ -39,14 +39,14 @@ class Head(NamedTuple):
     contribution: float
 
 
-@renamed_fields(jumps="discontinuities")
+@renamed_fields(jumps="discontinuities", others="references")
 @dataclass(frozen=True, eq=False)
 class Contrast(Paged, Plotted):
     """The difference of a number between two inputs, and its parts at every layer: exact for this pair of inputs.
 
     Every row of `flow` sums to the difference, together with what moved or jumped after it: everything flows through
     the stream. Heads' and neurons' parts don't sum to it: what flows through one may flow on through another. With
-    several others, everything is the mean over them.
+    several references, everything is the mean over them.
 
     Args:
         family: the checkpoint family.
@@ -54,7 +54,7 @@ class Contrast(Paged, Plotted):
         target: the target, which prints as a sentence, with the outputs that it reads.
         value: the number on the input, from the plain forward pass.
         predictions: what the model says on it; empty for an encoder.
-        others: what it is contrasted with.
+        references: what it is contrasted with.
         flow: parts of every token in the stream after the embedding and after each layer, `[layers + 1, tokens]`.
         heads: parts of what each head mixes at every token, `[tokens, heads]`, in the order of computation.
         neurons: parts of every neuron of every MLP, `[tokens, neurons]`.
@@ -72,7 +72,7 @@ class Contrast(Paged, Plotted):
     target: TargetDescription
     value: float
     predictions: tuple[Prediction, ...]
-    others: tuple[Compared, ...]
+    references: tuple[Compared, ...]
     flow: Float[np.ndarray, "rows tokens"]
     heads: Marked[Float[np.ndarray, "tokens heads"]]
     neurons: Marked[Float[np.ndarray, "tokens neurons"]]
@@ -84,7 +84,7 @@ class Contrast(Paged, Plotted):
 
     @property
     def difference(self) -> float:
-        """The number on the input minus that on the other, or minus the mean of those on the others."""
+        """The number on the input minus that on the reference, or minus the mean of those on the references."""
         return float(self.completeness.value)
 
     @property

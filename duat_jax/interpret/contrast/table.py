@@ -10,6 +10,7 @@ from rich.text import Text
 from duat_jax.display.heat_map import heat_map
 from duat_jax.display.shown_tokens import largest_tokens
 from duat_jax.display.tables import (
+    DIFFERENCE,
     FittingTable,
     NumberTable,
     completeness_line,
@@ -54,8 +55,8 @@ def other_labels(contrast: Contrast) -> list[str]:
     Args:
         contrast: what to show.
     """
-    only = contrast.others[0]
-    if len(contrast.others) > 1:
+    only = contrast.references[0]
+    if len(contrast.references) > 1:
         return []
     return [UNPAIRED if i in only.unpaired else token_label(token) for i, token in enumerate(only.tokens)]
 
@@ -76,13 +77,16 @@ def _said(contrast: Contrast) -> list[RenderableType]:
     table.add_column("the number", justify="right")
     if contrast.predictions:
         table.add_column("the model says")
-    rows = [(f"the {'text' if contrast.image is None else 'image'}", contrast.value, contrast.predictions)]
-    rows += [(other.name, other.value, other.predictions) for other in contrast.others]
+    rows = [(f"A: the {'text' if contrast.image is None else 'image'}", contrast.value, contrast.predictions)]
+    rows += [
+        (f"B: {each.name}" if len(contrast.references) == 1 else each.name, each.value, each.predictions)
+        for each in contrast.references
+    ]
     for name, value, predictions in rows:
         table.add_row(name, f"{value:+.4f}", *([predictions_line(predictions)] if contrast.predictions else []))
-    if len(contrast.others) > 1:
-        table.add_row("the mean of the others", f"{contrast.value - contrast.difference:+.4f}")
-    table.add_row("difference", number(contrast.difference))
+    if len(contrast.references) > 1:
+        table.add_row("B: the mean of the references", f"{contrast.value - contrast.difference:+.4f}")
+    table.add_row(DIFFERENCE, number(contrast.difference))
     return [table]
 
 

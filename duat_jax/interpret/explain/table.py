@@ -16,7 +16,7 @@ from duat_jax.interpret.explain.result import Explanation
 TERMS, COLUMNS, BIASES = 10, 6, 5
 """The numbers of terms, token columns and biases in a table."""
 
-USE = "Direct effects, exact. For what matters, ask a contrast (duat.contrast): --baseline mean, or --versus TEXT."
+USE = "Direct effects, exact. For what matters, ask a contrast (duat.contrast): --baseline mean, or --reference TEXT."
 """The note under the table of a single input."""
 
 

@@ -110,7 +110,7 @@ class HeadScoreRecord(msgspec.Struct, forbid_unknown_fields=True):
         head: the head.
         query: the index of the token that attends.
         key: the index of the token that it attends to.
-        versus: the index of the other token that it attends to most.
+        contrast: the index of the other token that it attends to most.
         value: the difference of the two scores, from the forward pass.
         completeness: the sum of all pairs of sources against it.
         top: the largest pairs of sources.
@@ -120,7 +120,7 @@ class HeadScoreRecord(msgspec.Struct, forbid_unknown_fields=True):
     head: int
     query: int
     key: int
-    versus: int
+    contrast: int
     value: float
     completeness: CompletenessRecord
     top: list[PairRecord]
@@ -147,7 +147,7 @@ class GraphRecord(Record, tag="graph"):
         scores: why the heads with the largest moves attend where they do.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     model: str
     family: str

@@ -275,7 +275,7 @@ class Graph(Paged, Plotted):
                     "head": each.head,
                     "query": each.query,
                     "key": each.key,
-                    "versus": each.versus,
+                    "contrast": each.contrast,
                     "value": each.value,
                     "completeness": each.completeness,
                     "top": pair_fields(each.top(count)),

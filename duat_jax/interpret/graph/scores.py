@@ -44,7 +44,7 @@ def scores_of(
             head=head,
             query=token,
             key=largest[layer, head, token].source,
-            versus="other",
+            contrast="other",
             tokenizer=tokenizer,
         )
         for layer, head, token in chosen

@@ -98,9 +98,9 @@ def _scores(graph: Graph) -> list[RenderableType]:
 
     for score in graph.scores:
         at = str(score.query), Text(labels[score.query])
-        versus = ("", "") if score.versus is None else place(score, score.versus)
+        contrast = ("", "") if score.contrast is None else place(score, score.contrast)
         key, share = place(score, score.key)
-        row = f"layer {score.layer}", str(score.head), *at, key, share, *versus
+        row = f"layer {score.layer}", str(score.head), *at, key, share, *contrast
         table.add_row(*row, number(score.value))
     return [Text("Where these heads attend to, and rather than to where", style="bold"), table, ""]
 

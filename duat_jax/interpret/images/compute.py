@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import DuatError
 from duat_jax.forms import affine_form, decomposition
 from duat_jax.forms.secant import secant
@@ -19,21 +20,22 @@ from duat_jax.transform.recording import record_kinds
 _KINDS = tuple(dict.fromkeys((*decomposition.KINDS, *affine_form.KINDS)))
 
 
-def image_maps(fn: Callable[[Array], Float[Array, ""]], x: Any, against: Any = None) -> ImageMaps:
+@renamed_arguments(against="reference")
+def image_maps(fn: Callable[[Array], Float[Array, ""]], x: Any, reference: Any = None) -> ImageMaps:
     """Split one number that a network computes on an image over its pixels, its terms' places and its biases.
 
     Args:
         fn: a pure function of one image with marks, returning a scalar; for example one logit of a residual network.
         x: the image, `[rows, columns, channels]`.
-        against: another image of the same shape, for example an empty one, to the difference from which every pixel's
-            part is found too.
+        reference: another image of the same shape, for example an empty one: the difference `f(x) − f(reference)` is
+            split over the pixels too.
 
     Returns:
         The maps with their completeness; they show themselves in a notebook, `print` shows them in a terminal, and
         `plot` lays them over the image.
 
     Raises:
-        DuatError: if `x` is no image, `against` one of another shape, or `fn` doesn't return one scalar.
+        DuatError: if `x` is no image, `reference` one of another shape, or `fn` doesn't return one scalar.
         NotAffine: naming each operation that isn't linear, its source line and the missing mark.
 
     Example:
@@ -51,12 +53,12 @@ def image_maps(fn: Callable[[Array], Float[Array, ""]], x: Any, against: Any = N
     """
     if getattr(x, "ndim", None) != 3 or not jnp.issubdtype(x.dtype, jnp.floating):
         raise DuatError(f"an image is one array [rows, columns, channels] of floating numbers, not {_described(x)}")
-    if against is not None and (np.shape(against) != x.shape or getattr(against, "dtype", None) != x.dtype):
-        raise DuatError(f"the other image is {_described(against)}, and the first one {_described(x)}: give two alike")
+    if reference is not None and (np.shape(reference) != x.shape or getattr(reference, "dtype", None) != x.dtype):
+        raise DuatError(f"the reference is {_described(reference)}, and the image {_described(x)}: give two alike")
     recording = record_kinds(fn, x, _KINDS)
     parts = decomposition.contributions(recording)
     collapsed = affine_form.collapsed_contributions(recording)
-    change = None if against is None else secant(fn)(x, against)
+    change = None if reference is None else secant(fn)(x, reference)
     parts, collapsed, change = on_host((parts, collapsed, change))
     rows, columns, _ = x.shape
     return ImageMaps(

@@ -28,7 +28,7 @@ class ImageMaps(Plotted):
         biases: contribution of every bias.
         collapse: contribution of every pixel through everything, by the collapse `W(x) x + b(x)`, `[rows, columns]`.
         collapse_bias: what in the collapse doesn't depend on the pixels.
-        change: of the difference to another image each pixel's part, by the secant, if there is another one.
+        change: of the difference from a reference each pixel's part, by the secant, if there is a reference.
         completeness: value, sum of all parts, error and tolerance.
         collapse_completeness: the same for the collapse.
         change_completeness: the same for the difference.
@@ -63,7 +63,7 @@ class ImageMaps(Plotted):
         """Yield the maps with named axes: of pixels by `row` and `column`, of a term at its own resolution.
 
         The sum of `path`, `terms` and `biases` is the value; so is that of `collapse` and `collapse_bias`. The sum of
-        `change` is the difference to the other image.
+        `change` is the difference `f(x) − f(reference)`.
         """
         rows, columns = self.path.shape
         pixel = {**numbered("row", rows), **numbered("column", columns)}

@@ -4,7 +4,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from duat_jax.display.tables import NumberTable, completeness_line, number
+from duat_jax.display.tables import NumberTable, completeness_line, number, sides
 from duat_jax.interpret.images.result import ImageMaps
 
 
@@ -32,5 +32,5 @@ def render(maps: ImageMaps) -> RenderableType:
         "",
         completeness_line(maps.completeness),
         collapse,
-        *([] if change is None else [completeness_line(change, "difference to the other image")]),
+        *([] if change is None else [completeness_line(change, sides("the image", "the reference"))]),
     )

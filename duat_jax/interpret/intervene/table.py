@@ -3,7 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from duat_jax.display.tables import NumberTable, completeness_line, note_lines, number, predictions_line
+from duat_jax.display.tables import DIFFERENCE, NumberTable, completeness_line, note_lines, number, predictions_line
 from duat_jax.interpret.intervene.result import Intervention
 
 NOTE = (
@@ -12,8 +12,8 @@ NOTE = (
 )
 
 PATCHED = (
-    "contrast: minus the change's part of the difference from the other text (duat explain --versus), which predicts"
-    " the change to the values on that text."
+    "contrast: minus the change's part of the difference from the reference (duat explain --reference), which predicts"
+    " the change to the values on it."
 )
 
 SAID = 3
@@ -23,19 +23,19 @@ NOTHING = "The number doesn't move: nothing that was changed reaches it."
 
 
 def _runs(found: Intervention) -> NumberTable:
-    """Return the number and the most probable outputs without the changes and with them."""
+    """Return the number and the most probable outputs with the changes and without them."""
     table = NumberTable()
     table.add_column("")
     table.add_column("the number", justify="right")
     if found.predictions:
         table.add_column("the model says")
     runs = (
-        ("as it is", found.before, found.predictions),
-        ("with the changes", found.after, found.changed_predictions),
+        ("A: with the changes", found.after, found.changed_predictions),
+        ("B: as it is", found.before, found.predictions),
     )
     for name, value, predictions in runs:
         table.add_row(name, f"{value:+.4f}", *([predictions_line(predictions[:SAID])] if predictions else []))
-    table.add_row("difference", number(found.difference))
+    table.add_row(DIFFERENCE, number(found.difference))
     return table
 
 

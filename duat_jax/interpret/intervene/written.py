@@ -17,7 +17,7 @@ _INDEX = f"-?{_UNIT}"
 _SEVERAL = rf"{_INDEX}(?:,{_INDEX})*"
 _AT = rf"(?:@(?P<tokens>{_SEVERAL}))?"
 _MULTIPLIED = rf"(?P<verb>set|scale) (?P<value>{_NUMBER})"
-_DONE = rf"{_MULTIPLIED}|set (?P<other>other)"
+_DONE = rf"{_MULTIPLIED}|set (?P<reference>reference|other)"
 
 UNITS = re.compile(rf"(?P<kind>neuron|head)s? (?P<layer>{_UNIT}):(?P<units>{_UNIT}(?:,{_UNIT})*){_AT} (?:{_DONE})")
 STREAM = re.compile(
@@ -29,20 +29,20 @@ EDGE = re.compile(
 )
 
 FORMS = (
-    "'neuron 3:17 set 0', 'heads 5:3,4@-1 scale 0.5', 'stream 6@2 set 0' or 'head 5:3 set other', which is"
+    "'neuron 3:17 set 0', 'heads 5:3,4@-1 scale 0.5', 'stream 6@2 set 0' or 'head 5:3 set reference', which is"
     " LAYER:UNITS@TOKENS, and without @TOKENS every token; 'token 3 set mean', 'edge 5:3 2>7 set 0', which is"
     ' LAYER:HEAD FROM>TO, or \'stream 3 steer 2 "towards" "away"\''
 )
 """Examples of every form, for messages."""
 
 
-def parse_changes(written: Sequence[str], other: str | None = None) -> list[Change]:
+def parse_changes(written: Sequence[str], reference: str | None = None) -> list[Change]:
     """Read changes.
 
     Args:
-        written: each change, such as `head 5:3@-1 set 0`, `neurons 3:17,20 scale 2`, `stream 6@2 set other`, `token 3
-            set mean`, `edge 5:3 2>7 set 0` or `stream 3 steer 2 "import os" "class Box:"`.
-        other: the text whose values `set other` sets.
+        written: each change, such as `head 5:3@-1 set 0`, `neurons 3:17,20 scale 2`, `stream 6@2 set reference`,
+            `token 3 set mean`, `edge 5:3 2>7 set 0` or `stream 3 steer 2 "import os" "class Box:"`.
+        reference: the text whose values `set reference` sets; `set other` is its old name.
 
     Raises:
         BadText: naming all that are none; if one sets values to those on another text, and there is none.
@@ -54,7 +54,7 @@ def parse_changes(written: Sequence[str], other: str | None = None) -> list[Chan
     changes, problems = [], []
     for each in written:
         try:
-            changes.append(_change(each, other))
+            changes.append(_change(each, reference))
         except BadText as error:
             problems.append(str(error))
     if problems:
@@ -71,22 +71,24 @@ def sets_other(change: Change) -> bool:
     return isinstance(change.added, On)
 
 
-def _change(written: str, other: str | None) -> Change:
+def _change(written: str, reference: str | None) -> Change:
     for pattern, read in _READERS.items():
         if found := pattern.fullmatch(written.strip()):
-            return read(found, other)
+            return read(found, reference)
     raise BadText(f"{quoted(written)} is no change: write {FORMS}")
 
 
-def _units(found: re.Match[str], other: str | None) -> Change:
+def _units(found: re.Match[str], reference: str | None) -> Change:
     place = {"neuron": Neurons, "head": Heads}[found["kind"]]
-    return _done(place(int(found["layer"]), _numbers(found["units"]), tokens=_numbers(found["tokens"])), found, other)
+    return _done(
+        place(int(found["layer"]), _numbers(found["units"]), tokens=_numbers(found["tokens"])), found, reference
+    )
 
 
-def _stream(found: re.Match[str], other: str | None) -> Change:
+def _stream(found: re.Match[str], reference: str | None) -> Change:
     place = Stream(int(found["layer"]), tokens=_numbers(found["tokens"]))
     if found["by"] is None:
-        return _done(place, found, other)
+        return _done(place, found, reference)
     try:
         towards, away = json.loads(found["towards"]), json.loads(found["away"])
     except json.JSONDecodeError as error:
@@ -94,11 +96,11 @@ def _stream(found: re.Match[str], other: str | None) -> Change:
     return place.steer(Between(towards, away, float(found["by"])))
 
 
-def _token(found: re.Match[str], other: str | None) -> Change:
+def _token(found: re.Match[str], reference: str | None) -> Change:
     return Stream(0, tokens=_numbers(found["tokens"])).set(MeanEmbedding())
 
 
-def _edge(found: re.Match[str], other: str | None) -> Change:
+def _edge(found: re.Match[str], reference: str | None) -> Change:
     factor = float(found["value"])
     if found["verb"] == "set" and factor:
         raise BadText(f"{quoted(found[0])}: what a head moves is a vector, which can be set to 0 or scaled")
@@ -116,12 +118,12 @@ _READERS: dict[re.Pattern[str], Callable[[re.Match[str], str | None], Change]] =
 }
 
 
-def _done(place: Place, found: re.Match[str], other: str | None) -> Change:
-    if found["other"] is None:
+def _done(place: Place, found: re.Match[str], reference: str | None) -> Change:
+    if found["reference"] is None:
         return getattr(place, found["verb"])(float(found["value"]))
-    if other is None:
-        raise BadText(f"{quoted(found[0])} sets values to those on another text: give one")
-    return place.set(On(other))
+    if reference is None:
+        raise BadText(f"{quoted(found[0])} sets values to those on a reference: give one")
+    return place.set(On(reference))
 
 
 def _numbers(written: str | None) -> list[int] | None:

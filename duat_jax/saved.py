@@ -115,19 +115,19 @@ def read_result(path: Path | str) -> Any:
     try:
         head, arrays, has_digest = unseal(content)
         if head["format"] != FORMAT:
-            raise DuatError("its format is another")
+            raise DuatError("has another format")
         if (version := head["version"]) not in (VERSION, WITHOUT_DIGEST):
             remedy = "install a newer duat-jax to open it" if version > VERSION else "compute and save the result again"
             raise BadText(f"{path} has version {version}, and this duat-jax opens version {VERSION}: {remedy}")
         if has_digest != (version == VERSION):
-            raise DuatError("its version and its digest contradict each other")
+            raise DuatError("has a version and a digest that contradict each other")
         result = _read(head["result"], arrays)
     except BadText:
         raise
     except Exception as error:  # a file that `save` didn't write may raise anything
         if content.lstrip()[:1] == b"{":
             raise BadText(f"{path} is JSON: duat.records.read(Path({str(path)!r}).read_text()) reads it") from None
-        reason = error if isinstance(error, DuatError) else type(error).__name__
+        reason = f"it {error}" if isinstance(error, DuatError) else type(error).__name__
         raise BadText(f"{path} is no file that a result's save wrote, or damaged ({reason}): give another") from None
     if not has_digest:
         warnings.warn(

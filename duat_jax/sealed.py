@@ -27,7 +27,8 @@ def digest_of(head: Any, arrays: Mapping[str, np.ndarray] | None = None) -> str:
         >>> digest_of({"part": 0}) == digest_of({"part": 1})
         False
     """
-    digest = sha256(json.dumps(head, sort_keys=True).encode())
+    plain = json.loads(json.dumps(head))  # as it is read again, with strings for keys
+    digest = sha256(json.dumps(plain, sort_keys=True).encode())
     for name, array in sorted((arrays or {}).items()):
         digest.update(f"\n{name} {array.dtype} {array.shape}\n".encode())
         digest.update(array.tobytes())
@@ -52,17 +53,22 @@ def unseal(content: bytes) -> tuple[Any, dict[str, np.ndarray], bool]:
         content: what `seal` returned.
 
     Raises:
-        DuatError: if the content is something else, or its digest is wrong, with the reason alone.
+        DuatError: if the content is something else, or its digest is wrong; the message is what follows "the file".
     """
     try:
         length = int.from_bytes(content[:8], "little")
-        sealed = json.loads(json.loads(content[8 : 8 + length])["__metadata__"][FIELD])
-        arrays, digest = load(content), sealed.get("digest")
+        header, arrays = json.loads(content[8 : 8 + length]), dict(sorted(load(content).items()))
+        if FIELD not in header.get("__metadata__", {}):
+            raise DuatError("has no digest, as a file of an older version or of another program")
+        sealed = json.loads(header["__metadata__"][FIELD])
+        digest = sealed.get("digest")
         head = sealed if digest is None else sealed["head"]
+    except DuatError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, SafetensorError) as error:
-        raise DuatError(f"{type(error).__name__} where its header is read") from None
+        raise DuatError(f"is damaged ({type(error).__name__})") from None
     if digest is not None and digest != digest_of(head, arrays):
-        raise DuatError("its digest isn't that of its content")
+        raise DuatError("is damaged (its digest isn't that of its content)")
     return head, arrays, digest is not None
 
 
@@ -82,10 +88,10 @@ def unseal_file(file: Path, head: Mapping[str, Any], remedy: str) -> tuple[dict[
     except OSError as error:
         raise DuatError(f"{file} can't be read ({error.strerror}): {remedy}") from None
     except DuatError as error:
-        raise DuatError(f"{file} is damaged, or no such file ({error}): {remedy}") from None
+        raise DuatError(f"{file} {error}: {remedy}") from None
     if not has_digest or not isinstance(there, dict):
-        raise DuatError(f"{file} has no digest, as older versions of duat-jax wrote it: {remedy}")
-    different = [name for name in head if there.get(name) != head[name]]
-    if different:
-        raise DuatError(f"{file} belongs to another {' and another '.join(different)}: {remedy}")
+        raise DuatError(f"{file} has no digest: {remedy}")
+    expected = json.loads(json.dumps(head))
+    if different := [name for name in expected if there.get(name) != expected[name]]:
+        raise DuatError(f"{file} is of another {' and another '.join(different)}: {remedy}")
     return there, arrays

@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -12,19 +13,21 @@ import numpy as np
 
 from duat_jax.errors import BadText, NotFinite
 from duat_jax.files import write_file
+from duat_jax.sealed import digest_of
 
 
 class Journal:
     """Finished results of one computation, by name, one line of JSON each; without a file nothing is stored.
 
-    The first line identifies the computation, so that the journal of another one is refused.
+    The first line identifies the computation, so that the journal of another one is refused; every other line has a
+    digest of itself and of the first one. Lines of an older version have none, and are read with a warning.
 
     Args:
         path: the file; it is created if absent.
         work: all settings that the results depend on, as plain data.
 
     Raises:
-        BadText: if the file holds other work, or isn't a journal.
+        BadText: if the file holds other work, isn't a journal, or a line was changed or is of another journal.
 
     Example:
         >>> journal = Journal(None, {"seed": 0})
@@ -36,6 +39,7 @@ class Journal:
         self._path = path
         self._finished: dict[str, Any] = {}
         work = json.loads(json.dumps(work))
+        self._digest = digest_of(work)
         if path is None:
             return
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
@@ -43,13 +47,23 @@ class Journal:
         whole = [line for line in lines if line.endswith(b"\n")]
         try:
             header, *pieces = (json.loads(line) for line in whole) if whole else (work,)
+            digests = [piece.pop("digest", None) for piece in pieces]
             self._finished = {piece["name"]: piece["found"] for piece in pieces}
-        except (ValueError, TypeError, KeyError):
+            if any(len(piece) > 2 for piece in pieces):  # such as a digest by another name
+                raise KeyError
+        except (ValueError, TypeError, KeyError, AttributeError):
             raise BadText(f"{path} isn't a journal of finished work: give another file") from None
         # The file is created with its first line: a file without a complete first line isn't a journal.
         if header != work or (lines and not whole):
             raise BadText(
                 f"{path} holds other work, of another model or other settings: give another file, or remove it"
+            )
+        for number, (piece, digest) in enumerate(zip(pieces, digests, strict=True), 2):
+            if digest is not None and digest != digest_of([self._digest, piece]):
+                raise BadText(f"line {number} of {path} was changed, or is of another journal: remove this line")
+        if None in digests:
+            warnings.warn(
+                f"{path} has lines of an older duat-jax, without a digest: changes of them can't be seen", stacklevel=2
             )
         if whole != lines or not whole:
             write_file(path, b"".join(whole) or _line(work))
@@ -71,7 +85,8 @@ class Journal:
             return self._finished[name]
         result = compute()
         try:
-            line = _line({"name": name, "found": result})
+            piece = {"name": name, "found": result}
+            line = _line(piece | {"digest": digest_of([self._digest, piece])})
         except ValueError:
             raise NotFinite(f"{name} has numbers that are NaN or infinite") from None
         if self._path is not None:

@@ -1,6 +1,5 @@
 """Training of low-rank adapters on running text, resumable after an interruption."""
 
-import json
 import time
 from collections.abc import Callable
 from functools import partial
@@ -12,15 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
-from duat_jax.errors import BadText, NotFinite
+from duat_jax.errors import BadText, DuatError, NotFinite
 from duat_jax.evaluation.journal import fingerprint
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.files import write_file
 from duat_jax.lora.adapter import Adapters, adapt
 from duat_jax.models.transformer import Transformer
+from duat_jax.sealed import seal, unseal_file
 from duat_jax.training.next_token import Settings, optimiser_of, require_enough, rows_of_step
 
 SECONDS = 2.0
@@ -115,18 +113,15 @@ def _named(state: Any) -> dict[str, np.ndarray]:
 
 
 def _keep(file: Path, state: Any, run: dict[str, Any], done: int) -> None:
-    write_file(file, save(_named(state), metadata={"run": json.dumps(run), "done": str(done)}))
+    write_file(file, seal(_named(state), {"run": run, "done": done}))
 
 
 def _restored(file: Path, state: Any, run: dict[str, Any]) -> tuple[int, Any]:
     if not file.exists():
         return 0, state
     try:
-        with safe_open(file, framework="np") as opened:
-            metadata = opened.metadata() or {}
-            if metadata.get("run") != json.dumps(run):
-                raise BadText(f"{file} holds the state of another run: give another file, or remove it")
-            leaves = [jnp.asarray(opened.get_tensor(name)) for name in _named(state)]
-    except (SafetensorError, OSError) as error:
-        raise BadText(f"{file} isn't the state of a training ({error}): give another file") from None
-    return int(metadata["done"]), jax.tree.unflatten(jax.tree.structure(state), leaves)
+        head, arrays = unseal_file(file, {"run": run}, "give another file, or remove it")
+    except DuatError as error:
+        raise BadText(str(error)) from None
+    leaves = [jnp.asarray(arrays[name]) for name in _named(state)]
+    return head["done"], jax.tree.unflatten(jax.tree.structure(state), leaves)

@@ -5,16 +5,14 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
 from contextlib import AbstractContextManager, suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Int
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
 
 from duat_jax.errors import BadCheckpoint, BadText, DuatError
 from duat_jax.evaluation.journal import fingerprint
@@ -28,16 +26,15 @@ from duat_jax.models.config import Config
 from duat_jax.models.loader import load, load_config, load_tokenizer
 from duat_jax.models.targets.logit import Logit
 from duat_jax.models.transformer import Transformer
+from duat_jax.sealed import digest_of, seal, unseal_file
 from duat_jax.survey.explained import Explained
 from duat_jax.survey.measure import measure
 from duat_jax.survey.size import Size, bytes_of_part, bytes_of_tables
-from duat_jax.survey.state import State, flat, merge_all, nested
+from duat_jax.survey.state import flat, merge_all, nested
 from duat_jax.survey.tables import Survey, read, require_tables, write
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-
-Result = TypeVar("Result")
 
 CORPUS = "corpus.safetensors"
 """The file of the corpus' windows, and of their baselines."""
@@ -45,8 +42,11 @@ CORPUS = "corpus.safetensors"
 PART = 64
 """The number of windows in one part."""
 
-VERSION = 2
+VERSION = 3
 """The version of the parts: of their format, and of how their sums round."""
+
+AGAIN = "remove it, and run the same again"
+"""The remedy for a file that is damaged or another survey's."""
 
 
 _PROCESS = os.getpid()
@@ -169,7 +169,7 @@ def survey(
         report(done, len(parts))
     if not all(_file(place, part).exists() for part in range(number)):
         return None
-    state = merge_all(_kept(place, part) for part in range(number))
+    state = merge_all(nested(_read(_file(place, part), manifest, part)) for part in range(number))
     write(place, state, manifest, corpus, tokenizer)
     return read(place)
 
@@ -193,13 +193,13 @@ def _inputs(windows: Int[np.ndarray, "windows tokens"]) -> Inputs:
 
 def _begin(place: Path, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Make the directory of a survey, or check that it holds this one."""
-    file = place / "manifest.json"
+    file, corpus = place / "manifest.json", seal(arrays, _head(manifest, "corpus"))
     if not file.exists():
         # Another shard may be doing the same.
         others = {file.name, "parts", CORPUS}
         if place.exists() and any(there.name not in others and there.suffix != ".part" for there in place.iterdir()):
             raise BadText(f"{place} isn't empty, and holds no survey: give a new directory")
-        if (place / CORPUS).exists() and (place / CORPUS).read_bytes() != save(arrays):
+        if (place / CORPUS).exists() and (place / CORPUS).read_bytes() != corpus:
             raise BadText(f"{place} holds the corpus of another survey, without its manifest: give a new directory")
         place.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):  # it is that of a shard that began meanwhile
@@ -207,7 +207,7 @@ def _begin(place: Path, manifest: dict[str, Any], arrays: dict[str, np.ndarray])
     _require_same(file, manifest)
     (place / "parts").mkdir(exist_ok=True)
     if not (place / CORPUS).exists():
-        write_file(place / CORPUS, save(arrays))
+        write_file(place / CORPUS, corpus)
 
 
 def _require_same(file: Path, manifest: dict[str, Any]) -> None:
@@ -225,16 +225,14 @@ def _file(place: Path, part: int) -> Path:
     return place / "parts" / f"{part:06}.safetensors"
 
 
-def _kept(place: Path, part: int) -> State:
-    return _read(_file(place, part), nested)
+def _head(manifest: dict[str, Any], name: int | str) -> dict[str, Any]:
+    """Return what a file of a survey belongs to: the survey, by its manifest, and its part's number or its name."""
+    return {"survey": digest_of(manifest), "part": name}
 
 
-def _read(file: Path, made: Callable[[dict[str, np.ndarray]], Result]) -> Result:
-    """Return what is made of a file's arrays."""
-    try:
-        return made(load_file(file))
-    except (SafetensorError, KeyError, OSError) as error:
-        raise DuatError(f"{file} is damaged ({error}): remove it, and run the same again") from None
+def _read(file: Path, manifest: dict[str, Any], name: int | str) -> dict[str, np.ndarray]:
+    """Return the arrays of a survey's file."""
+    return unseal_file(file, _head(manifest, name), AGAIN)[1]
 
 
 def _absolute(name: str) -> str:
@@ -265,10 +263,11 @@ def _measure_part(surveyed: _Surveyed, explained: Explained, place: str, part: i
 
 
 def _measure_with(model: Transformer, dtype: str, explained: Explained, place: Path, part: int) -> None:
-    windows, baseline = _read(place / CORPUS, partial(_rows, part))
+    manifest = json.loads((place / "manifest.json").read_bytes())
+    windows, baseline = _rows(part, _read(place / CORPUS, manifest, "corpus"))
     with _numbers_of(dtype):
         state = measure(model, windows, part * PART, explained, baseline)
-    write_file(_file(place, part), save(flat(state)))
+    write_file(_file(place, part), seal(flat(state), _head(manifest, part)))
 
 
 def _rows(part: int, arrays: dict[str, np.ndarray]) -> tuple[np.ndarray, Reference | None]:

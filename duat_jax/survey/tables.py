@@ -1,8 +1,10 @@
 """The tables of a survey, as Parquet files and as data frames."""
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -14,6 +16,7 @@ from duat_jax.display.examples import FILE, Example, Examples, as_bytes
 from duat_jax.errors import BadText, DuatError
 from duat_jax.files import write_file
 from duat_jax.inputs.labels import readable
+from duat_jax.sealed import digest_of
 from duat_jax.survey.state import BOUNDS, State, Units
 
 if TYPE_CHECKING:
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 
 TABLES = ("neurons", "heads", "parts", "contexts", "sample")
 """The names of the tables, and of their files."""
+
+WITHOUT_DIGESTS = 2
+"""The version of surveys whose tables have no digests."""
 
 CONTRIBUTION, DIFFERENCE = "contribution", "difference"
 """The columns of units' parts: of a number at one input, and of its difference from a baseline."""
@@ -81,7 +87,7 @@ def read(directory: Path | str) -> Survey:
         directory: where the survey was kept.
 
     Raises:
-        BadText: if there is none, or it isn't finished.
+        BadText: if there is none, it isn't finished, or a table is damaged or another survey's.
     """
     require_tables()
     import pandas as pd
@@ -90,8 +96,31 @@ def read(directory: Path | str) -> Survey:
     if not (place / "survey.json").exists():
         state = "isn't finished: run it again" if (place / "manifest.json").exists() else "isn't there"
         raise BadText(f"the survey in {place} {state}")
-    manifest = json.loads((place / "survey.json").read_bytes())
-    return Survey(manifest, *(pd.read_parquet(place / f"{name}.parquet") for name in TABLES))
+    manifest = _manifest(place / "survey.json")
+    digests = manifest.pop("tables", {})  # which surveys of older versions lack
+    frames = []
+    for name in TABLES:
+        content = (place / f"{name}.parquet").read_bytes()
+        if name in digests and digests[name] != sha256(content).hexdigest():
+            raise BadText(f"{place / name}.parquet is damaged, or another survey's: run the survey again")
+        frames.append(pd.read_parquet(BytesIO(content)))
+    return Survey(manifest, *frames)
+
+
+def _manifest(file: Path) -> dict[str, Any]:
+    """Read what was surveyed; raise unless it has its digest, or is of an older version without one."""
+    try:
+        manifest = json.loads(file.read_bytes())
+        digest = manifest.pop("digest", None)
+    except (ValueError, AttributeError):
+        manifest, digest = {}, ""
+    if digest is None and manifest.get("version") == WITHOUT_DIGESTS:
+        warnings.warn(
+            f"{file} is of an older duat-jax, without digests: changes of its tables can't be seen", stacklevel=3
+        )
+    elif digest != digest_of(manifest):
+        raise BadText(f"{file} is damaged: run the survey again")
+    return manifest
 
 
 def write(
@@ -137,12 +166,15 @@ def write(
     frames["sample"] = pd.concat([sample, pd.DataFrame(activations)], axis=1)
     for name in ("contexts", "sample"):
         frames[name] = _readable(frames[name], corpus, tokenizer)
+    digests = {}
     for name, frame in frames.items():
         file = BytesIO()
         frame.reset_index(drop=True).to_parquet(file)
         write_file(place / f"{name}.parquet", file.getvalue())
+        digests[name] = sha256(file.getvalue()).hexdigest()
     write_file(place / FILE, as_bytes(_examples(frames["contexts"], manifest, state.predicted)))
-    finished = manifest | {"predicted": state.predicted, "worst": state.worst}
+    finished = manifest | {"predicted": state.predicted, "worst": state.worst, "tables": digests}
+    finished["digest"] = digest_of(finished)
     write_file(place / "survey.json", (json.dumps(finished, indent=1) + "\n").encode())
 
 

@@ -1,6 +1,5 @@
 """The states of a training run that are kept on disk, and the training that keeps them."""
 
-import json
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -13,12 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from duat_jax.errors import DuatError, NotFinite
 from duat_jax.evaluation.journal import fingerprint
 from duat_jax.files import write_file
+from duat_jax.sealed import seal, unseal_file
 from duat_jax.training.run import Moment, Run, Step
 from duat_jax.training.update import SHOWN, Update, Weights, named_arrays, names_of
 
@@ -54,15 +52,22 @@ class Kept:
         self._beginning = Moment(self.weights, _state(run.optimiser, self.weights, state))
         program = jax.make_jaxpr(run.program)(*self._beginning, run.batch(0))
         text = re.sub(r" at 0x[0-9a-f]+", "", str(program.jaxpr))
-        said = {"steps": run.steps, "every": every, "weights": fingerprint(self.weights)}
-        if state is not None:
-            said["state"] = fingerprint(_named(self._beginning.state))
-        said["batches"] = fingerprint([run.batch(number) for number in self.numbers[:-1]])
-        self._said = json.dumps(said | {"program": fingerprint(program.consts, text)})
+        self._identity = {
+            "steps": run.steps,
+            "every": every,
+            "weights": fingerprint(self.weights),
+            "state": None if state is None else fingerprint(_named(self._beginning.state)),
+            "batches": fingerprint([run.batch(number) for number in self.numbers[:-1]]),
+            "program": fingerprint(program.consts, text),
+        }
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def _file(self, number: int) -> Path:
         return self.folder / f"after-{number:08d}.safetensors"
+
+    def _head(self, number: int) -> dict[str, Any]:
+        """Return what a state belongs to: its run, and the number of steps before it."""
+        return {"run": self._identity, "step": number}
 
     @property
     def done(self) -> int:
@@ -84,7 +89,7 @@ class Kept:
             losses: the losses of the steps since the state before.
         """
         arrays = _named(moment) | {"losses": np.array(losses)}
-        write_file(self._file(number), save(arrays, metadata={"run": self._said}))
+        write_file(self._file(number), seal(arrays, self._head(number)))
 
     def read(self, number: int) -> tuple[Moment, Float[np.ndarray, "steps"]]:
         """Return a kept state, and the losses of the steps since the one before.
@@ -93,27 +98,20 @@ class Kept:
             number: how many steps came before it.
 
         Raises:
-            DuatError: if the file isn't there, is damaged, or is of another run.
+            DuatError: if the file isn't there, is damaged, or is of another run or step.
         """
         if number == 0:
             return self._beginning, np.zeros(0)
         file = self._file(number)
         if not file.exists():
             raise DuatError(f"{file} isn't there: train the run, train(run, weights, folder), before it is explained")
-        try:
-            with safe_open(file, framework="np") as opened:
-                said = (opened.metadata() or {}).get("run")
-                arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise DuatError(f"{file} isn't a kept state ({error}): remove it, and train the run again") from None
-        names = names_of(self._beginning)
-        if said != self._said or arrays.keys() != {*names, "losses"}:
-            raise DuatError(
-                f"{file} is of another run, of which the steps, every, the first weights or state, the terms, the"
-                " optimiser or the batches are others: give another folder"
-            )
+        remedy = (
+            "remove it and train the run again, or give another folder to a run with other steps, every, first weights"
+            " or state, terms, optimiser or batches"
+        )
+        _, arrays = unseal_file(file, self._head(number), remedy)
         leaves, structure = jax.tree.flatten(self._beginning)
-        kept = [_like(leaf, arrays[name]) for leaf, name in zip(leaves, names, strict=True)]
+        kept = [_like(leaf, arrays[name]) for leaf, name in zip(leaves, names_of(self._beginning), strict=True)]
         return jax.tree.unflatten(structure, kept), arrays["losses"]
 
     def require_shape(self, number: int, batch: Any) -> None:

@@ -218,7 +218,7 @@ def headed(**changed):
         (headed(result={"array": "7"}), "no file that"),
         (save({"a": np.ones(2)}), "no file that"),
         (seal({}, {"run": 0}), "no file that"),
-        (save({}, {"duat": json.dumps({"format": saved.FORMAT, "version": saved.VERSION})}), "digest contradict"),
+        (save({}, {"duat": json.dumps({"format": saved.FORMAT, "version": saved.VERSION})}), "digest that contradict"),
         (b"", "no file that"),
         (b'{"kind": "audit"}', "is JSON: duat.records.read"),
         (b"\xff" * 64, "no file that"),

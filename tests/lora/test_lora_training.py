@@ -122,10 +122,10 @@ def test_another_runs_state_is_refused(model, adapters, trained, tmp_path):
         (merge(model, trained[0]), adapters, TEXTS, SETTINGS),
     )
     for other in others:
-        with pytest.raises(duat.BadText, match="holds the state of another run"):
+        with pytest.raises(duat.BadText, match="is of another run: give another file"):
             train(*other, work=work)
     work.write_bytes(work.read_bytes()[:-8])
-    with pytest.raises(duat.BadText, match="isn't the state of a training"):
+    with pytest.raises(duat.BadText, match="is damaged"):
         train(model, adapters, TEXTS, SETTINGS, work=work)
 
 

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers import near
+from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 import duat_jax as duat
@@ -15,7 +16,6 @@ from duat_jax.display.result import as_text
 from duat_jax.evaluation.journal import fingerprint
 from duat_jax.interpret.explain.page import view
 from duat_jax.models.loader import EMBEDDED
-from duat_jax.survey.run import load_file
 
 TEXT = "for i in range(10): print(i)\n"
 

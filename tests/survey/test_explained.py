@@ -13,6 +13,7 @@ from cases import GOLDEN
 from helpers import close, near
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 import duat_jax as duat
@@ -187,7 +188,7 @@ def test_padding_is_a_baseline_where_a_tokenizer_has_it(tmp_path):
     options = {"tokens": 4, "target": "w12", "baseline": "pad", "dtype": "float64"}
     survey = duat.survey.survey(tmp_path / "model", [text], tmp_path / "survey", **options)
     model = duat.load(tmp_path / "model", dtype="float64")
-    rows = run.load_file(tmp_path / "survey" / "corpus.safetensors")["windows"]
+    rows = load_file(tmp_path / "survey" / "corpus.safetensors")["windows"]
     differences = [np.asarray(model(row) - model(np.full(4, 5)))[:-1, 12].sum() for row in rows]
     near(survey.parts.set_index("part").difference["logit"], np.sum(differences) / (3 * len(rows)), within=1e-9)
 
@@ -288,7 +289,7 @@ def test_a_worker_reads_baselines_from_the_directory(tmp_path):
     expected = file.read_bytes()
     file.unlink()
     model = duat.load(GOLDEN / "gpt2", dtype="float64")
-    windows, baseline = run._rows(0, run.load_file(tmp_path / "corpus.safetensors"))
+    windows, baseline = run._rows(0, load_file(tmp_path / "corpus.safetensors"))
     assert baseline.averaged.all() and jax.tree.leaves(baseline)[0].shape == windows.shape
     run._measure_with(model, "float64", MARGIN, tmp_path, 0)
     assert file.read_bytes() == expected

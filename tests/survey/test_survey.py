@@ -26,6 +26,7 @@ from cases import ENCODER, GOLDEN
 from helpers import close, near, relative
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file, save
 from typer.testing import CliRunner
 
 import duat_jax as duat
@@ -60,7 +61,7 @@ def files(directory):
 
 
 def corpus_of(directory):
-    return run.load_file(directory / "corpus.safetensors")["windows"]
+    return load_file(directory / "corpus.safetensors")["windows"]
 
 
 def test_the_parts_sum_to_the_margin(finished):
@@ -251,8 +252,8 @@ def test_workers_load_a_changed_model_again_and_refuse_another_one(tmp_path, mon
     weights = tmp_path / "model" / "model.safetensors"
     with ThreadPoolExecutor(1) as executor:
         duat.survey.survey("model", TEXTS[:1], "before", **options, executor=executor)
-        changed = {name: array * 1.5 for name, array in run.load_file(weights).items()}
-        weights.write_bytes(run.save(changed))
+        changed = {name: array * 1.5 for name, array in load_file(weights).items()}
+        weights.write_bytes(save(changed))
         duat.survey.survey("model", TEXTS[:1], "after", **options, executor=executor)
         duat.survey.survey("model", TEXTS[:1], "alone", **options)
         assert files(tmp_path / "after") == files(tmp_path / "alone") != files(tmp_path / "before")
@@ -326,6 +327,34 @@ def test_a_damaged_corpus_is_named_and_written_again(finished, tmp_path):
     (tmp_path / "survey" / "corpus.safetensors").unlink()
     duat.survey.survey(None, TEXTS, tmp_path / "survey", tokens=TOKENS)
     assert files(tmp_path / "survey") == files(finished[1])
+
+
+def test_files_of_another_part_or_another_survey_are_refused(finished, tmp_path):
+    place, other = tmp_path / "survey", tmp_path / "other"
+    shutil.copytree(finished[1], place)
+    duat.survey.survey(None, [LICENSE[1000:4000]], other, tokens=TOKENS)
+    first, second = (place / "parts" / f"00000{part}.safetensors" for part in (0, 1))
+    for file, there, message in (
+        (second, first, "is of another part: remove it"),
+        (first, other / "parts" / first.name, "is of another survey: remove it"),
+    ):
+        kept = file.read_bytes()
+        file.write_bytes(there.read_bytes())
+        with pytest.raises(duat.DuatError, match=message):
+            duat.survey.survey(None, TEXTS, place, tokens=TOKENS)
+        file.write_bytes(kept)
+    shutil.copy(other / "heads.parquet", place)
+    with pytest.raises(duat.BadText, match="heads.parquet is damaged, or another survey's"):
+        duat.survey.open(place)
+    shutil.copy(finished[1] / "heads.parquet", place)
+    manifest = json.loads((place / "survey.json").read_bytes())
+    (place / "survey.json").write_text(json.dumps(manifest | {"predicted": 1}))
+    with pytest.raises(duat.BadText, match="survey.json is damaged: run the survey again"):
+        duat.survey.open(place)
+    older = {name: value for name, value in manifest.items() if name not in ("digest", "tables")} | {"version": 2}
+    (place / "survey.json").write_text(json.dumps(older))
+    with pytest.warns(UserWarning, match="older duat-jax, without digests"):
+        assert repr(duat.survey.open(place)) == repr(finished[0])
 
 
 def test_shards_that_begin_together_dont_refuse_each_other(finished, tmp_path):

@@ -160,7 +160,7 @@ def broken(folder, **settings):
         ),
         (
             DuatError,
-            "isn't a kept state",
+            "is damaged .*: remove it",
             lambda folder: (broken(folder), (folder / "after-00000007.safetensors").write_bytes(b""), broken(folder)),
         ),
         (

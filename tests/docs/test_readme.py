@@ -12,6 +12,7 @@ OPERATORS = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
 INTERVENTIONS = (ROOT / "docs" / "interventions.md").read_text(encoding="utf-8")
 ATTRIBUTION = (ROOT / "docs" / "attribution.md").read_text(encoding="utf-8")
 WORDS = (ROOT / "docs" / "words.md").read_text(encoding="utf-8")
+SECANT = (ROOT / "docs" / "secant.md").read_text(encoding="utf-8")
 OWN_CODE = (ROOT / "docs" / "your-own-code.md").read_text(encoding="utf-8")
 
 HOW_TO = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "how-to").glob("*.md"))}
@@ -29,8 +30,8 @@ def test_a_sign_or_a_digit_makes_a_line_another():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    [README, OPERATORS, INTERVENTIONS, ATTRIBUTION, OWN_CODE, WORDS, *HOW_TO.values()],
-    ids=["README", "operators", "interventions", "attribution", "your own code", "words", *HOW_TO],
+    [README, OPERATORS, INTERVENTIONS, ATTRIBUTION, OWN_CODE, WORDS, SECANT, *HOW_TO.values()],
+    ids=["README", "operators", "interventions", "attribution", "your own code", "words", "secant", *HOW_TO],
 )
 def test_every_python_block_prints_what_is_shown(page, capsys):
     namespace = {}

@@ -331,7 +331,7 @@ IN_EVERY_DTYPE = {
     "attends": (("attends", TEXT, "--layer", 1, "--head", 0, "--key", 0, *GPT2), ("value",)),
     "context": (
         ("context", "c =", "--demonstration", "a = 1", "--demonstration", "b = 1", "--answer", " 1"),
-        ("A: the text", "B: the other text", "A − B"),
+        ("difference",),
     ),
     "faithfulness": (
         ("faithfulness", "--texts", 2, "--tokens", 6, "--method", "gradient x input"),
@@ -341,15 +341,15 @@ IN_EVERY_DTYPE = {
         ("circuit", "--task", "parameter", "--prompts", 2, "--method", METHOD, "--units", "head x position"),
         ("tasks", "parameter", "units", "head x position", METHOD, "logf", "value"),
     ),
-    "lora diff": (("lora", "diff", "adapter", TEXT, *GPT2), ("A: the text", "B: the other text", "A − B")),
-    "diff": (("diff", GPT2[1], "merged", TEXT, "--largest", 1), ("A: the text", "B: the other text", "A − B")),
+    "lora diff": (("lora", "diff", "adapter", TEXT, *GPT2), ("difference",)),
+    "diff": (("diff", "merged", TEXT, "--reference", GPT2[1], "--largest", 1), ("difference",)),
     "intervene": (
         ("intervene", TEXT, "--change", "head 1:0 set 0", *GPT2),
-        ("A: the text", "B: the other text", "A − B"),
+        ("difference",),
     ),
     "steer": (
         ("steer", TEXT, "--towards", "import os", "--away", "class A:", "--layers", 1, *GPT2),
-        ("A: the text", "B: the other text", "A − B"),
+        ("difference",),
     ),
 }
 """Each command that takes `--dtype`, and where its number stands in the JSON."""

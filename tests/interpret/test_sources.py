@@ -214,7 +214,7 @@ def test_what_is_wrong_with_a_source_is_said(change, says):
     [
         ("edge 5:3 2>7 set 2", "which can be set to 0 or scaled"),
         ('stream 3 steer 1 "\\x" "a"', "strings as in JSON"),
-        ("head 5:3 set reference", "sets values to those on another text: give one"),
+        ("head 5:3 set reference", "sets values to those on a reference: give one"),
         ("token 3 set 0", "is no change"),
         ("token 3 set mean; token 4 set mean", "is no change"),
         ("head 5:3 set 0" * 1000, "is no change"),

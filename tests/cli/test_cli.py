@@ -362,7 +362,7 @@ def test_every_command_that_computes_by_a_model_takes_a_dtype():
     }
     without = {name for name, command in every.items() if not takes(command, "dtype")}
     assert without == {"lora train", "lora merge", "train-ledger", "verify"}
-    assert every.keys() - without - {"prune", "serve", "survey"} == IN_EVERY_DTYPE.keys() - {"contrast", "diff"}
+    assert every.keys() - without - {"prune", "serve", "survey"} == IN_EVERY_DTYPE.keys() - {"contrast"}
 
 
 def commands(command, name=()):

@@ -329,9 +329,9 @@ MISTAKES = {
         ["context", "a =", "--demonstration", "b = 1", "--answer", " 2", "--model", ENCODER],
         ["needs a causal language model"],
     ),
-    "diff": (["diff", "embedded", "embedded"], ["give a TEXT, or files with --text"]),
+    "diff": (["diff", "embedded", "--reference", "embedded"], ["give a TEXT, or files with --text"]),
     "diff, models": (
-        ["diff", "embedded", ENCODER, "a b"],
+        ["diff", ENCODER, "a b", "--reference", "embedded"],
         ["the two models aren't one function of weights of one shape", "more. Compare a model"],
     ),
     "lora diff, a target": (["lora", "diff", "nowhere", "a b", "--target", "a b c"], ["not one token"]),

@@ -1,14 +1,16 @@
 """Files of arrays that state what they belong to, with a digest of this statement and of the arrays."""
 
 import json
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors import SafetensorError, deserialize
+from safetensors.numpy import save
 
 from duat_jax.errors import DuatError
 
@@ -57,7 +59,7 @@ def unseal(content: bytes) -> tuple[Any, dict[str, np.ndarray], bool]:
     """
     try:
         length = int.from_bytes(content[:8], "little")
-        header, arrays = json.loads(content[8 : 8 + length]), dict(sorted(load(content).items()))
+        header, arrays = json.loads(content[8 : 8 + length]), dict(sorted(_arrays(content).items()))
         if FIELD not in header.get("__metadata__", {}):
             raise DuatError("has no digest, as a file of an older version or of another program")
         sealed = json.loads(header["__metadata__"][FIELD])
@@ -70,6 +72,23 @@ def unseal(content: bytes) -> tuple[Any, dict[str, np.ndarray], bool]:
     if digest is not None and digest != digest_of(head, arrays):
         raise DuatError("is damaged (its digest isn't that of its content)")
     return head, arrays, digest is not None
+
+
+def _arrays(content: bytes) -> dict[str, np.ndarray]:
+    """Return the arrays of a file, of half precisions too, which safetensors' reader for NumPy doesn't know."""
+    return {
+        name: np.frombuffer(entry["data"], _dtype(entry["dtype"])).reshape(entry["shape"])
+        for name, entry in deserialize(content)
+    }
+
+
+KINDS = {"BF": "bfloat", "F": "float", "I": "int", "U": "uint", "C": "complex"}
+"""The kinds of numbers in safetensors, and in NumPy."""
+
+
+def _dtype(stored: str) -> np.dtype:
+    match = re.fullmatch(r"([A-Z]+)(\d+)", stored)
+    return jnp.dtype(bool if match is None else f"{KINDS[match[1]]}{match[2]}")
 
 
 def unseal_file(file: Path, head: Mapping[str, Any], remedy: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

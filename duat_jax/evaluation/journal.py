@@ -114,6 +114,9 @@ def fingerprint(tree: Any, *settings: Any) -> str:
     """
     digest = sha256()
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if jax.dtypes.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key):
+            digest.update(f"{jax.random.key_impl(leaf)}\n".encode())
+            leaf = jax.random.key_data(leaf)
         array = np.asarray(leaf)
         digest.update(f"{jax.tree_util.keystr(path)} {array.dtype} {array.shape}\n".encode())
         digest.update(array.tobytes())

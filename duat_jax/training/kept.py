@@ -48,7 +48,7 @@ class Kept:
         self.weights = jax.tree.map(jnp.asarray, weights)
         self.numbers = [*range(0, run.steps, every), run.steps]
         self.update = Update(run.optimiser, self.weights)
-        self._shape = _shape_of_terms(run, self.weights, run.batch(0))
+        self.shape = _shape_of_terms(run, self.weights, run.batch(0))
         self._beginning = Moment(self.weights, _state(run.optimiser, self.weights, state))
         program = jax.make_jaxpr(run.program)(*self._beginning, run.batch(0))
         text = re.sub(r" at 0x[0-9a-f]+", "", str(program.jaxpr))
@@ -122,15 +122,26 @@ class Kept:
             batch: its batch.
         """
         shape = _shape_of_terms(self.run, self.weights, batch)
-        if shape != self._shape:
+        if shape != self.shape:
             raise DuatError(
-                f"the terms of step {number} are {shape}, and those of step 0 {self._shape}: give batches of one shape,"
+                f"the terms of step {number} are {shape}, and those of step 0 {self.shape}: give batches of one shape,"
                 " with terms of zero where one is shorter"
             )
 
     def segments(self) -> Iterator[tuple[int, int]]:
         """Return the numbers of the kept states on both sides of each segment."""
         return pairwise(self.numbers)
+
+    def step(self, number: int, moment: Moment, batch: Any) -> Step:
+        """Do one step, after which everything is on the devices on which it began, as it is after it is read.
+
+        Args:
+            number: how many steps come before it.
+            moment: weights and state before it.
+            batch: its batch.
+        """
+        step = self.run.step(number, moment, batch)
+        return step._replace(following=jax.tree.map(_placed_as, self._beginning, step.following))
 
     def again(self, first: int, last: int) -> list[Step]:
         """Run a segment again from the kept state before it, and return its steps.
@@ -145,7 +156,7 @@ class Kept:
         steps: list[Step] = []
         moment, _ = self.read(first)
         for number in range(first, last):
-            steps.append(self.run.step(number, moment, self.run.batch(number)))
+            steps.append(self.step(number, moment, self.run.batch(number)))
             moment = steps[-1].following
         again, kept = _named(moment), _named(self.read(last)[0])
         other = [name for name, array in kept.items() if array.tobytes() != again[name].tobytes()]
@@ -198,30 +209,45 @@ def train(
     for first, last in kept.segments():
         if last <= done:
             continue
-        losses = []
+        losses, beginning = [], moment
         for number in range(first, last):
             if _shapes(batch := run.batch(number)) != shapes:
                 kept.require_shape(number, batch)
-            step = run.step(number, moment, batch)
+            step = kept.step(number, moment, batch)
             moment = step.following
             losses.append(step.loss)
             if progress is not None:
                 progress(number + 1, run.steps)
         numbers = [float(loss) for loss in losses]
-        _require_finite(numbers, first, moment)
+        _require_finite(kept, beginning, numbers, first, moment)
         kept.keep(last, moment, numbers)
     return kept
 
 
-def _require_finite(losses: list[float], first: int, moment: Moment) -> None:
-    wrong = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), None)
-    if wrong is not None:
-        raise NotFinite(f"the loss of step {first + wrong} is {losses[wrong]}: choose a lower learning rate")
+def _require_finite(kept: Kept, beginning: Moment, losses: list[float], first: int, moment: Moment) -> None:
+    """Raise unless the losses of a segment's steps are finite, but for those of steps that the optimiser skipped."""
+    wrong = [i for i, loss in enumerate(losses) if not math.isfinite(loss)]
+    for i in range(max(wrong) + 1 if wrong else 0):
+        step = kept.step(first + i, beginning, kept.run.batch(first + i))
+        if i in wrong and not is_skipped(step):
+            raise NotFinite(f"the loss of step {first + i} is {losses[i]}: choose a lower learning rate")
+        beginning = step.following
     if not all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(moment.weights)):
         raise NotFinite(
             f"weights aren't finite after step {first + len(losses) - 1}, though its loss is: choose a lower learning"
             " rate"
         )
+
+
+def is_skipped(step: Step) -> bool:
+    """Return whether a step's gradients aren't finite and its optimiser left the weights as they were.
+
+    Args:
+        step: the step.
+    """
+    pairs = zip(jax.tree.leaves(step.before.weights), jax.tree.leaves(step.after.weights), strict=True)
+    finite = all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(step.gradients))
+    return not finite and all(jnp.array_equal(before, after) for before, after in pairs)
 
 
 def _state(optimiser: optax.GradientTransformation, weights: Weights, state: Any) -> Any:
@@ -259,9 +285,15 @@ def _named(tree: Any) -> dict[str, np.ndarray]:
 
 
 def _like(leaf: Any, array: np.ndarray) -> Array:
-    """Return a kept array as what it was."""
-    plain = jnp.asarray(array)
-    return jax.random.wrap_key_data(plain, impl=jax.random.key_impl(leaf)) if _is_key(leaf) else plain
+    """Return a kept array as what it was: a random key, or an array on the devices of the first one."""
+    if _is_key(leaf):
+        return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(leaf))
+    return _placed_as(leaf, jnp.asarray(array))
+
+
+def _placed_as(leaf: Array, array: Array) -> Array:
+    """Return an array divided among devices as another one, if that was put on devices."""
+    return jax.device_put(array, leaf.sharding) if leaf.committed and not _is_key(leaf) else array
 
 
 def _is_key(leaf: Any) -> bool:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError, NotFinite
 from duat_jax.processes import on_host
-from duat_jax.training.kept import Kept
+from duat_jax.training.kept import Kept, is_skipped
 from duat_jax.training.over_examples.result import Influence
 from duat_jax.training.over_weights.compute import (
     Number,
@@ -138,6 +138,19 @@ def influence(
 
         return jax.vmap(of_number)(of_segment, means)
 
+    def skipped(step: Step, of_segment: Weights) -> _OfStep:
+        """Return the parts of a step that the optimiser left out: what changed the weights after it, and zeros."""
+        before, after = update.means_of(step.before.state), update.means_of(step.after.state)
+        if not all(jnp.array_equal(mean, same) for mean, same in zip(before, after, strict=True)):
+            raise NotFinite(
+                f"the gradients of step {step.number} aren't finite, and they moved the optimiser's state: use"
+                " optax.apply_if_finite around the whole optimiser"
+            )
+        outside = _minus(step.following.weights, step.after.weights)
+        zero = jnp.zeros(len(named))
+        examples = jnp.zeros((len(named), *kept.shape))
+        return _OfStep(examples, zero, zero, zero, zero, jax.vmap(lambda each: _dot(each, outside))(of_segment))
+
     def of_ends(number: Number, after: Weights, before: Weights, last: int) -> tuple[WeightLedger, Weights]:
         """Return the ledger of a segment, and the multiplier of its steps."""
         split = secant_of(number)(after, before)
@@ -157,7 +170,10 @@ def influence(
         losses.append(np.array([float(step.loss) for step in of_steps]))
         multipliers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
         for step in reversed(of_steps):
-            parts, means = back(step, run.batch(step.number), multipliers, means)
+            if is_skipped(step):
+                parts = skipped(step, multipliers)
+            else:
+                parts, means = back(step, run.batch(step.number), multipliers, means)
             steps.append(on_host(parts))
             if not all(np.isfinite(part).all() for part in steps[-1]):
                 raise NotFinite(

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -121,7 +122,7 @@ def shapes_of(model: Transformer) -> dict[str, tuple[int, ...]]:
     Args:
         model: the model, or its skeleton.
     """
-    whole = untied(model)
+    whole = jax.eval_shape(untied, model)  # a skeleton has no numbers to copy
     return {path: parameter_at(whole, path).shape for entry in entries_of(model.config) for path in entry.parameters}
 
 

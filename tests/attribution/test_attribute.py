@@ -112,12 +112,12 @@ def test_the_largest_units():
         ({"method": "magic"}, "choose one of secant; collapse"),
         ({"method": "collapse, gate"}, "no method"),
         ({"unit": "stream", "method": "integrated gradients, all layers together"}, "no method"),
-        ({"other": None}, "give another input or a baseline"),
-        ({"method": "contributions"}, "leave the other input"),
-        ({"other": [5, 7]}, "alignment"),
+        ({"reference": None}, "give another input or a baseline"),
+        ({"method": "contributions"}, "leave reference and alignment out"),
+        ({"reference": [5, 7]}, "alignment"),
     ],
 )
 def test_errors_say_what_to_do(wrong, says):
-    arguments = {"other": OTHER} | wrong
+    arguments = {"reference": OTHER} | wrong
     with pytest.raises(duat.BadText, match=says):
         duat.attribute(model_of(TEXT), IDS, **arguments)

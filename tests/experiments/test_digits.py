@@ -59,7 +59,7 @@ def test_the_maps_show_themselves(maps):
     row, column = np.unravel_index(np.abs(maps.path).argmax(), maps.path.shape)
     assert re.search(rf"pixels, past all terms .*{row}, {column} +4 × 6", table)
     assert re.search(r"layers.1.convolution .* 2 × 3", table)
-    assert "difference to the other image" in table
+    assert "image − the reference" in table
     figure = maps.plot()
     drawn = {
         axes.get_title().split("\n")[0]: axes.images[1].get_array() for axes in figure.axes if len(axes.images) == 2

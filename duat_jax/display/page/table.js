@@ -141,7 +141,7 @@ export function cellPanel(view, state, acts, open) {
       const layer = row.layer;
       const place = `${name} ${layer}:${unit}@${state.token}`;
       const off = toggle(acts, `${place} set 0`, "off", `switch ${name} ${unit} off`);
-      const patched = view.others ? [toggle(acts, `${place} set other`, "as on the other text", `${name} ${unit} as on the other text`)] : [];
+      const patched = view.others ? [toggle(acts, `${place} set reference`, "as on the other text", `${name} ${unit} as on the other text`)] : [];
       return [off, ...patched, ...(name === "neuron" ? [button("open", () => open(layer, state.token, unit), { "aria-label": `open neuron ${unit}` })] : [])];
     };
     const table = partsTable([name, ...titles], entries, others === null ? null : ["the cell", row.parts[state.token]], acts ? { act } : {});

@@ -74,7 +74,7 @@ class Adapter(NamedTuple):
 
 Adapters = dict[str, Adapter | Replacement]
 """Adapters by the stored names of their layers, without the model's prefix."""
-AnyAdapters = Mapping[str, Adapter] | Mapping[str, Adapter | Replacement]
+AnyAdapters = Mapping[str, Adapter | Replacement]
 """Adapters of one kind or of both."""
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 
 from duat_jax.errors import BadText, DuatError, NotFinite
 from duat_jax.evaluation.journal import fingerprint
@@ -36,7 +36,7 @@ def train(
     *,
     work: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[Adapters, Float[np.ndarray, "steps"]]:
+) -> tuple[Adapters, np.ndarray]:
     """Train adapters to predict the next token, `min_{A, B} −Σ log p(t_{i+1} | t_1 … t_i)`, with the base model frozen.
 
     Args:

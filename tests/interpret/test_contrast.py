@@ -188,7 +188,7 @@ def test_an_image_is_blurred_and_averaged():
 def test_texts_of_other_lengths_are_aligned_by_pairs():
     longer = [5, 7, 9, 9, 10, 2]
     found = check_contrast(CONFIGS["next token"], IDS, longer, alignment=[(1, 1), (2, 2), (3, 4)])
-    assert found.references[0].inputs.given.tolist() == [IDS[0], 7, 9, 10, IDS[4]]
+    assert found.others[0].inputs.given.tolist() == [IDS[0], 7, 9, 10, IDS[4]]
 
 
 def test_an_alignment_shows_what_stands_beside_what_and_what_is_paired_with_nothing(tmp_path):

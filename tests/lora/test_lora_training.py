@@ -233,7 +233,7 @@ MISTAKES = {
     "no picture": (("train", "--text", "text.txt", "--output", "out", "--plot", "a.txt"), "must end in .png"),
     "work of others": (
         ("train", "--text", "text.txt", "--output", "out", *MODEL, *TRAIN, "--work", "text.txt"),
-        "isn't the state",
+        "is damaged (JSONDecodeError): give another file, or remove it",
     ),
     "encoder": (
         ("train", "--text", "text.txt", "--output", "out", "--model", str(GOLDEN / "bert"), *TRAIN),

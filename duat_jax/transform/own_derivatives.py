@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from duat_jax.transform.calls import SubProgram, closed, sub_program
-from duat_jax.transform.parameters import bind
+from duat_jax.transform.parameters import bind, with_parameters
 
 
 def by_own_operations(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -45,8 +45,7 @@ def _run(program: SubProgram, *arguments: Any) -> list[Any]:
         elif inner is not None and equation.primitive.name != "scan":
             results = _run(inner, *operands)
         else:
-            parameters = {name: _replaced(value) for name, value in equation.params.items()}
-            results = bind(equation.replace(params=parameters), operands)
+            results = bind(with_parameters(equation, _replaced), operands)
         values |= dict(zip(equation.outvars, results, strict=True))
     return [jnp.asarray(read(v)) for v in jaxpr.outvars]
 

@@ -1,6 +1,6 @@
 """Access to the parameters of JAX's primitives, which may change with a release of JAX."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -247,6 +247,16 @@ def settings_of(equation: core.JaxprEqn) -> frozenset[tuple[str, Any]]:
         equation: any equation.
     """
     return frozenset(equation.params.items())
+
+
+def with_parameters(equation: core.JaxprEqn, replaced: Callable[[Any], Any]) -> core.JaxprEqn:
+    """Return an equation with other parameters.
+
+    Args:
+        equation: any equation.
+        replaced: what stands in the place of each parameter.
+    """
+    return equation.replace(params={name: replaced(value) for name, value in equation.params.items()})
 
 
 def role_of(mark: core.JaxprEqn) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class Mean(Baseline):
     Example:
         >>> import duat_jax as duat
         >>> model, tokenizer = duat.load(tokenizer=True)
-        >>> duat.contrast(model, "return self", Mean(), tokenizer=tokenizer).others[0].name
+        >>> duat.contrast(model, "return self", Mean(), tokenizer=tokenizer).references[0].name
         "the vocabulary's mean"
     """
 

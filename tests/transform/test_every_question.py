@@ -19,7 +19,8 @@ from duat_jax.forms.pre_activation import Neurons, read_by, written_by
 from duat_jax.forms.score import neurons_of
 from duat_jax.operators.linear_map import LinearMap
 from duat_jax.transform import marks
-from duat_jax.transform.query import activations_of, pre_activations_of
+from duat_jax.transform.activations import activations_of
+from duat_jax.transform.query import pre_activations_of
 
 W, V = weights_of((6, 6)) / 3, weights_of((6, 6), key=3) / 3
 
@@ -259,4 +260,4 @@ def test_only_what_proves_it_evaluates_an_affine_question():
         if "affine=True" in path.read_text() or "import Seen, evaluate" in path.read_text()
     }
     asking = {"forms/affine_form.py", "forms/flow.py", "forms/pre_activation.py"}
-    assert users == asking | {"transform/query.py", "transform/recording.py", "transform/editing.py"}
+    assert users == asking | {f"transform/{name}.py" for name in ("activations", "editing", "query", "recording")}

@@ -6,14 +6,7 @@ import typer
 
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.options import Csv, Dtype, Json, Kept, Model, Plot, Save, renamed_option
-from duat_jax.cli.output import (
-    check_outputs,
-    deliver,
-    one_line_errors,
-    require_holding,
-    space_lines,
-    to_json,
-)
+from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, progress_bar
 from duat_jax.errors import BadText
 from duat_jax.inputs.few_shot_tasks import PAIRS

@@ -24,14 +24,7 @@ from duat_jax.cli.options import (
     Survey,
     renamed_option,
 )
-from duat_jax.cli.output import (
-    check_outputs,
-    deliver,
-    one_line_errors,
-    require_holding,
-    space_lines,
-    to_json,
-)
+from duat_jax.cli.output import check_outputs, deliver, one_line_errors, require_holding, space_lines, to_json
 from duat_jax.cli.progress import loading_bar, working
 from duat_jax.errors import BadText
 

@@ -181,11 +181,11 @@ class _Files:
 
     def of_other_bases(self) -> list[str]:
         """Return a sentence for every stored embedding and read-out that isn't the model's; none of a skeleton's."""
-        dtype = np.dtype(jax.tree.leaves(self.model)[0].dtype)
+        dtype, whole = np.dtype(jax.tree.leaves(self.model)[0].dtype), untied(self.model) if self.bases else self.model
         return [
             f"tensor {name} differs from the model's: it is of another base model"
             for name, path in self.bases.items()
-            if isinstance(own := parameter_at(untied(self.model), path)[...], jax.Array)
+            if isinstance(own := parameter_at(whole, path)[...], jax.Array)
             and not np.array_equal(on_host(own), self.stored.read(name, dtype))
         ]
 

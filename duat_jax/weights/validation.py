@@ -57,15 +57,10 @@ def untied_alike(before: Transformer, after: Transformer) -> tuple[Transformer, 
         before: the reference, or its skeleton.
         after: the model.
     """
-    kinds = {model.config.head.kind for model in (before, after)}
-    return (
-        (before, after)
-        if kinds != {"next token"} or before.config.head.tied == after.config.head.tied
-        else (
-            untied(before),
-            untied(after),
-        )
-    )
+    heads = before.config.head, after.config.head
+    if {head.kind for head in heads} == {"next token"} and heads[0].tied != heads[1].tied:
+        return untied(before), untied(after)
+    return before, after
 
 
 def alike_models(before: Transformer, after: Transformer) -> tuple[Transformer, Transformer]:

@@ -46,23 +46,28 @@ def said(model, case, directory):
     return hugging_face.run(model, FAMILIES[case.family].layer, inputs(case)).value
 
 
+def check_agrees(case, fields, folder):
+    """Check that an adapter of PEFT says here what it says there; return the model, the adapters and what is said."""
+    base = hugging_face.make(folder / "base", case.architecture, case.settings)
+    before = said(base, case, folder)
+    adapted = peft.get_peft_model(base, peft.LoraConfig(r=3, lora_alpha=6, **fields))
+    random_adapters(adapted)
+    adapted.save_pretrained(folder / "adapter")
+    # In float32 adapters of this size round to as much as the tolerance.
+    expected = said(adapted.double(), case, folder)
+    assert relative_error(expected, before) > 1000 * TOLERANCE
+    model = duat.load(folder / "base", dtype=jnp.float64)
+    adapters = load_adapters(folder / "adapter", model)
+    for put in (adapt, merge):
+        assert relative_error(np.asarray(put(model, adapters)(jnp.asarray(inputs(case)))), expected) < TOLERANCE
+    return model, adapters, expected
+
+
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("family", TARGETS)
 def test_an_adapter_made_by_peft_agrees(family, settings, tmp_path):
     case = make_case(family, {})
-    base = hugging_face.make(tmp_path / "base", case.architecture, case.settings)
-    before = said(base, case, tmp_path)
-    config = peft.LoraConfig(r=3, lora_alpha=6, target_modules=TARGETS[family], **SETTINGS[settings])
-    adapted = peft.get_peft_model(base, config)
-    random_adapters(adapted)
-    adapted.save_pretrained(tmp_path / "adapter")
-    # In float32 adapters of this size round to as much as the tolerance.
-    expected = said(adapted.double(), case, tmp_path)
-    assert relative_error(expected, before) > 1000 * TOLERANCE
-    model, given = duat.load(tmp_path / "base", dtype=jnp.float64), jnp.asarray(inputs(case))
-    adapters = load_adapters(tmp_path / "adapter", model)
-    for put in (adapt, merge):
-        assert relative_error(np.asarray(put(model, adapters)(given)), expected) < TOLERANCE
+    check_agrees(case, {"target_modules": TARGETS[family], **SETTINGS[settings]}, tmp_path)
 
 
 @pytest.mark.parametrize("family", TARGETS)
@@ -110,17 +115,8 @@ def test_adapters_that_the_configuration_leaves_out_are_those_of_peft(selection,
 def test_an_adapter_outside_of_the_layers_agrees_and_merged_loads_in_the_reference(which, tmp_path):
     family, changes, head, fields = OUTSIDE[which]
     case = make_case(family, changes, head)
-    base = hugging_face.make(tmp_path / "base", case.architecture, case.settings)
-    before = said(base, case, tmp_path)
-    adapted = peft.get_peft_model(base, peft.LoraConfig(r=3, lora_alpha=6, **fields))
-    random_adapters(adapted)
-    adapted.save_pretrained(tmp_path / "adapter")
-    expected = said(adapted.double(), case, tmp_path)
-    assert relative_error(expected, before) > 1000 * TOLERANCE
-    model, given = duat.load(tmp_path / "base", dtype=jnp.float64), jnp.asarray(inputs(case))
-    adapters = load_adapters(tmp_path / "adapter", model)
-    for put in (adapt, merge):
-        assert relative_error(np.asarray(put(model, adapters)(given)), expected) < TOLERANCE
+    model, adapters, expected = check_agrees(case, fields, tmp_path)
+    given = jnp.asarray(inputs(case))
     save_merged(tmp_path / "merged", adapters, model, tmp_path / "base")
     merged = getattr(transformers, case.architecture).from_pretrained(tmp_path / "merged", attn_implementation="eager")
     assert relative_error(said(merged, case, tmp_path), expected) < TOLERANCE

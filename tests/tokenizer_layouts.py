@@ -186,6 +186,14 @@ LAYOUTS = {
 """A tokenizer of each class, of the families that it is published with."""
 
 
+SAME = {
+    "BertTokenizer": ["ConvBertTokenizer", "ElectraTokenizer", "LayoutLMTokenizerFast"],
+    "RobertaTokenizer": ["LongformerTokenizerFast"],
+    "LlamaTokenizer": ["Phi3Tokenizer"],
+}
+"""Other names of a class, by its own."""
+
+
 def _of(size: int, name: str, **flags: bool) -> dict[str, Any]:
     return {
         str(size): {"content": name, "lstrip": False, "normalized": False, "rstrip": False, "special": False} | flags
@@ -219,6 +227,9 @@ def settings(layout: Layout, size: int) -> Iterator[tuple[str, dict[str, Any]]]:
     for name in ("additional_special_tokens", "extra_special_tokens"):
         yield name, {"tokenizer_config.json": base | {name: ["<|user|>", "hello"]}}
     yield "named extra tokens", {"tokenizer_config.json": base | {"extra_special_tokens": {"user_token": "<|user|>"}}}
+    named = {"tokenizer_config.json": base | {"model_specific_special_tokens": {"user_token": "<|user|>"}}}
+    yield "model_specific_special_tokens", named
+    yield "padding", {"tokenizer_config.json": base, "padding": "hello"}
     yield "a token of its own name", {"tokenizer_config.json": base | {"user_token": "<|user|>"}}
     typed = {"__type": "AddedToken", "content": "<|user|>", "lstrip": True, "special": True}
     yield "typed token", {"tokenizer_config.json": base | {"pad_token": typed}}
@@ -246,7 +257,8 @@ def settings(layout: Layout, size: int) -> Iterator[tuple[str, dict[str, Any]]]:
             "added_tokens.json": {"<|user|>": size},
         },
     )
-    for name in ("PreTrainedTokenizerFast", "TokenizersBackend", "OwnTokenizer", "GPT2TokenizerFast", None):
+    names = ("PreTrainedTokenizerFast", "TokenizersBackend", "OwnTokenizer", "GPT2TokenizerFast", None)
+    for name in (*names, *SAME.get(layout.name or "", [])):
         yield f"class {name}", {"tokenizer_config.json": layout.special | {"tokenizer_class": name}}
     yield "class in config.json", {"config.json": {"tokenizer_class": "PreTrainedTokenizerFast"}}
     yield "unsupported class", {"tokenizer_config.json": base | {"tokenizer_class": "T5Tokenizer"}}
@@ -258,10 +270,13 @@ def write(folder: Path, layout: Layout, files: dict[str, Any]) -> None:
     Args:
         folder: where they are written.
         layout: the layout.
-        files: the contents of the other files.
+        files: the contents of the other files; of `padding` the token of the tokenizer's own padding.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    layout.make().save(str(folder / "tokenizer.json"))
+    tokenizer = layout.make()
+    if padding := files.pop("padding", None):
+        tokenizer.enable_padding(pad_token=padding)
+    tokenizer.save(str(folder / "tokenizer.json"))
     files = files | {"config.json": {"model_type": layout.family, "vocab_size": 500} | files.get("config.json", {})}
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content))

@@ -72,7 +72,7 @@ def one_error(message: str, kind: type[DuatError] = BadCheckpoint) -> Iterator[N
 
 
 def read_tokenizer(file: Path) -> Tokenizer:
-    """Read the tokenizer of a file, without truncation or padding.
+    """Read the tokenizer of a file, without truncation.
 
     Args:
         file: a `tokenizer.json`.
@@ -84,5 +84,4 @@ def read_tokenizer(file: Path) -> Tokenizer:
     with one_error(f"{file}: not a tokenizer"):
         tokenizer = Tokenizer.from_file(str(file))
         tokenizer.no_truncation()
-        tokenizer.no_padding()
     return tokenizer

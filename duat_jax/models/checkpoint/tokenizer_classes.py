@@ -242,7 +242,7 @@ _END = "<|endoftext|>"
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-_OF_GPT2 = _named(_END, _END, _END, None, None, None, None)
+_OF_GPT2 = _named(_END, _END, _END, None, None, None, None) | {"pad_token": None}
 _OF_ROBERTA = _named("<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>")
 _OF_QWEN = _named(None, _END, _END, None, _END, None, None)
 _INFILLING = {
@@ -258,13 +258,14 @@ _BERT = TokenizerClass(
 )
 _ROBERTA = TokenizerClass(models.BPE, _bytes, _OF_ROBERTA, _roberta_ends)
 _GPT2 = TokenizerClass(models.BPE, _bytes, _OF_GPT2)
+_LLAMA = TokenizerClass(models.BPE, _llama, _named("<s>", "</s>", "<unk>", None, None, None, None))
 
 CLASSES: dict[str, TokenizerClass] = {
     "AlbertTokenizer": TokenizerClass(
         models.Unigram, _albert, _named("[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]")
     ),
-    **dict.fromkeys(("BertTokenizer", "DistilBertTokenizer", "LxmertTokenizer", "MobileBertTokenizer"), _BERT),
-    "SqueezeBertTokenizer": _BERT,
+    **dict.fromkeys(("BertTokenizer", "ConvBertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"), _BERT),
+    **dict.fromkeys(("LayoutLMTokenizer", "LxmertTokenizer", "MobileBertTokenizer", "SqueezeBertTokenizer"), _BERT),
     "CodeGenTokenizer": _GPT2,
     "CodeLlamaTokenizer": TokenizerClass(
         models.BPE,
@@ -284,9 +285,10 @@ CLASSES: dict[str, TokenizerClass] = {
     "GemmaTokenizer": TokenizerClass(
         models.BPE, _gemma, _named("<bos>", "<eos>", "<unk>", None, "<pad>", None, "<mask>")
     ),
-    "LlamaTokenizer": TokenizerClass(models.BPE, _llama, _named("<s>", "</s>", "<unk>", None, None, None, None)),
+    **dict.fromkeys(("LlamaTokenizer", "Phi3Tokenizer"), _LLAMA),
     "Qwen2Tokenizer": TokenizerClass(models.BPE, _qwen(_WORDS), _OF_QWEN, again=(str, AddedToken)),
-    **dict.fromkeys(("RobertaTokenizer", "BartTokenizer", "LEDTokenizer", "MvpTokenizer"), _ROBERTA),
+    **dict.fromkeys(("BartTokenizer", "LEDTokenizer", "LongformerTokenizer", "MvpTokenizer"), _ROBERTA),
+    "RobertaTokenizer": _ROBERTA,
     "XLMRobertaTokenizer": TokenizerClass(models.Unigram, _xlm_roberta, _OF_ROBERTA, _xlm_ends),
 }
 """The classes that are known here, by name."""

@@ -14,20 +14,21 @@ from duat_jax.models.checkpoint.tokenizer_classes import CLASSES, TokenizerClass
 from duat_jax.models.checkpoint.tokenizer_settings import NAMES, TokenizerSettings, read_tokenizer_settings
 
 _NAMES = """
-    BarthezTokenizer BartphoTokenizer BasicTokenizer BertGenerationTokenizer BertJapaneseTokenizer BertweetTokenizer
-    BigBirdTokenizer BioGptTokenizer BlenderbotSmallTokenizer BlenderbotTokenizer ByT5Tokenizer CLIPTokenizer
-    CTRLTokenizer CamembertTokenizer CanineTokenizer CharacterTokenizer ClvpTokenizer CpmAntTokenizer CpmTokenizer
-    DPRContextEncoderTokenizer DPRQuestionEncoderTokenizer DPRReaderTokenizer DebertaTokenizer DebertaV2Tokenizer
-    DiaTokenizer EsmTokenizer EsmcTokenizer FSMTTokenizer FastSpeech2ConformerTokenizer FlaubertTokenizer
-    FunnelTokenizer GPTNeoXJapaneseTokenizer GPTSw3Tokenizer HerbertTokenizer LasrTokenizer LayoutLMv2Tokenizer
-    LayoutLMv3Tokenizer LayoutXLMTokenizer LukeTokenizer M2M100Tokenizer MBart50Tokenizer MBartTokenizer
-    MLukeTokenizer MPNetTokenizer MarianTokenizer MarkupLMTokenizer MecabTokenizer MgpstrTokenizer MyT5Tokenizer
-    NllbTokenizer NougatTokenizer OpenAIGPTTokenizer PLBartTokenizer PegasusTokenizer PerceiverTokenizer
-    PhobertTokenizer Pop2PianoTokenizer ProphetNetTokenizer Qwen3_5Tokenizer RagTokenizer ReformerTokenizer
-    RemBertTokenizer RoCBertTokenizer RoFormerTokenizer SeamlessM4TTokenizer Siglip2Tokenizer SiglipTokenizer
-    Speech2TextTokenizer SpeechT5Tokenizer SplinterTokenizer T5Tokenizer TapasTokenizer Tipsv2Tokenizer
-    UdopTokenizer VideoPrismTokenizer VitsTokenizer Wav2Vec2CTCTokenizer Wav2Vec2PhonemeCTCTokenizer
-    WhisperTokenizer WordpieceTokenizer XGLMTokenizer XLMTokenizer XLNetTokenizer
+    BarthezTokenizer BartphoTokenizer BasicTokenizer BertGenerationTokenizer BertJapaneseTokenizer
+    BertweetTokenizer BigBirdTokenizer BioGptTokenizer BlenderbotSmallTokenizer BlenderbotTokenizer ByT5Tokenizer
+    CLIPTokenizer CTRLTokenizer CamembertTokenizer CanineTokenizer CharacterTokenizer ClvpTokenizer
+    CpmAntTokenizer CpmTokenizer DPRContextEncoderTokenizer DPRQuestionEncoderTokenizer DPRReaderTokenizer
+    DebertaTokenizer DebertaV2Tokenizer DiaTokenizer EsmTokenizer EsmcTokenizer FNetTokenizer FSMTTokenizer
+    FastSpeech2ConformerTokenizer FlaubertTokenizer FunnelTokenizer GPTNeoXJapaneseTokenizer GPTSw3Tokenizer
+    HerbertTokenizer LasrTokenizer LayoutLMv2Tokenizer LayoutLMv3Tokenizer LayoutXLMTokenizer LukeTokenizer
+    M2M100Tokenizer MBart50Tokenizer MBartTokenizer MLukeTokenizer MPNetTokenizer MarianTokenizer
+    MarkupLMTokenizer MecabTokenizer MgpstrTokenizer MyT5Tokenizer NllbTokenizer NougatTokenizer
+    OpenAIGPTTokenizer PLBartTokenizer PegasusTokenizer PerceiverTokenizer PhobertTokenizer Pop2PianoTokenizer
+    ProphetNetTokenizer Qwen3_5Tokenizer RagTokenizer ReformerTokenizer RemBertTokenizer RoCBertTokenizer
+    RoFormerTokenizer SeamlessM4TTokenizer Siglip2Tokenizer SiglipTokenizer Speech2TextTokenizer SpeechT5Tokenizer
+    SplinterTokenizer T5Tokenizer TapasTokenizer Tipsv2Tokenizer UdopTokenizer VideoPrismTokenizer VitsTokenizer
+    Wav2Vec2CTCTokenizer Wav2Vec2PhonemeCTCTokenizer WhisperTokenizer WordpieceTokenizer XGLMTokenizer
+    XLMTokenizer XLNetTokenizer
 """
 UNKNOWN = frozenset(_NAMES.split())
 """The classes that read texts in a way that isn't known here: they are refused."""
@@ -106,6 +107,7 @@ def read_configured_tokenizer(folder: Path, file: Path, model_config: Any) -> To
     """
     tokenizer = read_tokenizer(file)
     settings = read_tokenizer_settings(folder, tokenizer, model_config)
+    tokenizer.no_padding()
     name = class_name(settings, file.read_text(encoding="utf-8"))
     kind = None if name is None else CLASSES[name]
     if kind is not None and not isinstance(tokenizer.model, kind.model):
@@ -130,10 +132,9 @@ def configured(tokenizer: Tokenizer, settings: TokenizerSettings, kind: Tokenize
         settings: its settings.
         kind: its class; if absent, the tokenizer keeps everything and is given added tokens.
     """
-    named: dict[str, AddedToken | str | None] = dict(settings.named)
+    named = _named(settings, kind)
     extra = settings.extra or []
     if kind is not None:
-        named = dict.fromkeys(NAMES) | dict(kind.tokens) | named
         extra = list(kind.extra) if settings.extra is None else settings.extra
         built = kind.build(tokenizer, settings, named)
         if tokenizer.post_processor is not None:
@@ -155,10 +156,9 @@ def configured(tokenizer: Tokenizer, settings: TokenizerSettings, kind: Tokenize
 
 
 def _named(settings: TokenizerSettings, kind: TokenizerClass | None) -> dict[str, AddedToken | str | None]:
-    """Return the special tokens by name, the class's own where the settings have no others."""
-    if kind is None:
-        return dict(settings.named)
-    return dict.fromkeys(NAMES) | dict(kind.tokens) | dict(settings.named)
+    """Return the special tokens by name: the class's own, or that of the padding, where the settings have no others."""
+    own = {} if kind is None else kind.tokens
+    return dict.fromkeys(NAMES) | {"pad_token": settings.padding} | dict(own) | dict(settings.named)
 
 
 def _added(token: AddedToken | str) -> AddedToken:

@@ -42,6 +42,7 @@ class TokenizerSettings(NamedTuple):
         extra: further special tokens; absent if none are listed.
         added: tokens that texts are searched for first, in the order of their ids.
         template: the chat template; absent if there is none.
+        padding: the token of the padding that `tokenizer.json` states; absent if it states none.
     """
 
     path: Path
@@ -52,6 +53,7 @@ class TokenizerSettings(NamedTuple):
     extra: list[AddedToken | str] | None
     added: list[AddedToken]
     template: str | None
+    padding: str | None
 
     def switch(self, name: str, default: bool | None) -> Any:
         """Return a field that is true or false, or its default where it is absent.
@@ -130,9 +132,13 @@ def read_tokenizer_settings(folder: Path, tokenizer: Tokenizer, model_config: An
             extra = [*(extra if isinstance(extra, list) else []), *listed]
         elif not {"extra_special_tokens", "additional_special_tokens"} & fields.keys():
             extra = special.get("additional_special_tokens")
+    more = fields.get("model_specific_special_tokens") or {}
+    if not isinstance(more, dict):
+        problems.append(f"model_specific_special_tokens = {quoted(more)} must give a token for each name")
+        more = {}
     if isinstance(extra, dict):
-        named |= {name: _named(value, problems, name) for name, value in extra.items()}
-        extra = None
+        more, extra = more | extra, None
+    named |= {name: _named(value, problems, name) for name, value in more.items()}
     if not isinstance(extra, list | None):
         problems.append(f"extra_special_tokens = {quoted(extra)} must be a list of tokens")
         extra = None
@@ -166,7 +172,8 @@ def read_tokenizer_settings(folder: Path, tokenizer: Tokenizer, model_config: An
     tokens_in_order = [added[i] for i in sorted(added)]
     stated = fields.get("tokenizer_class") or model_config.get("tokenizer_class")
     family = model_config.get("model_type")
-    return TokenizerSettings(path, family, stated, fields, in_order, every, tokens_in_order, template)
+    padding = None if tokenizer.padding is None else tokenizer.padding["pad_token"]
+    return TokenizerSettings(path, family, stated, fields, in_order, every, tokens_in_order, template, padding)
 
 
 def _template(folder: Path, fields: Mapping[str, Any], problems: list[str]) -> str | None:

@@ -175,9 +175,8 @@ def check_outputs(
     plot: Path | None,
     json_file: str | None,
     work: Path | None = None,
-    directory: Path | None = None,
+    *directories: Path | None,
     others: Iterable[Path | None] = (),
-    *,
     save: Path | None = None,
     table: Path | None = None,
 ) -> None:
@@ -187,7 +186,7 @@ def check_outputs(
         plot: file of the picture; none if absent.
         json_file: file of the JSON, or `-` for standard output; none if absent.
         work: file of finished work; none if absent.
-        directory: a directory that is written and checked separately; none if absent.
+        directories: directories that are written and checked separately; none for what is absent.
         others: other files; none for what is absent.
         save: file of the result; none if absent.
         table: file of the result's table, which pandas makes; none if absent.
@@ -213,7 +212,7 @@ def check_outputs(
         )
     if special := [str(path) for path in (work, save) if path is not None and _is_special(path)]:
         raise BadText(f"{special[0]} isn't a regular file, and what is kept is read again: give a regular file")
-    written += [] if directory is None else [directory]
+    written += [path for path in directories if path is not None]
     resolved = [path.resolve() for path in written]
     if twice := [str(path) for i, path in enumerate(written) if resolved[i] in resolved[:i]]:
         raise BadText(f"{', '.join(twice)} is given for two outputs: give two files")

@@ -31,6 +31,9 @@ def train_ledger(
         typer.Option(help="Keep the states in this directory: the same command continues an interrupted training."),
     ] = None,
     top: Annotated[int, typer.Option(min=0, help="Number of pieces that are shown on either side.")] = 5,
+    output: Annotated[
+        Path | None, typer.Option(help="Save the trained model in this new directory, a checkpoint like any other.")
+    ] = None,
     plot: Plot = None,
     save: Save = None,
     csv: Csv = None,
@@ -38,7 +41,7 @@ def train_ledger(
 ) -> None:
     """Train a model on text, and show exactly which weights and which pieces of text moved the loss of another text."""
     with ExitStack() as stack, one_line_errors(work, resumable=True):
-        check_outputs(plot, json_file, directory=work, save=save, table=csv)
+        check_outputs(plot, json_file, None, work, output, save=save, table=csv)
         if not 0 < rate < math.inf:
             raise BadText(f"--rate {rate}: give a positive number")
         if work is not None and work.exists() and not work.is_dir():
@@ -49,8 +52,12 @@ def train_ledger(
         import jax.numpy as jnp
 
         import duat_jax as duat
-        from duat_jax.evaluation.running_text import read_texts, stream, token_losses, windows
+        from duat_jax.evaluation.running_text import lines, read_texts, stream, token_losses, windows
+        from duat_jax.files import check_new_directory, new_directory
+        from duat_jax.models.checkpoint.place import open_checkpoint
         from duat_jax.models.encoding import encode
+        from duat_jax.models.loader import EMBEDDED
+        from duat_jax.models.saver import write_model
         from duat_jax.training import influence, train
         from duat_jax.training.next_token import Settings, next_token_run, parts_of_pieces
         from duat_jax.training.over_examples.table import render_kinds
@@ -59,6 +66,8 @@ def train_ledger(
         from duat_jax.training.pieces import render as render_pieces
         from duat_jax.training.record import as_training_record
 
+        if output is not None:
+            check_new_directory(output)
         texts, config = read_texts(files), duat.load_config(model)
         if config.head.kind != "next token":
             raise BadText(f"a {config.family} model doesn't predict the next token: give a language model")
@@ -81,15 +90,25 @@ def train_ledger(
         for completeness in (*found.ledger.completeness, found.completeness):
             require_no_failure("the sum of all parts", completeness)
         parts, reads = parts_of_pieces(found, len(pieces), settings)
-        shown = [piece_of(int(i), pieces[i], parts[i], int(reads[i]), tokenizer) for i in extremes(parts.sum(1), top)]
+        begins = lines(tokenizer, texts)[::tokens][: len(pieces)]
+        places = [f"{files[text]}:{line}" for text, line in begins]
+        shown = [
+            piece_of(int(i), pieces[i], parts[i], int(reads[i]), tokenizer, places[i])
+            for i in extremes(parts.sum(1), top)
+        ]
         name = "embedded" if model is None else str(model)
-        content = to_json(as_training_record(found, name, config.family, text, settings, parts, shown))
+        content = to_json(as_training_record(found, name, config.family, text, settings, parts, shown, places))
         table = render_pieces(shown, found.parts["examples"], found.difference)
         explained = f"Explained:  mean loss of the text's tokens after the first one, in nats; {len(pieces)} pieces"
+        summary = [explained]
+        if output is not None:
+            with new_directory(output) as checkpoint:
+                write_model(checkpoint, kept.last, open_checkpoint(EMBEDDED if model is None else model), jnp.float32)
+            summary.append(f"{output}: the trained model")
         written: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
         deliver(
             content,
-            explained,
+            *summary,
             render_kinds(found),
             "",
             table,

@@ -1,5 +1,6 @@
 """Running text: token windows of one length, and the cross-entropy of a model on them."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,6 +57,24 @@ def stream(tokenizer: "Tokenizer", texts: Iterable[str]) -> Int[np.ndarray, "tok
         BadText: if a text is empty or can't be tokenised.
     """
     return np.concatenate([np.array(encode(tokenizer, text, f"text {i}"), np.int32) for i, text in enumerate(texts)])
+
+
+def lines(tokenizer: "Tokenizer", texts: Iterable[str]) -> Int[np.ndarray, "tokens text_and_line"]:
+    """Return of every token of `stream` the number of its text, from 0, and of the line where it begins, from 1.
+
+    Args:
+        tokenizer: the model's tokenizer.
+        texts: the texts.
+    """
+    found = []
+    for i, text in enumerate(texts):
+        starts, ends = np.array(tokenizer.encode(text).offsets).T
+        # A special token has no characters: it begins where the one before it ended.
+        before = np.maximum.accumulate(np.append(0, ends[:-1]))
+        newlines = [newline.start() for newline in re.finditer("\n", text)]
+        line = 1 + np.searchsorted(newlines, np.where(starts < ends, starts, before))
+        found.append(np.stack([np.full_like(line, i), line], 1))
+    return np.concatenate(found)
 
 
 def windows(

@@ -1,6 +1,5 @@
 """Saving of a pruned model as an ordinary checkpoint."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +8,9 @@ from jax.typing import DTypeLike
 
 from duat_jax.errors import BadCheckpoint
 from duat_jax.files import check_new_directory, new_directory
-from duat_jax.models.checkpoint.derived import write_derived
 from duat_jax.models.checkpoint.place import open_checkpoint
-from duat_jax.models.families.family import Family
-from duat_jax.models.families.tensor_map import parameter_at
 from duat_jax.models.loader import EMBEDDED, load_config
-from duat_jax.models.registry import FAMILIES
+from duat_jax.models.saver import write_model
 from duat_jax.models.transformer import Transformer
 
 _AS_LLAMA = (
@@ -85,17 +81,8 @@ def save_pruned(
     settings |= {neurons: sizes[0] if len(set(sizes)) == 1 else sizes, layers: config.layers}
     if config.family in STATES_BIAS:
         settings["mlp_bias"] = config.blocks[0].mlp_bias
-    tensors: dict[str, np.ndarray] = {}
-    family = FAMILIES[config.family]
-    for entry in family.tensor_map(config):
-        values = [np.asarray(parameter_at(model, path)[...]) for path in entry.parameters]
-        with np.errstate(over="ignore"):
-            packed = [np.ascontiguousarray(value.astype(dtype)) for value in entry.transform.pack(values)]
-        tensors |= {_full_name(family, name): value for name, value in zip(entry.names, packed, strict=True)}
-    if large := [name for name, value in tensors.items() if not np.isfinite(value).all()]:
-        raise BadCheckpoint(f"{', '.join(large)} has numbers too large for {np.dtype(dtype).name}: store float32")
     with new_directory(directory) as folder:
-        write_derived(folder, checkpoint, tensors, settings)
+        write_model(folder, model, checkpoint, dtype, settings)
         stored = load_config(folder)
         if [block.mlp_bias for block in stored.blocks] != [block.mlp_bias for block in config.blocks]:
             raise BadCheckpoint(
@@ -107,7 +94,3 @@ def save_pruned(
                 f"{checkpoint.settings_path} can't describe these layers: its other settings"
                 " depend on the layer's number, so whole layers can't be removed"
             )
-
-
-def _full_name(family: Family, name: str) -> str:
-    return name if re.fullmatch(family.heads, name) else family.prefix + name

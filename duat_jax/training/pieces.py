@@ -23,6 +23,7 @@ def piece_of(
     parts: Float[np.ndarray, "predicted"],
     reads: int,
     tokenizer: "Tokenizer",
+    place: str,
 ) -> Piece:
     """Return a piece with the token that did most in its direction.
 
@@ -32,16 +33,17 @@ def piece_of(
         parts: the parts of all tokens but the first.
         reads: the number of steps that read it.
         tokenizer: the model's tokenizer.
+        place: the file and the line where it begins.
     """
     part = float(parts.sum())
-    place = 1 + int(np.argmax(parts * np.sign(part)))
-    first = max(0, place - NEAR)
+    most = 1 + int(np.argmax(parts * np.sign(part)))
+    first = max(0, most - NEAR)
     # A decoder may leave out the space before the first token.
-    ends = place, place + 1, place + 1 + NEAR
+    ends = most, most + 1, most + 1 + NEAR
     up_to = [tokenizer.decode(ids[first:end].tolist(), skip_special_tokens=False) for end in ends]
     before, token, after = up_to[0], up_to[1][len(up_to[0]) :], up_to[2][len(up_to[1]) :]
     shown = f"{token_label(before)}»{token_label(token)}«{token_label(after)}"
-    return Piece(index, part, reads, place, float(parts[place - 1]), shown)
+    return Piece(index, part, reads, most, float(parts[most - 1]), shown, place)
 
 
 def extremes(parts: Float[np.ndarray, "pieces"], count: int) -> Int[np.ndarray, "some"]:
@@ -69,12 +71,15 @@ def render(pieces: list[Piece], examples: float, difference: float) -> Renderabl
         table.add_column(column, justify="right")
     table.add_column("part", justify="right")
     table.add_column("of the token", justify="right")
+    table.add_column("begins at")
     table.add_column("text")
     for piece in pieces:
         of_piece, of_token = number(piece.part), number(piece.token_part)
-        table.add_row(str(piece.piece), f"{piece.reads} ×", of_piece, of_token, Text(piece.text))
+        table.add_row(
+            str(piece.piece), f"{piece.reads} ×", of_piece, of_token, Text(piece.place or ""), Text(piece.text)
+        )
     shown = sum(piece.part for piece in pieces)
-    table.add_row("", "", number(examples - shown), "", "all other pieces")
-    table.add_row("", "", number(difference - examples), "", "weights in the updates, rounding and all else")
-    table.add_row("", "", number(difference), "", Text("together", style="bold"))
+    table.add_row("", "", number(examples - shown), "", "", "all other pieces")
+    table.add_row("", "", number(difference - examples), "", "", "weights in the updates, rounding and all else")
+    table.add_row("", "", number(difference), "", "", Text("together", style="bold"))
     return table

@@ -22,6 +22,7 @@ class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         token: the index of its token with the largest part of the piece's sign.
         token_part: that part.
         text: the tokens up to this one, and after it, marked by `»` and `«`.
+        place: the file and the line where it begins, `file:line`.
     """
 
     piece: int
@@ -30,6 +31,7 @@ class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: int
     token_part: float
     text: str
+    place: str | None = None
 
 
 class TrainLedgerRecord(Record, tag="train ledger"):
@@ -47,6 +49,7 @@ class TrainLedgerRecord(Record, tag="train ledger"):
         pieces: the pieces with the largest parts, from the lowest part to the highest.
         parts: the part of every piece, by its number.
         influence: the change of the loss as a sum over examples, and over weights.
+        places: the file and the line where every piece begins, by its number.
     """
 
     model: str
@@ -60,6 +63,7 @@ class TrainLedgerRecord(Record, tag="train ledger"):
     pieces: list[Piece]
     parts: list[float]
     influence: InfluenceRecord
+    places: list[str] | None = None
 
 
 def as_training_record(
@@ -70,6 +74,7 @@ def as_training_record(
     settings: Settings,
     parts: Float[np.ndarray, "pieces predicted"],
     pieces: list[Piece],
+    places: list[str],
 ) -> dict[str, Any]:
     """Return the record as plain data.
 
@@ -81,6 +86,7 @@ def as_training_record(
         settings: the settings of the training.
         parts: of every piece, the parts of all tokens but the first.
         pieces: the pieces that are shown.
+        places: the file and the line where every piece begins.
     """
     return as_record(
         TrainLedgerRecord,
@@ -92,4 +98,5 @@ def as_training_record(
         pieces=pieces,
         parts=parts.sum(1),
         influence=found,
+        places=places,
     )

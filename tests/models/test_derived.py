@@ -3,14 +3,19 @@
 import json
 import shutil
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import GOLDEN
 from command import run
+from containers import same
 from safetensors.numpy import load_file
 
 import duat_jax as duat
 from duat_jax.lora import new_adapters, save_adapters, save_merged
+from duat_jax.models.checkpoint.place import open_checkpoint
+from duat_jax.models.saver import write_model
 from duat_jax.pruning import save_pruned
 
 KEPT = {
@@ -70,6 +75,13 @@ def test_the_configuration_states_the_stored_dtype_and_nothing_else_of_it(writer
     fields = json.loads((tmp_path / "derived" / "config.json").read_text())
     (dtype,) = {tensor.dtype for tensor in load_file(tmp_path / "derived" / "model.safetensors").values()}
     assert {name: fields[name] for name in STORED if name in fields} == {"torch_dtype": str(dtype)}
+
+
+@pytest.mark.parametrize("family", sorted(path.name for path in GOLDEN.iterdir()))
+def test_changed_weights_of_every_layout_are_written_as_they_are(family, tmp_path):
+    changed = jax.tree.map(jnp.cos, duat.load(GOLDEN / family))
+    write_model(tmp_path, changed, open_checkpoint(GOLDEN / family), np.float32)
+    assert same(duat.load(tmp_path), changed)
 
 
 def test_weights_of_four_bits_are_written_out_without_their_description(tmp_path):

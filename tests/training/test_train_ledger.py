@@ -10,13 +10,15 @@ import pandas as pd
 import pytest
 from cases import GOLDEN
 from command import run
+from containers import same
 from flax import nnx
 from helpers import near
+from tokenizer_layouts import LAYOUTS
 
 import duat_jax as duat
 from duat_jax import records
 from duat_jax.errors import BadText
-from duat_jax.evaluation.running_text import token_losses
+from duat_jax.evaluation.running_text import lines, stream, token_losses, windows
 from duat_jax.training import influence, train
 from duat_jax.training.next_token import Settings, next_token_run, parts_of_pieces, rows_of_step
 from duat_jax.training.pieces import extremes, piece_of
@@ -28,7 +30,7 @@ SMALL = "--steps", 5, "--batch", 2, "--tokens", 4, "--model", GOLDEN / "gpt2"
 @pytest.fixture
 def corpus(tmp_path):
     words = np.random.default_rng(0).integers(3, 50, 41)
-    (tmp_path / "corpus.txt").write_text(" ".join(f"w{word}" for word in words))
+    (tmp_path / "corpus.txt").write_text("\n".join(f"w{word}" for word in words))
     return tmp_path / "corpus.txt"
 
 
@@ -76,18 +78,24 @@ def test_the_command_explains_and_keeps_a_training(corpus, tmp_path):
     files = tmp_path / "kept", tmp_path / "table.csv", tmp_path / "out.json", tmp_path / "out.png"
     options = zip(("--save", "--csv", "--json", "--plot"), files, strict=True)
     asked = "train-ledger", TEXT, "--text", corpus, *SMALL, "--work", tmp_path / "states"
-    ran = run(*asked, *(word for option in options for word in option))
-    assert ran.exit_code == 0, ran.output
+    output = "--output", tmp_path / "trained"
+    ran = run(*asked, *output, *(word for option in options for word in option))
+    assert ran.exit_code == 0 and f"{output[1]}: the trained model" in ran.stdout, ran.output
+    check_written(output[1], GOLDEN / "gpt2", corpus, tmp_path / "states", Settings(steps=5, batch=2))
+    refused = run(*asked, *output)
+    assert refused.exit_code == 2 and "trained is there already" in refused.stderr
     record = records.read(files[2].read_text())
     assert isinstance(record, records.TrainLedgerRecord) and record.steps == 5
     near(sum(record.influence.parts.values()), record.influence.difference, within=1e-4)
     assert [piece.part for piece in record.pieces] == sorted(piece.part for piece in record.pieces)
+    assert record.places == [f"{corpus}:{4 * piece + 1}" for piece in range(10)]  # a word is a token and a line
+    assert all(piece.place == record.places[piece.piece] for piece in record.pieces)
     opened = duat.open(files[0])
     assert isinstance(opened, duat.training.Influence)
     assert len(pd.read_csv(files[1])) == len(opened.to_dataframe())
     assert files[3].read_bytes().startswith(b"\x89PNG")
     shown = ran.stdout
-    for words in ("all other pieces", "together", "layers.0.", "holds"):
+    for words in ("begins at", "all other pieces", "together", "layers.0.", "holds"):
         assert words in shown
     states = sorted(path.name for path in (tmp_path / "states").iterdir())
     (tmp_path / "states" / states[-1]).unlink()  # as if it had been interrupted
@@ -98,6 +106,40 @@ def test_the_command_explains_and_keeps_a_training(corpus, tmp_path):
     other.write_text(corpus.read_text()[::-1].replace("w", " w"))
     refused = run("train-ledger", TEXT, "--text", other, *SMALL, "--work", tmp_path / "states")
     assert refused.exit_code == 2 and "is of another run" in refused.stderr
+
+
+def check_written(output, model, corpus, states, settings):
+    """Check that a written model is the base model after the command's last step, which its own states hold."""
+    before, tokenizer = duat.load(model, tokenizer=True)
+    pieces = windows(stream(tokenizer, [corpus.read_text()]), None, 4)
+    trained = train(next_token_run(pieces, settings), before, states).last
+    again, its_tokenizer = duat.load(output, tokenizer=True)
+    assert again.config == before.config and same(again, trained) and not same(again, before)
+    assert its_tokenizer.to_str() == tokenizer.to_str()
+    assert jnp.array_equal(again(pieces), trained(pieces))
+
+
+@pytest.mark.slow
+def test_the_embedded_model_is_trained_and_written(corpus, tmp_path):
+    options = "--steps", 2, "--batch", 2, "--tokens", 4, "--work", tmp_path / "states", "--output", tmp_path / "trained"
+    ran = run("train-ledger", TEXT, "--text", corpus, *options)
+    assert ran.exit_code == 0, ran.output
+    check_written(tmp_path / "trained", None, corpus, tmp_path / "states", Settings(steps=2, batch=2))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_token_has_the_line_where_it_begins(layout):
+    texts = ["a b\nc\n\n\n  d x\n", "h\n\t1"]
+    at = {
+        character: (i, text[:place].count("\n") + 1)
+        for i, text in enumerate(texts)
+        for place, character in enumerate(text)
+    }
+    tokenizer = LAYOUTS[layout].make()
+    ids, places = stream(tokenizer, texts).tolist(), [tuple(place) for place in lines(tokenizer, texts).tolist()]
+    assert len(places) == len(ids) and places == sorted(places)
+    for character in "abcdxh1":
+        assert {place for i, place in zip(ids, places) if character == tokenizer.decode([i]).strip()} == {at[character]}
 
 
 @pytest.mark.parametrize(
@@ -134,11 +176,11 @@ def test_spaces_between_tokens_stay():
     ids = np.array(tokenizer.encode("for key in self.data: print(key)").ids)
     parts = np.zeros(len(ids) - 1)
     parts[3] = -1.0
-    shown = piece_of(0, ids, parts, 1, tokenizer).text
+    shown = piece_of(0, ids, parts, 1, tokenizer, "a:1").text
     assert shown.replace("»", "").replace("«", "").replace("·", " ") in "for key in self.data: print(key)"
     llama = duat.load_tokenizer(GOLDEN / "llama")
     ids = np.array(llama.encode("w5 w17 w3 w44").ids)
-    shown = piece_of(0, ids, np.eye(len(ids) - 1)[1], 1, llama).text
+    shown = piece_of(0, ids, np.eye(len(ids) - 1)[1], 1, llama, "a:1").text
     assert shown.replace("»", "").replace("«", "").replace("·", " ").split() == llama.decode(ids.tolist()).split()
 
 

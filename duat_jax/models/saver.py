@@ -1,0 +1,48 @@
+"""Saving of a model as a checkpoint, tensor by tensor as its family names them."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jax.typing import DTypeLike
+
+from duat_jax.errors import BadCheckpoint
+from duat_jax.models.checkpoint.derived import write_derived
+from duat_jax.models.checkpoint.stored import Checkpoint
+from duat_jax.models.families.tensor_map import parameter_at
+from duat_jax.models.registry import FAMILIES
+from duat_jax.models.transformer import Transformer
+
+
+def write_model(
+    folder: Path,
+    model: Transformer,
+    source: Checkpoint,
+    dtype: DTypeLike,
+    settings: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a model's weights as a checkpoint with the files of the one that it was made from.
+
+    Args:
+        folder: an empty folder.
+        model: the model.
+        source: the checkpoint whose configuration, tokenizer and other files are copied.
+        dtype: the stored data type.
+        settings: the fields of `config.json`; those of the source if absent.
+
+    Raises:
+        BadCheckpoint: naming every tensor with a number too large for the dtype; if the source's files can't be copied.
+    """
+    tensors: dict[str, np.ndarray] = {}
+    family = FAMILIES[model.config.family]
+    for entry in family.tensor_map(model.config):
+        values = [np.asarray(parameter_at(model, path)[...]) for path in entry.parameters]
+        with np.errstate(over="ignore"):
+            packed = [np.ascontiguousarray(value.astype(dtype)) for value in entry.transform.pack(values)]
+        full = [name if re.fullmatch(family.heads, name) else family.prefix + name for name in entry.names]
+        tensors |= dict(zip(full, packed, strict=True))
+    if large := [name for name, value in tensors.items() if not np.isfinite(value).all()]:
+        raise BadCheckpoint(f"{', '.join(large)} has numbers too large for {np.dtype(dtype).name}: store float32")
+    write_derived(folder, source, tensors, settings)

@@ -1,5 +1,6 @@
 """A GGUF file is the model that it was written from: its configuration, its tensors; what isn't known is refused."""
 
+import math
 import os
 import struct
 
@@ -151,15 +152,32 @@ def test_a_scaling_of_rotations_is_read(tmp_path, keys, scaling):
     assert GgufCheckpoint(file).settings().get("rope_scaling") == scaling
 
 
-@pytest.mark.parametrize("name", ["attn_factor", "yarn_attn_factor", "yarn_ext_factor"])
-def test_a_strength_of_yarn_other_than_the_usual_is_refused(tmp_path, name):
-    keys = {"type": "yarn", "factor": 4.0, "original_context_length": 8, name: 1.0}
+USUAL = 0.1 * math.log(4.0) + 1
+
+
+@pytest.mark.parametrize(
+    ("given", "strength"),
+    [
+        ({}, USUAL),
+        ({"attn_factor": 1.0, "yarn_attn_factor": 1.0, "yarn_ext_factor": 1.0}, USUAL),
+        ({"attn_factor": 1.5}, 1.5 * USUAL),  # llama.cpp's multiplier
+        ({"yarn_attn_factor": USUAL}, USUAL),  # as its converter writes an attention_factor
+        ({"attn_factor": 0.75, "yarn_attn_factor": USUAL}, 0.75 * USUAL),
+        ({"yarn_attn_factor": 2.0}, None),  # which the converter writes, and llama.cpp leaves out
+        ({"yarn_ext_factor": 2.0}, None),
+    ],
+)
+def test_the_strength_of_yarn_is_that_of_the_file(tmp_path, given, strength):
+    keys = {"type": "yarn", "factor": 4.0, "original_context_length": 8} | given
     file = write_gguf(tmp_path / "a.gguf", "llama", {}, **{f"rope__scaling__{k}": v for k, v in keys.items()})
-    assert GgufCheckpoint(file).settings()["rope_scaling"]["factor"] == 4.0
-    keys[name] = 2.0
-    file = write_gguf(tmp_path / "a.gguf", "llama", {}, **{f"rope__scaling__{k}": v for k, v in keys.items()})
-    with pytest.raises(duat.BadCheckpoint, match=rf"rope.scaling.{name} = 2.0 isn't supported here, only 1.0 is"):
-        GgufCheckpoint(file).settings()
+    if strength is None:
+        ((name, value),) = given.items()
+        with pytest.raises(
+            duat.BadCheckpoint, match=f"rope.scaling.{name} = {value} isn't supported here, only 1.0 is"
+        ):
+            duat.load_config(file)
+        return
+    assert math.isclose(duat.load_config(file).blocks[0].rotary.magnitude, strength, rel_tol=1e-6)
 
 
 def test_a_base_of_layers_with_a_window_is_that_of_all_layers(tmp_path):

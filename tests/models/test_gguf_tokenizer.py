@@ -40,10 +40,10 @@ def test_a_text_is_split_as_the_file_says(tmp_path, kind, pieces):
     tokenizer = tokenizer_of(tmp_path, kind=kind)
     assert tokenizer.encode(" the 1234a's'Sxyz \u00e9").tokens == pieces.split()
     assert tokenizer.decode(tokenizer.encode(" the 1234a's'Sxyz\n\n\u00e9").ids) == " the 1234a's'Sxyz\n\n\u00e9"
-    # Qwen's own tokenizer composes characters, the others leave them as they are.
-    composed = tokenizer.decode(tokenizer.encode("e\u0301").ids)
-    assert composed == ("\u00e9" if kind == "qwen2" else "e\u0301")
 
+
+COMPOSING = "command-r", "qwen2", "deepseek-r1-qwen", "stablelm2", "mpt", "olmo"
+"""The tokenizers that compose characters; the others leave them as they are."""
 
 TEXT = "I'm HTTPServer's naïve 12345é $5.00!!\n\n//x  end你好カナ x'LL ٣٤ \u0301a"
 
@@ -81,7 +81,8 @@ def test_a_text_is_split_as_the_tokenizer_of_that_name_does(kind):
         (("starcoder", "refact", "codeshell"), "smollm"),
         (("llama3", "llama-v3", "falcon3"), "llama-bpe"),
         (("smaug-bpe",), "dbrx"),
-        (("deepseek-r1-qwen",), "qwen2"),
+        (("deepseek-r1-qwen", "stablelm2"), "qwen2"),
+        (("olmo",), "mpt"),
         (("llama4",), "gpt-4o"),
     ],
 )
@@ -93,9 +94,14 @@ def test_names_of_one_rule_split_alike(names, like):
 def test_a_tokenizer_of_tekken_keeps_whole_tokens_and_begins_texts(tmp_path):
     tokenizer = tokenizer_of(tmp_path, kind="tekken")
     assert tokenizer.encode("xyz").tokens == ["<|end|>", "xyz"]
-    composed = tokenizer_of(tmp_path, kind="command-r")
-    assert composed.encode("xyz").tokens == ["x", "y", "z"]
-    assert composed.decode(composed.encode("e\u0301").ids) == "\u00e9"
+    assert tokenizer_of(tmp_path, kind="command-r").encode("xyz").tokens == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize("kind", SPLITS)
+def test_characters_are_composed_where_the_tokenizer_of_that_name_does(tmp_path, kind):
+    tokenizer = tokenizer_of(tmp_path, kind=kind)
+    ids = tokenizer.encode("e\u0301", add_special_tokens=False).ids
+    assert tokenizer.decode(ids) == ("\u00e9" if kind in COMPOSING else "e\u0301")
 
 
 @pytest.mark.parametrize("size", [None, len(TOKENS), len(TOKENS) - 1])

@@ -187,9 +187,21 @@ def _scaling(keys: _Keys) -> dict[str, Any]:
         scaling["original_max_position_embeddings"] = keys.size("rope.scaling.original_context_length")
         scaling["beta_fast"] = keys.number("rope.scaling.yarn_beta_fast", 32.0)
         scaling["beta_slow"] = keys.number("rope.scaling.yarn_beta_slow", 1.0)
-        for key in ("attn_factor", "yarn_attn_factor", "yarn_ext_factor"):
-            keys.expect(f"rope.scaling.{key}", 1.0)
+        keys.expect("rope.scaling.yarn_ext_factor", 1.0)
+        scaling |= _strength(keys, max(scaling["factor"], 1.0))
     return scaling
+
+
+def _strength(keys: _Keys, factor: float) -> dict[str, float]:
+    """Return YaRN's factor of the rotated features, where it isn't the usual `0.1 log(factor) + 1`.
+
+    In llama.cpp `attn_factor` multiplies the usual one. Its converter writes a `config.json`'s `attention_factor` as
+    `yarn_attn_factor`, which it doesn't read: only the usual one, and the default of 1, mean one thing.
+    """
+    usual, times = 0.1 * math.log(factor) + 1, keys.number("rope.scaling.attn_factor", 1.0)
+    if not math.isclose(keys.number("rope.scaling.yarn_attn_factor", 1.0), usual, rel_tol=1e-6):
+        keys.expect("rope.scaling.yarn_attn_factor", 1.0)
+    return {} if times == 1 else {"attention_factor": times * usual}
 
 
 def _factors(keys: _Keys, path: Path, header: Header, name: str, count: int) -> list[float]:

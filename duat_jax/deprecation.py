@@ -1,10 +1,11 @@
 """Old names of public functions, arguments and fields: each warns and names the new one, for one release."""
 
 import functools
-import warnings
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
+
+from duat_jax.errors import PACKAGE, warn_caller
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,6 +35,9 @@ NEW_NAMES = {
 }
 """Old names in `duat_jax`, and what they are called now."""
 
+WRAPPERS = tuple(str(PACKAGE / name) for name in ("errors.py", "deprecation.py", "__init__.py", "weights/old_order.py"))
+"""The beginnings of the names of files that stand between an old name and the line that used it."""
+
 
 def renamed(name: str) -> Any:
     """Return what an old name in `duat_jax` stands for, with a warning.
@@ -47,23 +51,19 @@ def renamed(name: str) -> Any:
     if name not in NEW_NAMES:
         raise AttributeError(f"module 'duat_jax' has no attribute {name!r}")
     namespace, _, new = NEW_NAMES[name].rpartition(".")
-    warn(f"duat_jax.{name}", f"duat_jax.{NEW_NAMES[name]}", stacklevel=4)
+    warn(f"duat_jax.{name}", f"duat_jax.{NEW_NAMES[name]}")
     return getattr(import_module(f"duat_jax.{namespace or 'public'}"), new)
 
 
-def warn(old: str, new: str, stacklevel: int = 3) -> None:
+def warn(old: str, new: str, within: tuple[str, ...] = WRAPPERS) -> None:
     """Warn that a name will be gone with the next release.
 
     Args:
         old: the old name.
         new: what it is called now.
-        stacklevel: how many calls up the user's line is.
+        within: as in `warn_caller`; where this package itself used the old name, the line is its own if absent.
     """
-    warnings.warn(
-        f"{old} is called {new} now; the old name goes with the next release",
-        FutureWarning,
-        stacklevel=stacklevel,
-    )
+    warn_caller(f"{old} is called {new} now; the old name goes with the next release", FutureWarning, within)
 
 
 def renamed_arguments(**new_names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

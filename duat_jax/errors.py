@@ -1,4 +1,17 @@
-"""The errors of this package, for mistakes in the user's input."""
+"""The errors of this package, for mistakes in the user's input, and its warnings."""
+
+import inspect
+import os
+import re
+import warnings
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
+INSIDE = (f"{PACKAGE}{os.sep}",)
+"""The beginning of the names of this package's files."""
+
+CALLERS = re.compile(r"<frozen importlib|<@beartype|.*[/\\]jaxtyping[/\\]")
+"""Files that stand between a user's line and this package: those of imports, and of calls whose types are checked."""
 
 
 class DuatError(ValueError):
@@ -23,3 +36,28 @@ class BadText(DuatError):
 
 class NotFinite(DuatError):
     """A result that is NaN or infinite."""
+
+
+def warn_caller(message: str, category: type[Warning] = UserWarning, within: tuple[str, ...] = INSIDE) -> None:
+    """Warn at the user's line: the innermost one outside of this package.
+
+    Args:
+        message: what is wrong, where, and what to do.
+        category: the kind of warning.
+        within: the beginnings of the names of the files whose lines aren't the user's.
+    """
+    frame = inspect.currentframe()
+    assert frame is not None  # CPython has frames
+    while frame.f_back is not None and (
+        frame.f_code.co_filename.startswith(within) or CALLERS.match(frame.f_code.co_filename)
+    ):
+        frame = frame.f_back
+    names = frame.f_globals
+    warnings.warn_explicit(
+        message,
+        category,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        names.get("__name__"),
+        names.setdefault("__warningregistry__", {}),
+    )

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from duat_jax.errors import BadText, DuatError
+from duat_jax.errors import BadText, DuatError, warn_caller
 from duat_jax.files import write_file
 from duat_jax.sealed import seal, unseal
 
@@ -130,9 +129,8 @@ def read_result(path: Path | str) -> Any:
         reason = f"it {error}" if isinstance(error, DuatError) else type(error).__name__
         raise BadText(f"{path} is no file that a result's save wrote, or damaged ({reason}): give another") from None
     if not has_digest:
-        warnings.warn(
-            f"{path} was saved by an older duat-jax, without a digest: changes of it can't be seen; save it again",
-            stacklevel=2,
+        warn_caller(
+            f"{path} was saved by an older duat-jax, without a digest: changes of it can't be seen; save it again"
         )
     return result
 

@@ -1,11 +1,12 @@
 """Fonts of pictures: further ones for what Matplotlib's own lacks, and a warning of what no font has."""
 
-import warnings
 from functools import cache
 
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font, get_font_names
 from matplotlib.text import Text
+
+from duat_jax.errors import warn_caller
 
 FURTHER = (
     *(
@@ -43,8 +44,7 @@ def warn_of_missing(figure: Figure) -> None:
     """
     written = {character for text in figure.findobj(Text) for character in text.get_text() if character.isprintable()}
     if missing := sorted(character for character in written if ord(character) not in _characters()):
-        warnings.warn(
+        warn_caller(
             f"no installed font has {' '.join(missing[:8])}{' …' if len(missing) > 8 else ''}, which the picture shows"
-            " as boxes: install a font with them, such as Noto Sans CJK or Noto Emoji",
-            stacklevel=3,
+            " as boxes: install a font with them, such as Noto Sans CJK or Noto Emoji"
         )

@@ -2,7 +2,6 @@
 
 import json
 import os
-import warnings
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from duat_jax.errors import BadText, NotFinite
+from duat_jax.errors import BadText, NotFinite, warn_caller
 from duat_jax.files import write_file
 from duat_jax.sealed import digest_of
 
@@ -62,9 +61,7 @@ class Journal:
             if digest is not None and digest != digest_of([self._digest, piece]):
                 raise BadText(f"line {number} of {path} was changed, or is of another journal: remove this line")
         if None in digests:
-            warnings.warn(
-                f"{path} has lines of an older duat-jax, without a digest: changes of them can't be seen", stacklevel=2
-            )
+            warn_caller(f"{path} has lines of an older duat-jax, without a digest: changes of them can't be seen")
         if whole != lines or not whole:
             write_file(path, b"".join(whole) or _line(work))
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from duat_jax.deprecation import warn
+from duat_jax.errors import INSIDE
 
 
 @dataclass(frozen=True)
@@ -79,5 +80,5 @@ def named_baseline(name: Any) -> Any:
     if not isinstance(name, str) or name not in KINDS:
         return name
     kind = KINDS[name]
-    warn(f"the baseline {name!r}", f"duat.baselines.{kind.__name__}()", stacklevel=6)
+    warn(f"the baseline {name!r}", f"duat.baselines.{kind.__name__}()", INSIDE)
     return kind()

@@ -1,10 +1,10 @@
 """The memory that a question takes on a CPU, estimated before a model is loaded."""
 
 import math
-import warnings
 
 import jax
 
+from duat_jax.errors import warn_caller
 from duat_jax.inputs.batching import bucket
 from duat_jax.models.checkpoint import memory
 from duat_jax.models.config import Config
@@ -47,8 +47,7 @@ def warn_of_memory(question: str, config: Config, tokens: int, dtype: str) -> No
         return
     if (peak := peak_bytes(question, config, tokens, dtype)) > free:
         smaller = "" if dtype == "bfloat16" else ", or --dtype bfloat16"
-        warnings.warn(
+        warn_caller(
             f"about {memory.formatted(peak)} of memory are needed for {tokens} tokens, and"
-            f" {memory.formatted(free)} are free: give a shorter text{smaller}",
-            stacklevel=2,
+            f" {memory.formatted(free)} are free: give a shorter text{smaller}"
         )

@@ -1,10 +1,9 @@
 """Texts as token ids, by a model's tokenizer."""
 
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from duat_jax.errors import BadText
+from duat_jax.errors import BadText, warn_caller
 from duat_jax.models.chat import Message, encode_chat, reads_chats
 from duat_jax.models.checkpoint.tokenizer import one_error
 
@@ -36,9 +35,8 @@ def encode(tokenizer: "Tokenizer", text: str | Sequence[Message], what: str) -> 
     if not plain:
         raise BadText(f"{what} is empty: give at least one token")
     if encoding.special_tokens_mask[0] and encoding.ids[0] == plain[0]:
-        warnings.warn(
+        warn_caller(
             f"{what} begins with {encoding.tokens[0]!r}, and the tokenizer puts another one before it: leave it out, or"
-            " let the tokenizer add none (--no-special-tokens, add_special_tokens=False)",
-            stacklevel=2,
+            " let the tokenizer add none (--no-special-tokens, add_special_tokens=False)"
         )
     return encoding.ids

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import re
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, overload
@@ -18,7 +17,7 @@ from jax.typing import DTypeLike
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
-from duat_jax.errors import BadCheckpoint, DuatError
+from duat_jax.errors import BadCheckpoint, DuatError, warn_caller
 from duat_jax.models.chat import set_reads_chats, template_of
 from duat_jax.models.checkpoint.memory import check_memory
 from duat_jax.models.checkpoint.place import open_checkpoint
@@ -85,10 +84,7 @@ def _config(checkpoint: Checkpoint, head: str | None) -> Config:
         config = dataclasses.replace(config, pooling=checkpoint.pooling())
     raise_problems(file, settings.all_problems(harmless, reference) or config.problems())
     if reference is not None and (ignored := settings.ignored(harmless, reference)):
-        warnings.warn(
-            f"{file}: fields that Hugging Face transformers doesn't read are ignored: {', '.join(ignored)}",
-            stacklevel=3,
-        )
+        warn_caller(f"{file}: fields that Hugging Face transformers doesn't read are ignored: {', '.join(ignored)}")
     return dataclasses.replace(config, family=family)
 
 
@@ -293,10 +289,9 @@ def load_tokenizer(path: Path | str | None = None, *, add_special_tokens: bool =
             " belong to two models"
         )
     if vocab is not None and len(tokens) < LEAST_KNOWN * vocab:
-        warnings.warn(
+        warn_caller(
             f"{checkpoint.settings_path}: the model embeds {vocab} tokens, but its tokenizer has only {len(tokens)}:"
-            " check that it is not another model's",
-            stacklevel=2,
+            " check that it is not another model's"
         )
     if chat and template_of(tokenizer) is None:
         raise BadCheckpoint(f"{checkpoint.settings_path.parent}: there is no chat template: give a text as it is")

@@ -1,7 +1,6 @@
 """The tables of a survey, as Parquet files and as data frames."""
 
 import json
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -13,7 +12,7 @@ import numpy as np
 from jaxtyping import Int
 
 from duat_jax.display.examples import FILE, Example, Examples, as_bytes
-from duat_jax.errors import BadText, DuatError
+from duat_jax.errors import BadText, DuatError, warn_caller
 from duat_jax.files import write_file
 from duat_jax.inputs.labels import readable
 from duat_jax.sealed import digest_of
@@ -115,9 +114,7 @@ def _manifest(file: Path) -> dict[str, Any]:
     except (ValueError, AttributeError):
         manifest, digest = {}, ""
     if digest is None and manifest.get("version") == WITHOUT_DIGESTS:
-        warnings.warn(
-            f"{file} is of an older duat-jax, without digests: changes of its tables can't be seen", stacklevel=3
-        )
+        warn_caller(f"{file} is of an older duat-jax, without digests: changes of its tables can't be seen")
     elif digest != digest_of(manifest):
         raise BadText(f"{file} is damaged: run the survey again")
     return manifest

@@ -1,12 +1,11 @@
 """A checkpoint's tokenizer as `AutoTokenizer` of transformers 5 makes it of `tokenizer.json` and its settings."""
 
-import warnings
 from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from duat_jax.errors import BadCheckpoint
+from duat_jax.errors import BadCheckpoint, warn_caller
 from duat_jax.models.chat import set_template
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.tokenizer import one_error, read_tokenizer
@@ -116,7 +115,7 @@ def read_configured_tokenizer(folder: Path, file: Path, model_config: Any) -> To
             raise BadCheckpoint(
                 f"{settings.path}: {needs}: state the class PreTrainedTokenizerFast to read it as it is"
             )
-        warnings.warn(f"{folder}: {needs}, which is read as it is", stacklevel=2)
+        warn_caller(f"{folder}: {needs}, which is read as it is")
         kind = None
     with one_error(f"{settings.path}: the tokenizer can't be put together"):
         tokenizer = configured(tokenizer, settings, kind)

@@ -46,28 +46,39 @@ SELECTIONS = {
 }
 """Fields of an adapter's configuration, and the layers that it leaves of four, as in PEFT 0.21.2 (`make parity`)."""
 
-OUTSIDE = {
-    f"{family}, {what}, {'tied' if tied else 'untied'}": (family, {"tie_word_embeddings": tied}, None, fields)
-    for family in ("llama", "gemma3_text", "phi")
-    for tied in (False, True)
-    for what, fields in {
-        "read-out": {"target_modules": ["q_proj", "lm_head"]},
-        "embedding": {"target_modules": ["q_proj", "embed_tokens"]},
-        "both": {"target_modules": ["q_proj", "embed_tokens", "lm_head"]},
-        "whole read-out": {"target_modules": ["q_proj"], "modules_to_save": ["lm_head"]},
-        "whole embedding": {"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens"]},
-    }.items()
-    if family != "phi" or what == "read-out"
-} | {
-    f"{family}, classes": (family, {}, "classes", {"target_modules": [query], "task_type": "SEQ_CLS"})
-    for family, query in {
-        "llama": "q_proj",
-        "gpt2": "c_attn",
-        "bert": "query",
-        "roberta": "query",
-        "distilbert": "q_lin",
-        "albert": "query",
-        "modernbert": "Wqkv",
-    }.items()
-}
+OUTSIDE = (
+    {
+        f"{family}, {what}, {'tied' if tied else 'untied'}": (family, {"tie_word_embeddings": tied}, None, fields)
+        for family in ("llama", "gemma3_text", "phi")
+        for tied in (False, True)
+        for what, fields in {
+            "read-out": {"target_modules": ["q_proj", "lm_head"]},
+            "embedding": {"target_modules": ["q_proj", "embed_tokens"]},
+            "both": {"target_modules": ["q_proj", "embed_tokens", "lm_head"]},
+            "whole read-out": {"target_modules": ["q_proj"], "modules_to_save": ["lm_head"]},
+            "whole embedding": {"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens"]},
+        }.items()
+        if family != "phi" or what == "read-out"
+    }
+    | {
+        f"{family}, classes": (family, {}, "classes", {"target_modules": [query], "task_type": "SEQ_CLS"})
+        for family, query in {
+            "llama": "q_proj",
+            "gpt2": "c_attn",
+            "bert": "query",
+            "roberta": "query",
+            "distilbert": "q_lin",
+            "albert": "query",
+            "modernbert": "Wqkv",
+        }.items()
+    }
+    | {
+        "gpt_neox, read-out": ("gpt_neox", {}, None, {"target_modules": ["query_key_value", "lm_head"]}),
+        "gpt_neox, whole read-out": (
+            *("gpt_neox", {}, None),
+            {"target_modules": ["query_key_value"], "modules_to_save": ["lm_head"]},
+        ),
+        "vit, classes": ("vit", {}, "classes", {"target_modules": ["q_proj"], "modules_to_save": ["classifier"]}),
+    }
+)
 """Adapters outside of the layers: family, fields of its configuration, head, and fields of PEFT's configuration."""

@@ -2,19 +2,19 @@
 
 import json
 import re
-import warnings
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import save
 
-from duat_jax.errors import BadCheckpoint
+from duat_jax.errors import BadCheckpoint, warn_caller
 from duat_jax.files import new_directory
 from duat_jax.lora.adapter import Adapter, Adapters
+from duat_jax.lora.names import full_module, full_tensor, prefixed, stored_module
 from duat_jax.lora.peft_settings import AdapterSettings
 from duat_jax.lora.places import EMBEDDING, TABLES, Place, entries_of, places, shapes_of
 from duat_jax.lora.replacement import Replacement, stored_tensors
@@ -86,16 +86,15 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
     problems = files.problems
     if not stored.names():
         problems.append("it has no tensors: save the adapters again")
-    if left_out := [module for module in files.halves if not _is_target(settings, model, module, known[module])]:
-        warnings.warn(
-            f"{place / CONFIG} leaves out stored adapters, which aren't used, as in PEFT: {', '.join(left_out)}",
-            stacklevel=2,
+    if left_out := [name for name in files.halves if not _is_target(settings, files.called[name], known[name])]:
+        warn_caller(
+            f"{place / CONFIG} leaves out stored adapters, which aren't used, as in PEFT: {', '.join(left_out)}"
         )
     halves = {module: tensors for module, tensors in files.halves.items() if module not in left_out}
     if stored.names() and not halves and not files.whole and not problems:
         problems.append("none of its adapters is named by target_modules")
     for module, tensors in halves.items():
-        problems += _problems(module, tensors, stored, known[module], settings.rank(_full(model, module)))
+        problems += _problems(module, tensors, stored, known[module], settings.rank(files.called[module]))
     if model.config.head.tied and settings.ties:
         changed = {path for module in halves for path in known[module].paths}
         changed |= {path for entries in files.whole.values() for entry in entries for path in entry.parameters}
@@ -113,7 +112,7 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
         module: Adapter(
             jnp.asarray(read[halves[module]["A"]].T),
             jnp.asarray(read[halves[module]["B"]].T),
-            jnp.asarray(settings.scale(_full(model, module)), computed_in(dtype)),
+            jnp.asarray(settings.scale(files.called[module]), computed_in(dtype)),
         )
         for module in known
         if module in halves
@@ -141,43 +140,49 @@ class _Files:
     def __init__(self, model: Transformer, settings: AdapterSettings, stored: Safetensors) -> None:
         self.problems: list[str] = []
         self.halves: dict[str, dict[str, str]] = {}
+        self.called: dict[str, str] = {}
         self.bases: dict[str, str] = {}
         self.whole: dict[str, list[Entry]] = {}
         self.tensors: dict[str, str] = {}
-        family, known = FAMILIES[model.config.family], places(model)
+        known, absent = places(model), []
         self.model, self.stored, self.shapes = model, stored, shapes_of(model)
         single = {entry.names[0]: entry for entry in entries_of(model.config) if len(entry.names) == 1}
-        modules = {name: settings.whole(_full_tensor(model, name)) for name in single}
+        modules = {name: _whole(settings, model, name) for name in single}
         for tensor in sorted(stored.names()):
-            name = tensor.removeprefix(PREFIX).removeprefix(family.prefix)
-            match = re.fullmatch(r"(.+)\.lora_(?:([AB])\.weight|embedding_([AB]))", name)
-            place = known.get(match[1]) if match else None
-            base = single.get(name.replace(".base_layer.", "."))
-            if not tensor.startswith(PREFIX):
-                place = base = None
-            if match and place and bool(match[3]) == (place.paths == (EMBEDDING,)):
-                self.halves.setdefault(match[1], {})[match[2] or match[3]] = tensor
-            elif base and ".base_layer." in name and base.parameters[0] in (*TABLES, "head.bias"):
-                self.bases[tensor] = base.parameters[0]
-            elif base and name in single and modules[name] is not None:
-                (wanted,) = base.transform.shapes([self.shapes[path] for path in base.parameters])
+            called, half, of_table, base_layer, end = _split(tensor)
+            module = stored_module(model, called)
+            place, entry = known.get(module), single.get(f"{module}.{end}")
+            if place and (which := half or of_table) and bool(of_table) == (place.paths == (EMBEDDING,)):
+                self.halves.setdefault(module, {})[which] = tensor
+                self.called[module] = called
+            elif entry and base_layer and entry.parameters[0] in (*TABLES, "head.bias"):
+                self.bases[tensor] = entry.parameters[0]
+            elif entry and not base_layer and modules[f"{module}.{end}"] is not None:
+                (wanted,) = entry.transform.shapes([self.shapes[path] for path in entry.parameters])
                 self._check(tensor, stored, wanted)
-                self.tensors[name] = tensor
+                self.tensors[f"{module}.{end}"] = tensor
+            elif not entry and re.fullmatch(FAMILIES[model.config.family].heads, f"{module}.{end}"):
+                absent.append(tensor)
             else:
                 self.problems.append(
                     f"tensor {tensor} {stored.shape(tensor)} belongs to no linear layer of a {model.config.family}"
                     " model, nor to a part of it that modules_to_save names"
                 )
-        for name, module in modules.items():
-            if module is None:
+        if absent:
+            self.problems.append(
+                f"{', '.join(absent)} are of a read-out that the base model doesn't have: save it with that read-out"
+                " and give this one, in transformers"
+                " AutoModelForSequenceClassification.from_pretrained(BASE, num_labels=N).save_pretrained(DIR)"
+            )
+        for name, whole in modules.items():
+            if whole is None:
                 continue
-            plain = module.removeprefix(family.prefix)
             if name in self.tensors:
-                self.whole.setdefault(plain, []).append(single[name])
+                self.whole.setdefault(whole, []).append(single[name])
             else:
-                self.problems.append(f"modules_to_save names {module}, but tensor {name} isn't stored")
-            if any(layer == plain or layer.startswith(f"{plain}.") for layer in self.halves):
-                self.problems.append(f"modules_to_save and target_modules both name {module}")
+                self.problems.append(f"modules_to_save names {whole}, but tensor {name} isn't stored")
+            if any(layer == whole or layer.startswith(f"{whole}.") for layer in self.halves):
+                self.problems.append(f"modules_to_save and target_modules both name {whole}")
 
     def of_other_bases(self) -> list[str]:
         """Return a sentence for every stored embedding and read-out that isn't the model's; none of a skeleton's."""
@@ -198,11 +203,42 @@ class _Files:
             self.problems.append(f"tensor {tensor} is of {kind}, only {', '.join(BYTES)} are supported")
 
 
-def _is_target(settings: AdapterSettings, model: Transformer, module: str, place: Place) -> bool:
+class _Name(NamedTuple):
+    """The parts of a stored tensor's name.
+
+    Args:
+        called: the module, as the reference implementation calls it.
+        half: the half of an adapter of a layer, `"A"` or `"B"`.
+        of_table: the same of an embedding's adapter.
+        base_layer: whether the tensor is the base model's own, beside an adapter.
+        end: the tensor's name in its module, if it is no half.
+    """
+
+    called: str
+    half: str | None = None
+    of_table: str | None = None
+    base_layer: str | None = None
+    end: str | None = None
+
+
+def _split(tensor: str) -> _Name:
+    """Return the parts of a stored tensor's name; no module's where it isn't PEFT's."""
+    kinds = r"(?:\.lora_(?:([AB])\.weight|embedding_([AB]))|(\.base_layer)?\.([^.]*))"
+    match = re.fullmatch(re.escape(PREFIX) + r"(.+?)" + kinds, tensor)
+    return _Name(*match.groups()) if match else _Name("")
+
+
+def _whole(settings: AdapterSettings, model: Transformer, name: str) -> str | None:
+    """Return the stored name of the module that is stored whole, to which a tensor of the model belongs, or `None`."""
+    module = settings.whole(prefixed(model, name)) or settings.whole(full_tensor(model, name))
+    return None if module is None else stored_module(model, module)
+
+
+def _is_target(settings: AdapterSettings, called: str, place: Place) -> bool:
     """Return whether the configuration names a layer; "all-linear" leaves embedding and read-out out."""
     if settings.targets.targets == ALL and place.paths[0] in TABLES:
         return False
-    return _full(model, module) in settings.targets
+    return called in settings.targets
 
 
 def _problems(module: str, tensors: dict[str, str], stored: Safetensors, place: Place, rank: int) -> list[str]:
@@ -217,18 +253,6 @@ def _problems(module: str, tensors: dict[str, str], stored: Safetensors, place: 
         elif stored.kind(name) not in BYTES:
             problems.append(f"tensor {name} is of {stored.kind(name)}, only {', '.join(BYTES)} are supported")
     return problems
-
-
-def _full(model: Transformer, module: str) -> str:
-    """Return a layer's name in the reference implementation: with the prefix of a model that has a head."""
-    return _full_tensor(model, f"{module}.weight").removesuffix(".weight")
-
-
-def _full_tensor(model: Transformer, name: str) -> str:
-    """Return a tensor's name in the reference implementation."""
-    family = FAMILIES[model.config.family]
-    headless = model.config.head.kind == "hidden" or re.fullmatch(family.heads, name)
-    return name if headless else family.prefix + name
 
 
 def save_adapters(directory: Path | str, adapters: Adapters, model: Transformer, *, base: str | None = None) -> None:
@@ -249,10 +273,10 @@ def save_adapters(directory: Path | str, adapters: Adapters, model: Transformer,
     ranks, alphas, whole = {}, {}, []
     known = places(model)
     for module, adapter in adapters.items():
-        name = _full(model, module)
+        name = full_module(model, module)
         if isinstance(adapter, Replacement):
             whole.append(name)
-            tensors |= {f"{PREFIX}{_full_tensor(model, n)}": t for n, t in stored_tensors(model, adapter).items()}
+            tensors |= {f"{PREFIX}{full_tensor(model, n)}": t for n, t in stored_tensors(model, adapter).items()}
             continue
         ranks[name] = adapter.down.shape[1]
         alphas[name] = float(adapter.scale) * ranks[name]

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from adapters import IDS, TOKEN, small_model
+from adapters import IDS, TOKEN, random_adapters, small_model
 from cases import GOLDEN
 from helpers import close
 from safetensors.numpy import load_file, save_file
@@ -111,6 +111,57 @@ def test_adapters_outside_of_the_layers_are_what_numpy_adds_to_the_checkpoint(na
         for own, wanted in zip(jax.tree.leaves(made), jax.tree.leaves(expected), strict=True):
             assert np.abs(own - wanted).max() <= 4 * np.finfo(np.float32).eps * np.abs(wanted).max()
     assert adapt(model, adapters).config == expected.config
+
+
+RENAMED = {
+    "gpt_neox": (["query_key_value", "embed_out"], {"lm_head": "embed_out"}),
+    "vit-classes": (
+        ["query", "output.dense", "intermediate.dense"],
+        {
+            "layers.": "encoder.layer.",
+            "attention.q_proj": "attention.attention.query",
+            "attention.o_proj": "attention.output.dense",
+            "mlp.fc1": "intermediate.dense",
+            "mlp.fc2": "output.dense",
+        },
+    ),
+}
+"""Layers that the reference renamed: with their names in checkpoints, which it had before, by those that it has."""
+
+
+@pytest.mark.parametrize("layout", RENAMED)
+def test_adapters_by_the_reference_s_older_names_are_the_same(layout, tmp_path):
+    (modules, names), model = RENAMED[layout], duat.load(GOLDEN / layout)
+    adapters = random_adapters(model, modules)
+    save_adapters(tmp_path / "now", adapters, model)
+    written = " ".join(load_file(tmp_path / "now" / "adapter_model.safetensors"))
+    assert all(now in written and before not in written for now, before in names.items())
+
+    def renamed(text):
+        for now, before in names.items():
+            text = text.replace(now, before)
+        return text
+
+    (tmp_path / "before").mkdir()
+    config = (tmp_path / "now" / "adapter_config.json").read_text()
+    (tmp_path / "before" / "adapter_config.json").write_text(renamed(config))
+    tensors = {
+        renamed(name): tensor for name, tensor in load_file(tmp_path / "now" / "adapter_model.safetensors").items()
+    }
+    save_file(tensors, tmp_path / "before" / "adapter_model.safetensors")
+    for folder in ("now", "before"):
+        again = load_adapters(tmp_path / folder, model)
+        assert again.keys() == adapters.keys() and jax.tree.all(jax.tree.map(jnp.array_equal, again, adapters))
+
+
+@pytest.mark.parametrize("name", ["score", "classifier with a dense layer"])
+def test_a_classifier_that_the_base_model_has_not_is_refused_in_one_line(name, tmp_path):
+    write(tmp_path, name)
+    with pytest.raises(
+        duat.BadCheckpoint, match=r"read-out that the base model doesn't have.*save_pretrained"
+    ) as error:
+        load_adapters(tmp_path / "adapter", duat.load(tmp_path / "base", head="hidden"))
+    assert "\n" not in str(error.value) and str(error.value).count("AutoModel") == 1
 
 
 def refuse(folder, part, *, fields=None, tensors=None):

@@ -26,6 +26,7 @@ TARGETS = {
     "bert": ["query", "value", "dense"],
     "albert": ["query", "ffn"],
     "modernbert": ["Wqkv", "Wi"],
+    "vit": ["q_proj", "o_proj", "fc1", "fc2"],
 }
 SETTINGS = {
     "plain": {},

@@ -26,6 +26,8 @@ class Family:
         ignored: regular expression of names, without prefix, that don't belong to the model.
         older: older suffixes of names, and the present ones.
         copies: stored names that a tied checkpoint may have too, and the tensors that they repeat.
+        modules: the stored names of modules, without prefix, that the reference implementation calls otherwise in its
+            model, by its names; `{i}` is a layer's number.
     """
 
     read_config: Callable[[Settings], Config]
@@ -37,6 +39,7 @@ class Family:
     ignored: str = "(?!)"
     older: Mapping[str, str] = field(default_factory=dict)
     copies: Mapping[str, str] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict)
 
 
 def blocks_of(block: BlockConfig, neurons: Sequence[int]) -> tuple[BlockConfig, ...]:

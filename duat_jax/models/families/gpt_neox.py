@@ -80,4 +80,5 @@ FAMILY = Family(
     layer=r"layers\.(\d{1,9})\.",
     ignored=r"layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)",
     copies={"embed_out.weight": "embed_in.weight"},
+    modules={"lm_head": "embed_out"},
 )

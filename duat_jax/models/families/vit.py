@@ -114,4 +114,15 @@ FAMILY = Family(
     heads=r"(classifier|decoder)\..*",
     layer=r"encoder\.layer\.(\d{1,9})\.",
     ignored=r"pooler\..*|embeddings\.mask_token",
+    modules={
+        f"layers.{{i}}.{theirs}": f"encoder.layer.{{i}}.{stored}"
+        for theirs, stored in {
+            "attention.q_proj": "attention.attention.query",
+            "attention.k_proj": "attention.attention.key",
+            "attention.v_proj": "attention.attention.value",
+            "attention.o_proj": "attention.output.dense",
+            "mlp.fc1": "intermediate.dense",
+            "mlp.fc2": "output.dense",
+        }.items()
+    },
 )

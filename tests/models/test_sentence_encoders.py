@@ -99,3 +99,33 @@ def test_a_published_encoder_set_to_its_first_token_is_read_there(tmp_path):
     found = duat.explain(model, texts[0], against=texts[1], tokenizer=tokenizer)
     close(found.value, cosine(first, other))
     assert str(found.target) == f"cosine similarity to {texts[1].lower()!r} (first token)"
+
+
+TEXT_FILES = {
+    "a prompt": (
+        {"config_sentence_transformers.json": {"prompts": {"query": "query: "}, "default_prompt_name": "query"}},
+        "default_prompt_name = 'query' isn't supported: set it to null, and write the prompt, 'query: ', before",
+    ),
+    "an unknown prompt": ({"config_sentence_transformers.json": {"default_prompt_name": "a"}}, "default_prompt_name"),
+    "lower case": ({"sentence_bert_config.json": {"do_lower_case": True}}, "do_lower_case = True isn't supported"),
+    "no object": ({"sentence_bert_config.json": []}, "must be an object of fields"),
+}
+
+
+@pytest.mark.parametrize("case", TEXT_FILES)
+def test_an_encoder_that_reads_other_texts_than_it_is_given_is_refused_where_texts_are_compared(tmp_path, case):
+    files, message = TEXT_FILES[case]
+    folder = encoder_of(tmp_path, STATED["cls"])
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content))
+    with pytest.raises(duat.BadText, match=message) as raised:
+        duat.explain(duat.load(folder), TEXT, against=OTHER)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_tokenizer_that_makes_letters_small_itself_may_be_given_small_ones(tmp_path):
+    folder = shutil.copytree(ENCODER, tmp_path / "model")
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 512, "do_lower_case": true}')
+    prompts = {"prompts": {"query": "query: ", "document": ""}, "default_prompt_name": "document"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    assert duat.load_config(folder).pooling.problem is None

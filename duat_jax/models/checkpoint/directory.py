@@ -95,7 +95,7 @@ class Directory:
 
     def pooling(self) -> Pooling:
         """Return the pooling of hidden states that `modules.json` states; the mean without that file."""
-        return read_pooling(self.path)
+        return read_pooling(self.path, self.tokenizer)
 
     def copy_rest(self, folder: Path) -> None:
         """Copy every file but `config.json`, those that hold weights and hidden ones.

@@ -13,7 +13,8 @@ from duat_jax.models.checkpoint.problems import quoted
 PREFIX = "hub:"
 
 FILES = (
-    *("config.json", "preprocessor_config.json", WEIGHTS, INDEX),
+    *("config.json", "preprocessor_config.json", "config_sentence_transformers.json", "sentence_bert_config.json"),
+    *(WEIGHTS, INDEX),
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
     *("modules.json", "*_Pooling/config.json"),
 )

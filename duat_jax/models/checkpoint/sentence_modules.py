@@ -1,11 +1,15 @@
 """Modules of a sentence encoder: `modules.json` and the pooling's own `config.json` of sentence-transformers."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tokenizers import Tokenizer
 
 from duat_jax.errors import BadCheckpoint
 from duat_jax.models.checkpoint.json_file import read_json
 from duat_jax.models.checkpoint.problems import quoted
+from duat_jax.models.checkpoint.sentence_texts import check_texts
 from duat_jax.models.pooling import MEAN, MODES, Pooling
 
 MODULES = "modules.json"
@@ -24,15 +28,17 @@ UNCHANGED = ("Transformer", "Normalize", "Dropout")
 """Modules that leave the cosine of two pooled vectors as it is."""
 
 
-def read_pooling(folder: Path) -> Pooling:
+def read_pooling(folder: Path, tokenizer: Callable[[], Tokenizer]) -> Pooling:
     """Return a sentence encoder's pooling; the mean where the checkpoint states none.
 
     Args:
         folder: the checkpoint's directory.
+        tokenizer: returns its tokenizer.
     """
     if not (folder / MODULES).is_file():
         return MEAN
     try:
+        check_texts(folder, tokenizer)
         return Pooling(_modes(folder))
     except BadCheckpoint as error:
         return Pooling(problem=str(error))

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from cases import GOLDEN
 from command import run
-from containers import same
+from containers import GATED, as_stored, decoder, same, write_gguf
 from safetensors.numpy import load_file
 
 import duat_jax as duat
 from duat_jax.lora import new_adapters, save_adapters, save_merged
+from duat_jax.models.chat import template_of
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.saver import write_model
 from duat_jax.pruning import save_pruned
@@ -96,3 +97,18 @@ def test_a_link_that_leaves_the_folder_is_not_followed(source, tmp_path):
     with pytest.raises(duat.BadCheckpoint, match=r"notes\.txt is a link that leaves the folder"):
         merged(source, tmp_path / "derived")
     assert not (tmp_path / "derived").exists()
+
+
+def test_a_gguf_file_keeps_its_chat_template_with_the_tokens_that_it_writes_and_its_pooling(tmp_path):
+    template = "{{ bos_token }}{% for m in messages %}{{ m.content }} the{{ eos_token }}{% endfor %}"
+    keys = {"tokenizer.chat_template": template, "tokenizer.ggml.add_bos_token": True}
+    tensors = as_stored(decoder(GATED), permuted=True)
+    source = write_gguf(tmp_path / "a.gguf", "llama", tensors, pooling_type=3, **keys)
+    model, tokenizer = duat.load(source, tokenizer=True)
+    save_merged(tmp_path / "derived", new_adapters(model), model, source)
+    kept = duat.load_tokenizer(tmp_path / "derived", chat=True)
+    chat = [{"role": "user", "content": " the 123xyz<tool>"}]
+    assert template_of(kept) == template_of(tokenizer)
+    assert duat.load_config(tmp_path / "derived", head="hidden").pooling.modes == ("lasttoken",)
+    for text in ("<|end|> the's<tool>xyz", template_of(tokenizer).render(chat, "the chat")):
+        assert kept.encode(text).ids == tokenizer.encode(text).ids

@@ -78,7 +78,6 @@ class Architecture(NamedTuple):
         turned: the field of the share of a head's features that are rotated; absent where all are.
         layout: the difference of the tensors' layout from Hugging Face's.
         causal: whether a token sees only itself and earlier tokens.
-        harmless: keys that leave the computation as it is.
     """
 
     kind: gguf.MODEL_ARCH
@@ -90,7 +89,6 @@ class Architecture(NamedTuple):
     turned: str | None = None
     layout: Layout = Layout.SAME
     causal: bool = True
-    harmless: frozenset[str] = frozenset()
 
     @property
     def experts(self) -> str | None:
@@ -206,7 +204,6 @@ ARCHITECTURES = {
         _bert,
         epsilon=(_LAYER_NORM, "layer_norm_eps"),
         causal=False,
-        harmless=frozenset(("pooling_type",)),  # `GgufCheckpoint.pooling` reads it
     ),
     "phi3": Architecture(
         gguf.MODEL_ARCH.PHI3,

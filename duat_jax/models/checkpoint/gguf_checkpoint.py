@@ -1,5 +1,6 @@
 """GGUF files as checkpoints: tensors under Hugging Face's names, dequantised and in Hugging Face's layout."""
 
+import json
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -9,13 +10,17 @@ import gguf
 import numpy as np
 from tokenizers import Tokenizer
 
+from duat_jax.models.chat import template_of
 from duat_jax.models.checkpoint.gguf_architectures import Architecture, Layout, architecture_of
 from duat_jax.models.checkpoint.gguf_gpt_oss import GptOssTensors
 from duat_jax.models.checkpoint.gguf_header import Header, read_header
 from duat_jax.models.checkpoint.gguf_settings import FACTORS, LONGROPE, read_settings
 from duat_jax.models.checkpoint.gguf_tokenizer import read_gguf_tokenizer
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
+from duat_jax.models.checkpoint.sentence_modules import write_pooling
 from duat_jax.models.checkpoint.stored import Stored
+from duat_jax.models.checkpoint.tokenizer_settings import CHAT_TEMPLATE
+from duat_jax.models.checkpoint.tokenizer_settings import CONFIG as TOKENIZER_CONFIG
 from duat_jax.models.pooling import Pooling
 
 EMBEDDING = "token_embd.weight"
@@ -73,13 +78,18 @@ class GgufCheckpoint:
         return Pooling(problem=f"{self.settings_path}: {name} = {quoted(kind)} isn't supported")
 
     def copy_rest(self, folder: Path) -> None:
-        """Write the tokenizer into a folder.
+        """Write the tokenizer into a folder, its chat template with the tokens that this may write, and the pooling.
 
         Args:
             folder: the folder of another checkpoint.
         """
-        self.tokenizer().save(str(folder / "tokenizer.json"))
-        (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}\n')
+        tokenizer, fields = self.tokenizer(), {"tokenizer_class": "PreTrainedTokenizerFast"}
+        tokenizer.save(str(folder / "tokenizer.json"))
+        if template := template_of(tokenizer):
+            fields |= template.tokens
+            (folder / CHAT_TEMPLATE).write_text(template.source, encoding="utf-8")
+        (folder / TOKENIZER_CONFIG).write_text(json.dumps(fields, indent=2) + "\n")
+        write_pooling(folder, self.pooling())
 
 
 class _Source(NamedTuple):

@@ -1,7 +1,7 @@
 """A GGUF file's metadata as fields of a `config.json`: every key is used, harmless, or refused by name."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +31,17 @@ LONGROPE = ("rope_factors_long.weight", "rope_factors_short.weight")
 HARMLESS_ROOMS = ("general.", "tokenizer.", "quantize.", "split.")
 """Prefixes of keys about the file's origin, quantisation and parts, and the tokenizer, which is read on its own."""
 
-HARMLESS = ("rope.scaling.finetuned", "tensor_data_layout")
-"""Keys that say whether the model was trained with its scaling, or name the layout of all files of an architecture."""
+HARMLESS = ("pooling_type", "rope.scaling.finetuned", "tensor_data_layout")
+"""Keys of the pooling, which `GgufCheckpoint.pooling` reads, that say whether the model was trained with its scaling,
+or that name the layout of all files of an architecture."""
 
 
 class _Keys:
     """The keys of one architecture, which of them were read, and the problems found in them."""
 
-    def __init__(self, metadata: Mapping[str, Any], harmless: Collection[str]) -> None:
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
         self.values, self.room = metadata, metadata["general.architecture"]
-        harmless_keys = {f"{self.room}.{key}" for key in (*HARMLESS, *harmless)}
+        harmless_keys = {f"{self.room}.{key}" for key in HARMLESS}
         self.unread = {key for key in metadata if not key.startswith(HARMLESS_ROOMS) and key not in harmless_keys}
         self.problems: list[str] = []
 
@@ -110,7 +111,7 @@ def read_settings(path: Path, header: Header) -> dict[str, Any]:
         BadCheckpoint: naming every key that isn't known or supported at once.
     """
     architecture = architecture_of(path, header.metadata)
-    keys = _Keys(header.metadata, architecture.harmless)
+    keys = _Keys(header.metadata)
     config: dict[str, Any] = {"model_type": architecture.model_type}
     config |= {field: keys.size(key) for key, field in SIZES.items()}
     heads, width = config["num_attention_heads"], config["hidden_size"] // config["num_attention_heads"]

@@ -1,5 +1,6 @@
 """Modules of a sentence encoder: `modules.json` and the pooling's own `config.json` of sentence-transformers."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,3 +91,23 @@ def _read_modes(file: Path) -> tuple[str, ...]:
     if not modes:
         raise BadCheckpoint(f"{file}: no mode is true: {', '.join(FLAGS)}")
     return tuple(modes)
+
+
+def write_pooling(folder: Path, pooling: Pooling) -> None:
+    """Write the files that state a pooling; none for the mean, which is read where there are none.
+
+    Args:
+        folder: the checkpoint's directory.
+        pooling: the pooling.
+    """
+    if pooling == MEAN or pooling.problem is not None:
+        return
+    paths = {"Transformer": "", "Pooling": "1_Pooling"}
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (kind, path) in enumerate(paths.items())
+    ]
+    (folder / MODULES).write_text(json.dumps(modules, indent=2) + "\n")
+    (folder / paths["Pooling"]).mkdir()
+    flags = {name: mode in pooling.modes for name, mode in FLAGS.items()}
+    (folder / paths["Pooling"] / "config.json").write_text(json.dumps(flags, indent=2) + "\n")

@@ -156,8 +156,9 @@ def _dask(address: str) -> "Iterator[Executor]":
         from distributed.comm import connect
     except ImportError as error:
         raise DuatError(f"--dask needs {error.name}: pip install 'duat-jax[dask]'") from None
-    # It prints the errors that are raised, with their tracebacks.
-    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
+    # They print the errors that are raised, and those of a lost connection, with their tracebacks.
+    for name in ("distributed.client", "tornado.application"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
     async def reach() -> None:
         async with asyncio.timeout(ANSWERS_WITHIN):  # the client's own limit leaves out a server that says nothing

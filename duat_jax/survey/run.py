@@ -48,6 +48,8 @@ VERSION = 3
 AGAIN = "remove it, and run the same again"
 """The remedy for a file that is damaged or another survey's."""
 
+KILLED, LOST = "KilledWorker", ("ClosedClientError", "CommClosedError")
+"""Dask's errors of workers that died and of a scheduler that is gone, by their names: it needn't be installed."""
 
 _PROCESS = os.getpid()
 """The process that imported this module; another one that runs it was forked."""
@@ -304,9 +306,9 @@ def _measured(
             yield finished.result()
     except Exception as error:
         again = "run the same again, and what is left is measured then"
-        if isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker":  # Dask's, which is no subclass
+        if isinstance(error, BrokenExecutor) or type(error).__name__ == KILLED:
             raise DuatError(f"a worker died: {again}") from None
-        if isinstance(error, CancelledError):
+        if isinstance(error, CancelledError) or type(error).__name__ in LOST:
             raise DuatError(
                 f"the parts were cancelled, since the scheduler ended or the executor was shut down: {again}"
             ) from None

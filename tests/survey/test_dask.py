@@ -1,5 +1,6 @@
 """Surveys on workers of Dask: none yet, one that is killed, one that dies for good; addresses where nobody answers."""
 
+import contextlib
 import os
 import re
 import signal
@@ -7,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 
@@ -15,6 +16,9 @@ import jax
 import pytest
 from cases import GOLDEN
 from distributed import Client, LocalCluster
+from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
+from distributed.comm import CommClosedError
+from distributed.scheduler import KilledWorker
 from typer.testing import CliRunner
 
 import duat_jax as duat
@@ -134,6 +138,49 @@ def test_a_scheduler_without_workers_is_one_line_and_the_survey_begins_with_the_
         done = command(tmp_path / "survey", "--model", SMALL, "--dask", address)
     assert done.exit_code == 0 and done.stderr.splitlines()[0] == said, done.output
     assert files(tmp_path / "survey") == one
+
+
+class Failing(Executor):
+    """An executor as Dask's is when its scheduler or its workers are gone: parts fail, or can't be submitted.
+
+    Args:
+        error: the error of every part.
+        at_once: whether a part can't be submitted.
+    """
+
+    def __init__(self, error, at_once):
+        self.error, self.at_once = error, at_once
+
+    def submit(self, *_, **__):
+        """Return a part that failed."""
+        if self.at_once:
+            raise self.error
+        future = Future()
+        future.set_exception(self.error)
+        return future
+
+
+SCHEDULER = "the parts were cancelled, since the scheduler ended or the executor was shut down"
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["later", "at once"])
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (KilledWorker("part", None, 3), "a worker died"),
+        (FutureCancelledError("part", "scheduler-connection-lost"), SCHEDULER),
+        (FuturesCancelledError([]), SCHEDULER),
+        (ClosedClientError("Client is closed. Can't send update-graph message."), SCHEDULER),
+        (CommClosedError("in <TCP (closed)>: ConnectionResetError"), SCHEDULER),
+    ],
+    ids=lambda given: given.split()[-1] if isinstance(given, str) else type(given).__name__,
+)
+def test_a_lost_scheduler_is_one_line_that_says_how_to_go_on(error, reason, at_once, tmp_path, monkeypatch):
+    module = import_module("duat_jax.cli.survey")
+    monkeypatch.setattr(module, "_executor", lambda *_: contextlib.nullcontext(Failing(error, at_once)))
+    ended = command(tmp_path / "survey", "--model", SMALL, "--dask", "tcp://scheduler:8786")
+    last = ended.stderr.splitlines()[-1]
+    assert ended.exit_code == 2 and last == f"duat: {reason}: run the same again, and what is left is measured then"
 
 
 class Missing:

@@ -43,8 +43,8 @@ PICTURES = ".png", ".pdf", ".svg"
 """The formats of pictures."""
 
 
-OTHER_FORMATS = dict.fromkeys(PICTURES, "--plot") | {".html": "--html", ".json": "--json", ".csv": "--csv"}
-"""The options that write files of these kinds, which `--save` doesn't."""
+FORMATS = dict.fromkeys(PICTURES, "--plot") | {".html": "--html", ".json": "--json", ".csv": "--csv"}
+"""The options that write files with these endings, which no other option does."""
 
 
 class DoesNotHold(Exception):
@@ -206,10 +206,10 @@ def check_outputs(
     written += [path for path in (*others, table, work, save) if path is not None]
     for path in written:
         check_output(path)
-    if save is not None and (option := OTHER_FORMATS.get(save.suffix.lower())):
-        raise BadText(
-            f"--save {save} keeps a result for duat.open, which is no {save.suffix} file: take {option} for one"
-        )
+    json_path = None if json_file is None else Path(json_file)
+    for option, path in {"--save": save, "--csv": table, "--json": json_path}.items():
+        if path is not None and (of := FORMATS.get(path.suffix.lower(), option)) != option:
+            raise BadText(f"{option} {path} doesn't write a {path.suffix} file: take {of} for one, or another ending")
     if special := [str(path) for path in (work, save) if path is not None and _is_special(path)]:
         raise BadText(f"{special[0]} isn't a regular file, and what is kept is read again: give a regular file")
     written += [path for path in directories if path is not None]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from duat_jax.deprecation import warn
+from duat_jax.errors import BadText
 from duat_jax.errors import INSIDE
 
 
@@ -67,8 +68,14 @@ def name_of(baseline: Baseline) -> str:
 
     Args:
         baseline: the baseline.
+
+    Raises:
+        BadText: for a baseline of no known kind.
     """
-    return next(name for name, kind in KINDS.items() if isinstance(baseline, kind))
+    for name, kind in KINDS.items():
+        if isinstance(baseline, kind):
+            return name
+    raise BadText(f"{baseline} is no baseline of a known kind: give Mask(), Pad(), Mean() or Blur()")
 
 
 def named_baseline(name: Any) -> Any:

@@ -96,6 +96,9 @@ BAD = {
         "take --plot",
     ),
     "a kept result as JSON": (["explain", TEXT, "--save", "a.JSON"], "take --json"),
+    "a table as JSON": (["explain", TEXT, "--csv", "a.json", "--json", "-"], "take --json"),
+    "JSON as a table": (["explain", TEXT, "--json", "a.csv"], "take --csv"),
+    "JSON as a page": (["explain", TEXT, "--json", "a.html"], "take --html"),
     "no such folder": (["explain", TEXT, "--json", "nowhere/a.json"], "nowhere is not a directory"),
     "json is a folder": (["explain", TEXT, "--json", "."], "'.' is a directory"),
     "json has no name": (["explain", TEXT, "--json", ""], "is a directory"),
@@ -105,7 +108,7 @@ BAD = {
     "a long name": (["explain", TEXT, "--json", "a" * 300], "File name too long"),
     "a null character": (["explain", TEXT, "--json", "a\0b"], "null"),
     "a file as a folder": (["explain", TEXT, "--json", str(Path(__file__) / "a.json")], "is not a directory"),
-    "one file for two": (["explain", TEXT, "--json", "a.png", "--plot", "./a.png"], "give two files"),
+    "one file for two": (["explain", TEXT, "--json", "a", "--save", "./a"], "give two files"),
     "a huge position": (["explain", TEXT, "--position", "9" * 30], "is outside"),
     "everything at once": (["explain", TEXT, "--against", "w4", "--position", "7"], "no encoder: explain a target"),
 }

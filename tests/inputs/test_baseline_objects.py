@@ -22,3 +22,8 @@ def test_an_old_name_that_can_be_no_text_warns_and_stands_for_its_baseline():
         old = check_contrast(config, [5, 6], "mean", 7)
     new = check_contrast(config, [5, 6], duat.baselines.Mean(), 7)
     assert old.names == new.names and np.array_equal(old.others[0].averaged, new.others[0].averaged)
+
+
+def test_a_baseline_of_no_known_kind_says_which_there_are():
+    with pytest.raises(duat.BadText, match=r"^Baseline\(\) is no baseline of a known kind: give Mask\(\)"):
+        check_contrast(duat.load_config(), [5, 6], duat.baselines.Baseline(), 7)

@@ -254,7 +254,7 @@ def own_secant(
         own |= step.both[0] != step.both[1]
     if far:
         size = jnp.maximum(*map(jnp.abs, result.both))
-        own |= (jnp.abs(moved) > jnp.abs(middle)) & (jnp.abs(result.moved) > size / 64)
+        own |= (jnp.abs(moved) > jnp.abs(middle)) & (jnp.abs(result.moved) > size / 128)
     slope = finite(result.moved / jnp.where(own, moved, 1)).astype(carried.dtype)
     return jnp.where(own, slope * change.astype(carried.dtype), carried)
 

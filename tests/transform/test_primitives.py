@@ -143,6 +143,7 @@ OF_OTHER_VERSIONS = {
     "call": "JAX 0.10: as closed_call",
     "eval_jaxpr": "from JAX 0.11 on: as closed_call",
     "expand_dims": "broadcast_in_dim today",
+    **dict.fromkeys(("log2", "one_minus_square", "polynomial"), "from JAX 0.11 on: a row in test_secant_primitives.py"),
     "copy_p": "copy today",
     "layout_constraint": "layouts exist on accelerators only",
     "with_memory_space_constraint": "memory spaces exist on accelerators only",

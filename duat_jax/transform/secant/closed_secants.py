@@ -71,18 +71,46 @@ def _abs(x: Array, y: Array) -> Array:
     return (x + y) / jnp.where(total == 0, 1, total)
 
 
-def _middle(x: Array, y: Array) -> tuple[Array, Array]:
-    return x / 2 + y / 2, (x - y) / 2
+def _rounded(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return `a + b` as it is rounded, and the rest: their sum is exact (Knuth's two-sum)."""
+    total = a + b
+    of_b = total - a
+    return total, (a - (total - of_b)) + (b - of_b)
+
+
+def _sin_of(angle: tuple[Array, Array]) -> Array:
+    """Return the sine of the sum of two numbers."""
+    a, b = angle
+    return jnp.sin(a) * jnp.cos(b) + jnp.cos(a) * jnp.sin(b)
+
+
+def _cos_of(angle: tuple[Array, Array]) -> Array:
+    """Return the cosine of the sum of two numbers."""
+    a, b = angle
+    return jnp.cos(a) * jnp.cos(b) - jnp.sin(a) * jnp.sin(b)
+
+
+def _sin_over(x: Array, y: Array) -> Array:
+    """Return `sin(x − y) / (x − y)`."""
+    # Rounded alone, neither angle is precise near the zeros of its sine or cosine.
+    angle = _rounded(x, -y)
+    return jnp.where(angle[0] == 0, 1, _sin_of(angle) / jnp.where(angle[0] == 0, 1, angle[0]))
 
 
 def _sin(x: Array, y: Array) -> Array:
-    middle, half = _middle(x, y)
-    return jnp.cos(middle) * _over(jnp.sin, half)
+    return _cos_of(_rounded(x / 2, y / 2)) * _sin_over(x / 2, y / 2)
 
 
 def _cos(x: Array, y: Array) -> Array:
-    middle, half = _middle(x, y)
-    return -jnp.sin(middle) * _over(jnp.sin, half)
+    return -_sin_of(_rounded(x / 2, y / 2)) * _sin_over(x / 2, y / 2)
+
+
+def _tan(x: Array, y: Array) -> Array:
+    return _sin_over(x, y) / (jnp.cos(x) * jnp.cos(y))
+
+
+def _middle(x: Array, y: Array) -> tuple[Array, Array]:
+    return x / 2 + y / 2, (x - y) / 2
 
 
 def _sinh(x: Array, y: Array) -> Array:
@@ -139,7 +167,7 @@ CLOSED: dict[str, Callable[[Array, Array], Array]] = {
     "abs": _abs,
     "sin": _sin,
     "cos": _cos,
-    "tan": lambda x, y: _over(jnp.sin, x - y) / (jnp.cos(x) * jnp.cos(y)),
+    "tan": _tan,
     "sinh": _sinh,
     "cosh": _cosh,
     "asin": _asin,

@@ -13,7 +13,7 @@ Everything is computed in single precision at least.
 from collections.abc import Callable, Sequence
 from itertools import product
 from math import factorial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -70,25 +70,42 @@ def slope(
     # middle, where a function of `|z|` has no derivative at zero.
     places, weights = (jnp.array(a / 2) for a in np.polynomial.legendre.leggauss(2 if straight else 6 if fine else 4))
 
-    def step(total: Any, node: tuple[Array, Array]) -> tuple[Any, None]:
+    def step(totals: Any, node: tuple[Array, Array]) -> tuple[Any, None]:
         place, weight = node
         values = derivative(jax.tree.map(lambda a, b: _between(a, b, place), x, y))
-        return jax.tree.map(lambda t, value: t + weight.astype(t.dtype) * value, total, values), None
 
+        def added(total: _Derivatives, value: Array) -> _Derivatives:
+            mean = total.mean + weight.astype(value.dtype) * value
+            return _Derivatives(mean, jnp.minimum(total.least, value), jnp.maximum(total.most, value))
+
+        return jax.tree.map(added, totals, values, is_leaf=lambda leaf: isinstance(leaf, _Derivatives)), None
+
+    nothing = jax.tree.map(lambda v: _Derivatives(*(jnp.full_like(v, z) for z in (0, jnp.inf, -jnp.inf))), at_x)
     # Unrolled, compilers evaluate all points in one pass.
-    mean, _ = lax.scan(step, jax.tree.map(jnp.zeros_like, at_x), (places, weights), unroll=True)
+    derivatives, _ = lax.scan(step, nothing, (places, weights), unroll=True)
 
-    def chosen(x: Array, y: Array, at_x: Array, at_y: Array, mean: Array) -> Array:
-        distance, moved, eps = jnp.where(x == y, 0, x - y), at_x - at_y, float(jnp.finfo(x.dtype).eps)
-        # Values are rounded by their own size, and by how far a rounding of their points moves them.
+    def chosen(x: Array, y: Array, at_x: Array, at_y: Array, of: _Derivatives) -> Array:
+        mean, distance, moved = of.mean, jnp.where(x == y, 0, x - y), at_x - at_y
+        eps = float(jnp.finfo(x.dtype).eps)
+        # Values are rounded by their own size, and by how far a rounding of their points moves them; where derivatives
+        # differ, so that their mean may be off, by their own size alone.
         by_points = jnp.minimum(jnp.abs(x), jnp.abs(y)) * jnp.abs(mean)
+        by_points = jnp.where(of.most - of.least <= jnp.abs(mean) / 2, by_points, 0)
         size = jnp.maximum(jnp.maximum(jnp.abs(at_x), jnp.abs(at_y)), by_points)
         near = (distance == 0) | ((not straight) & (jnp.abs(mean * distance - moved) <= rounding * eps * size))
         quotient = moved / jnp.where(distance == 0, 1, distance)
         # Where there is no derivative at two equal points, any slope is exact.
         return jnp.where(near & jnp.isfinite(mean), mean, jnp.where(distance == 0, 0, quotient))
 
-    return jax.tree.map(chosen, x, y, at_x, at_y, mean)
+    return jax.tree.map(chosen, x, y, at_x, at_y, derivatives)
+
+
+class _Derivatives(NamedTuple):
+    """The derivatives between two points: their mean, the least and the most."""
+
+    mean: Array
+    least: Array
+    most: Array
 
 
 def _between(x: Array, y: Array, place: Array) -> Array:

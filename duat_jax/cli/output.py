@@ -207,9 +207,9 @@ def check_outputs(
     for path in written:
         check_output(path)
     json_path = None if json_file is None else Path(json_file)
-    for option, path in {"--save": save, "--csv": table, "--json": json_path}.items():
-        if path is not None and (of := FORMATS.get(path.suffix.lower(), option)) != option:
-            raise BadText(f"{option} {path} doesn't write a {path.suffix} file: take {of} for one, or another ending")
+    for option, named in {"--save": save, "--csv": table, "--json": json_path}.items():
+        if named is not None and (of := FORMATS.get(named.suffix.lower(), option)) != option:
+            raise BadText(f"{option} {named} doesn't write a {named.suffix} file: take {of} for one, or another ending")
     if special := [str(path) for path in (work, save) if path is not None and _is_special(path)]:
         raise BadText(f"{special[0]} isn't a regular file, and what is kept is read again: give a regular file")
     written += [path for path in directories if path is not None]

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from duat_jax.deprecation import warn
-from duat_jax.errors import BadText
-from duat_jax.errors import INSIDE
+from duat_jax.errors import INSIDE, BadText
 
 
 @dataclass(frozen=True)

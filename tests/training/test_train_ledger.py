@@ -14,6 +14,7 @@ from containers import same
 from flax import nnx
 from helpers import near
 from tokenizer_layouts import LAYOUTS
+from tokenizers import processors
 
 import duat_jax as duat
 from duat_jax import records
@@ -136,6 +137,8 @@ def test_every_token_has_the_line_where_it_begins(layout):
         for place, character in enumerate(text)
     }
     tokenizer = LAYOUTS[layout].make()
+    if layout == "gpt_neox":  # whose offsets leave white space out
+        tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
     ids, places = stream(tokenizer, texts).tolist(), [tuple(place) for place in lines(tokenizer, texts).tolist()]
     assert len(places) == len(ids) and places == sorted(places)
     for character in "abcdxh1":

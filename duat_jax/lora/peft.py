@@ -169,10 +169,11 @@ class _Files:
                     " model, nor to a part of it that modules_to_save names"
                 )
         if absent:
+            classified = "Image" if model.config.image else "Sequence"
             self.problems.append(
                 f"{', '.join(absent)} are of a read-out that the base model doesn't have: save it with that read-out"
                 " and give this one, in transformers"
-                " AutoModelForSequenceClassification.from_pretrained(BASE, num_labels=N).save_pretrained(DIR)"
+                f" AutoModelFor{classified}Classification.from_pretrained(BASE, num_labels=N).save_pretrained(DIR)"
             )
         for name, whole in modules.items():
             if whole is None:

@@ -211,7 +211,7 @@ def polynomial(values: Sequence[Array], x: Array, y: Array) -> Array:
     return total
 
 
-def coefficients(f: Function, name: str, points: Sequence[tuple[Array, Array]], moving: Sequence[int]) -> list[Array]:
+def coefficients(f: Function, name: str, points: Sequence[Sequence[Array]], moving: Sequence[int]) -> list[Array]:
     """Return each moving argument's coefficient in the even split of an elementwise function's difference.
 
     Args:

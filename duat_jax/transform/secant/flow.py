@@ -1,5 +1,8 @@
 """A value at two inputs with its change, and its contributions."""
 
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import jax
@@ -152,3 +155,29 @@ def part_of(jump: Array, moved: Array) -> Array:
     """
     # An infinity that masks is no part: the effect of the mask is reported where scores are normalised.
     return jump.astype(moved.dtype) * finite(moved)
+
+
+def with_jumps_from_infinity(
+    change: Callable[[Sequence[Flow]], Array],
+    operands: Sequence[Flow],
+    result: Flow,
+    jump: Array | None,
+    axes: tuple[int, ...] = (),
+) -> Array:
+    """Return the change of a result, with a jump where an operand is infinite at one input alone, as behind a mask.
+
+    No slope reaches from infinity: the jump is how far the result moves beyond its change.
+
+    Args:
+        change: the change, from the operands.
+        operands: the operands.
+        result: the result.
+        jump: the share of the jump that is added, one number; `None` where no operand may be infinite.
+        axes: the axes over which the operands are reduced.
+    """
+    if jump is None:
+        return change(operands)
+    flowing = [operand for operand in operands if operand.change is not None]
+    masked = reduce(or_, (jnp.logical_xor(*map(jnp.isinf, operand.both)) for operand in flowing)).any(axes)
+    moved = change([o if o.change is None else Flow(o.both, o.moves, finite(o.moved)) for o in operands])
+    return change(operands) + part_of(jump, jnp.where(masked, result.moved - moved, 0))

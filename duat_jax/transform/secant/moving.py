@@ -31,6 +31,7 @@ class Moving(NamedTuple):
         axes: the axes along which the origin's entries lie.
         step: whether that function is piecewise constant.
         exponentials: those that it is computed from.
+        masked: whether it may be infinite at one input alone.
     """
 
     jumps: bool
@@ -38,6 +39,7 @@ class Moving(NamedTuple):
     axes: Axes
     step: bool = False
     exponentials: Exponentials = Exponentials()
+    masked: bool = False
 
     def at(self, path: Path, v: Any) -> "Moving":
         """Return the properties of a value as an origin of its own.
@@ -76,8 +78,8 @@ def together(flags: Iterable[Moves]) -> Moves:
     moving = [flag for flag in flags if flag is not None]
     if not moving:
         return None
-    exponentials = joined(flag.exponentials for flag in moving)
-    return moving[0]._replace(jumps=any(flag.jumps for flag in moving), exponentials=exponentials)
+    jumps, masked = any(flag.jumps for flag in moving), any(flag.masked for flag in moving)
+    return moving[0]._replace(jumps=jumps, exponentials=joined(flag.exponentials for flag in moving), masked=masked)
 
 
 def begin(variables: Sequence[core.Var], path: Path, flags: Sequence[Moves]) -> list[Moves]:

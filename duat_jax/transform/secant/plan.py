@@ -27,7 +27,7 @@ from duat_jax.transform.program import Program
 from duat_jax.transform.secant.moving import Moves, Moving, Place, Univariate, begin, together
 from duat_jax.transform.secant.normalisers import Mask, Normaliser, normalisers
 from duat_jax.transform.secant.rules import RULES, is_float
-from duat_jax.transform.secant.unrecognised_softmax import exponentials_of, inverted_operand
+from duat_jax.transform.secant.unrecognised_softmax import KEEPS_MASKS, exponentials_of, inverted_operand, is_masked
 
 
 def branches_of(equation: core.JaxprEqn, here: Path) -> list[tuple[SubProgram, Path]]:
@@ -128,7 +128,8 @@ class _Planner:
         jaxpr = program.jaxpr
         moving = {v: flag for v, flag in zip(jaxpr.invars, arguments, strict=True) if flag is not None}
         self.plan.moving[path] = moving
-        first = Definitions(jaxpr).first
+        definitions = Definitions(jaxpr)
+        first = definitions.first
         for i, equation in enumerate(jaxpr.eqns):
             operands = [None if isinstance(v, core.Literal) else moving.get(v) for v in equation.invars]
             if any(operands):
@@ -138,7 +139,11 @@ class _Planner:
                     i,
                 ) not in self.program.sites:  # what is computed twice, as z[0] > 0 and z[0] do, is one value
                     results = [moving.get(first.get(v, v), r) for v, r in zip(equation.outvars, results, strict=True)]
-                moving |= {v: flag for v, flag in zip(equation.outvars, results, strict=True) if flag is not None}
+                moving |= {
+                    v: flag._replace(masked=flag.masked or is_masked(definitions, jaxpr, v, moving))
+                    for v, flag in zip(equation.outvars, results, strict=True)
+                    if flag is not None
+                }
         return [None if isinstance(v, core.Literal) else moving.get(v) for v in jaxpr.outvars]
 
     def _moved(self, equation: core.JaxprEqn, here: Path, operands: list[Moves]) -> list[Moves]:
@@ -171,10 +176,11 @@ class _Planner:
             equation, here, [flag and flag.exponentials for flag in operands], bool(further_origins)
         )
         constant = all(flag.step for flag in moving) or (name in RULES and RULES[name].constant)
+        masked = name in KEEPS_MASKS and any(flag.masked for flag in moving)
         return [
-            Moving(jumps, Place(here[:-1], v), own_axes(v), False, exponentials)
+            Moving(jumps, Place(here[:-1], v), own_axes(v), False, exponentials, masked)
             if axes is None
-            else Moving(jumps, origin, axes, constant or not is_float(v), exponentials)
+            else Moving(jumps, origin, axes, constant or not is_float(v), exponentials, masked)
             for v, axes in zip(equation.outvars, along, strict=True)
         ]
 
@@ -195,14 +201,17 @@ class _Planner:
             results = self.move(inner, here, begin(invars, here, operands))
             before = operands[first : first + carries]
             carried = [together(pair) for pair in zip(before, results, strict=False)]
-            now, then = ([flag and (flag.jumps, flag.exponentials) for flag in flags] for flags in (carried, before))
+            now, then = (
+                [flag and (flag.jumps, flag.exponentials, flag.masked) for flag in flags] for flags in (carried, before)
+            )
             if now == then:
                 return results
             operands = [*operands[:first], *carried, *operands[first + carries :]]
 
     def _jumps(self, equation: core.JaxprEqn, operands: Sequence[Moves]) -> bool:
         rule = RULES.get(equation.primitive.name)
-        return _chooses(equation, operands) or (rule is not None and rule.jumps)
+        masked = any(flag is not None and flag.masked for flag in operands)
+        return _chooses(equation, operands) or (rule is not None and (rule.jumps or (rule.bounds and masked)))
 
     def want(self, jaxpr: core.Jaxpr, path: Path, around: Around, results: Sequence[bool]) -> list[bool]:
         """Find the variables whose change is needed, backwards; return the arguments among them."""

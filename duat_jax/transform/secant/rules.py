@@ -14,7 +14,7 @@ from duat_jax.transform.entrywise import Axes, laid
 from duat_jax.transform.parameters import mixed_axes_of, power_of, reduced_axes_of
 from duat_jax.transform.primitives import ALL, ELEMENTWISE, LINEAR, apply, linear_operands
 from duat_jax.transform.secant import elementwise_secants as secants
-from duat_jax.transform.secant.flow import Flow, finite, movement, part_of, wide
+from duat_jax.transform.secant.flow import Flow, finite, movement, part_of, wide, with_jumps_from_infinity
 from duat_jax.transform.secant.maxima import cumulative_extremum_change, extremum_change, windows
 from duat_jax.transform.secant.orders import extremes, ordered
 from duat_jax.transform.secant.products import product_change
@@ -35,6 +35,7 @@ class Rule(NamedTuple):
         jumps: whether its results may jump where its operands don't; those of a constant function do.
         floats: whether it has no change where an operand that holds no floating-point numbers moves.
         flowing: the operands of which some may have a change, all others standing still; any if absent.
+        bounds: whether its results jump where an operand is infinite at one input alone.
     """
 
     change: Change
@@ -42,6 +43,7 @@ class Rule(NamedTuple):
     jumps: bool = False
     floats: bool = False
     flowing: tuple[int, ...] | None = None
+    bounds: bool = False
 
     def applies(self, flowing: Sequence[int], chooses: bool) -> bool:
         """Return whether the rule holds for the operands that move.
@@ -261,7 +263,9 @@ def own_secant(
 
 def _elementwise(f: Callable[..., Array], name: str, operands: Sequence[Flow]) -> Array:
     flowing = [k for k, operand in enumerate(operands) if operand.change is not None]
-    slopes = secants.coefficients(f, name, [operand.both for operand in operands], flowing)
+    shape = jnp.broadcast_shapes(*(jnp.shape(operand.both[0]) for operand in operands))  # bounds may be single numbers
+    points = [tuple(jnp.broadcast_to(z, shape) for z in operand.both) for operand in operands]
+    slopes = secants.coefficients(f, name, points, flowing)
     first, *remaining = (
         _where_finite(c, operands[k]) * operands[k].change for c, k in zip(slopes, flowing, strict=True)
     )
@@ -308,9 +312,10 @@ def _polynomial(equation: core.JaxprEqn, operands: list[Flow], results: list[Flo
     return [_where_finite(slope, x) * x.change]
 
 
-@_rule(*secants.CLOSED, *secants.SLOPED, floats=True)
+@_rule(*secants.CLOSED, *secants.SLOPED, floats=True, bounds=True)
 def _entry_by_entry(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
-    return [_elementwise(partial(_apply_one, equation), equation.primitive.name, operands)]
+    change = partial(_elementwise, partial(_apply_one, equation), equation.primitive.name)
+    return [with_jumps_from_infinity(change, operands, results[0], jump)]
 
 
 @_rule("regularized_incomplete_beta", floats=True, flowing=(2,))
@@ -319,9 +324,14 @@ def _incomplete_beta(equation: core.JaxprEqn, operands: list[Flow], results: lis
     return _entry_by_entry(equation, operands, results, jump)
 
 
-@_rule("reduce_max", "reduce_min")
+@_rule("reduce_max", "reduce_min", bounds=True)
 def _reduce(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
-    return [extremum_change(equation.primitive.name, operands[0], reduced_axes_of(equation))]
+    axes = reduced_axes_of(equation)
+
+    def change(operands: Sequence[Flow]) -> Array:
+        return extremum_change(equation.primitive.name, operands[0], axes)
+
+    return [with_jumps_from_infinity(change, operands, results[0], jump, axes)]
 
 
 @_rule("reduce_window_max", "reduce_window_min")

@@ -4,11 +4,13 @@ A recognised softmax is split by a rule of its own.  The split of an unrecognise
 more so the farther its exponents move.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 from jax.extend import core
 
+from duat_jax.transform.definitions import Definitions
 from duat_jax.transform.parameters import power_of
 from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import LINEAR
@@ -20,6 +22,9 @@ SUMS = frozenset(
 
 KEEPS_SUMS = (LINEAR.keys() - {"div"}) | {"select_n", "max", "clamp", "abs", "stop_gradient", "reduce"}
 """Primitives that keep a sum of exponentials up to a shift, a scale or a limit."""
+
+KEEPS_MASKS = LINEAR.keys() | {"select_n", "max", "min", "reduce_max", "reduce_min", "stop_gradient"}
+"""Primitives of which a result may be infinite where an operand is."""
 
 
 class Exponentials(NamedTuple):
@@ -75,3 +80,19 @@ def inverted_operand(equation: core.JaxprEqn) -> int | None:
     if equation.primitive.name == "div":
         return 1
     return 0 if equation.primitive.name in ("log", "log1p", "log2") or (power_of(equation) or 0) < 0 else None
+
+
+def is_masked(definitions: Definitions, jaxpr: core.Jaxpr, v: Any, moving: Container[Any]) -> bool:
+    """Return whether a condition that moves chooses between a variable's numbers and a constant that may be infinite.
+
+    Args:
+        definitions: how the program's variables are computed.
+        jaxpr: the program.
+        v: the variable.
+        moving: the variables that move.
+    """
+    condition, *cases = definitions.choice(v) or (None,)
+    if not isinstance(condition, core.Var) or condition not in moving:
+        return False
+    roots = map(definitions.root, cases)
+    return any(np.isinf(r.val).any() if isinstance(r, core.Literal) else r in jaxpr.constvars for r in roots)

@@ -1,0 +1,59 @@
+"""Scores that a mask hides at one input alone, with −∞, have a part wherever their exponentials or maxima are taken."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import close, weights_of
+from jax import lax
+from two_inputs import each
+
+QUERIES, KEYS, VALUES, READOUT = weights_of((4, 3)), weights_of((5, 3), 3), weights_of((5, 2), 4), weights_of((4, 2), 5)
+NEGATIVE = jnp.array(-jnp.inf)
+AXIS = {"axis": -1, "keepdims": True}
+
+MASKED = {
+    "where": lambda s, kept: jnp.where(kept, s, -jnp.inf),
+    "an array": lambda s, kept: jnp.where(kept, s, jnp.full_like(s, -jnp.inf)),
+    "a constant": lambda s, kept: jnp.where(kept, s, NEGATIVE),
+    "added": lambda s, kept: s + jnp.where(kept, 0.0, -jnp.inf),
+}
+
+
+def powers(s, shift=lambda s: s.max(**AXIS), power=jnp.exp):
+    return power(s - shift(s))
+
+
+NORMALISED = {
+    "after the product": lambda s, v: (powers(s) @ v) / powers(s).sum(**AXIS),
+    "with a small number": lambda s, v: powers(s) / (powers(s).sum(**AXIS) + 1e-9) @ v,
+    "a stopped maximum": lambda s, v: (
+        (powers(s, lambda s: lax.stop_gradient(s.max(**AXIS))) @ v) / powers(s).sum(**AXIS)
+    ),
+    "no maximum": lambda s, v: (jnp.exp(s) @ v) / jnp.exp(s).sum(**AXIS),
+    "powers of two": lambda s, v: (powers(s, power=jnp.exp2) @ v) / powers(s, power=jnp.exp2).sum(**AXIS),
+    "recognised": lambda s, v: jax.nn.softmax(s) @ v,
+    "sigmoids": lambda s, v: jax.nn.sigmoid(s) @ v,
+    "rectified": lambda s, v: jax.nn.relu(s) @ v,
+    "a maximum": lambda s, v: s.max(**AXIS) * v[:1],
+}
+
+
+@pytest.mark.parametrize("how", [pytest.param(how, marks=[pytest.mark.slow] * (how != "where")) for how in MASKED])
+def test_a_score_that_is_masked_at_one_input_alone_has_a_part(how):
+    def attention(normalised):
+        def fn(x):
+            scores = MASKED[how](x["queries"] @ x["keys"].T, x["keys"][:, 0] > 0)
+            return jnp.vdot(READOUT, normalised(scores, x["values"]))
+
+        return fn
+
+    functions = {name: attention(normalised) for name, normalised in NORMALISED.items()}
+    x = {"queries": QUERIES, "keys": KEYS.at[:, 0].set(jnp.array([1.0, -1, 2, 1, -1])), "values": VALUES}
+    y = {"queries": QUERIES[::-1], "keys": KEYS.at[:, 0].set(jnp.array([-1.0, 1, 1, 2, -2])), "values": 1.5 * VALUES}
+    found, differences = each(functions, *(dict.fromkeys(functions, z) for z in (x, y)))
+    assert found.completeness.verdict == "holds"
+    assert all(np.isfinite(part).all() for part in jax.tree.leaves((found.parts, found.discontinuities)))
+    close(found.difference, sum(differences.values()))
+    labels = {label.split(" at ")[0] for label in found.discontinuities}
+    assert labels >= {"exp", "exp2", "reduce_max", "logistic", "max", "softmax"}

@@ -65,7 +65,6 @@ def context(
             raise BadText("; ".join(problems))
         start_jax(float64=dtype is Dtype.float64)
         import duat_jax as duat
-        from duat_jax.display.tables import quoted_token
         from duat_jax.in_context.compute import check, ledger, model_problems
         from duat_jax.in_context.controls import exchange
         from duat_jax.in_context.prompts import draw_question, question_of
@@ -74,6 +73,9 @@ def context(
         from duat_jax.in_context.table import render
         from duat_jax.inputs.labels import readable
         from duat_jax.json_record import as_record
+        from duat_jax.models.vocabulary.running import run_texts
+        from duat_jax.models.vocabulary.token import in_quotes
+        from duat_jax.models.vocabulary.visible import visible
 
         config, tokenizer = duat.load_config(model), duat.load_tokenizer(model)
         if problems := model_problems(config):
@@ -101,7 +103,7 @@ def context(
             require_holding(label, completeness)
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
         tokens = readable(tokenizer, compared.ids.tolist())
-        answer_text = tokenizer.decode(prompt.answers, skip_special_tokens=False)
+        ((_, answer_text),) = run_texts(tokenizer, [[prompt.ids.tolist(), prompt.answers]])
         reached = measure_reach(loaded, compared.ids)
         content = to_json(
             as_record(
@@ -120,7 +122,7 @@ def context(
                 },
             )
         )
-        title = f"{name}: {quoted_token(answer_text)} after {int(prompt.hidden.sum())} tokens of demonstrations"
+        title = f"{name}: {in_quotes(visible(answer_text))} after {int(prompt.hidden.sum())} tokens of demonstrations"
         if reference_prompt is not None:
             title += ", compared with others"
         if len(prompt.answers) > 1:

@@ -192,8 +192,7 @@ def read_output(config: "Config", tokenizer: "Tokenizer | None", text: str | Non
     from duat_jax.models.vocabulary.vocabulary import find_token
 
     if text is None or tokenizer is None or config.head.kind == "classes":
-        # A class's number is short; anything else is a name.
-        return int(text) if text and text.isdecimal() and len(text) < 10 and text not in config.head.labels else text
+        return text
     return find_token(tokenizer, text, label)
 
 

@@ -117,7 +117,7 @@ def survey(
         else:
             named = (_named(tokenizer, asked["target"]), _named(tokenizer, asked["contrast"]))
             done = Text(f"{found.manifest['predicted']:,} predicted tokens; the tables are in {out}")
-            show(done, "", _table(found, _title(*named, baseline)))
+            show(done, "", _table(found, tokenizer, _title(*named, baseline)))
 
 
 def _shard(written: str) -> tuple[int, int]:
@@ -206,14 +206,14 @@ def _title(target: str | None, contrast: str | None, baseline: Baseline | None) 
     return f"neurons by their part in the difference from {BASELINES[baseline.value]}: {number}"
 
 
-def _table(found: "Survey", title: str) -> "RenderableType":
+def _table(found: "Survey", tokenizer: "Tokenizer", title: str) -> "RenderableType":
     """Return the neurons with the largest mean parts, and where each is strongest."""
     from rich.markup import escape
     from rich.text import Text
 
     from duat_jax.display.tables import NumberTable
-    from duat_jax.models.vocabulary.token import in_quotes
-    from duat_jax.models.vocabulary.visible import visible
+    from duat_jax.inputs.labels import readable
+    from duat_jax.models.vocabulary.token import quoted_label
     from duat_jax.survey.tables import column
 
     part = column(found.manifest)
@@ -225,6 +225,7 @@ def _table(found: "Survey", title: str) -> "RenderableType":
     table.add_column("strongest at")
     for row in largest.itertuples():
         of_neuron = contexts[(contexts.layer == row.layer) & (contexts.unit == row.neuron)]
-        at = Text(", ".join(in_quotes(visible(token)) for token in of_neuron.token))  # a token may look like markup
+        # A token may look like markup.
+        at = Text(", ".join(map(quoted_label, readable(tokenizer, of_neuron.token_id))))
         table.add_row(str(row.layer), str(row.neuron), f"{getattr(row, part):+.4f}", f"{row.activation:.3f}", at)
     return table

@@ -67,10 +67,12 @@ class PredictionRecord(msgspec.Struct, forbid_unknown_fields=True):
     Args:
         token: its text, or the name of a class.
         probability: its probability.
+        id: the id of the token, or the index of the class; unknown in JSON of an older version.
     """
 
     token: str
     probability: float
+    id: int | None = None
 
 
 class ReferenceRecord(msgspec.Struct, forbid_unknown_fields=True):

@@ -13,6 +13,7 @@ from duat_jax.errors import BadText
 from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config
+from duat_jax.models.vocabulary.classes import class_label
 from duat_jax.models.vocabulary.token import Token, quoted_label
 from duat_jax.models.vocabulary.vocabulary import vocabulary_of
 
@@ -32,6 +33,15 @@ class Prediction(NamedTuple):
 
     token: str
     probability: float
+
+    @property
+    def id(self) -> int | None:
+        """The id of the token, or the index of the class; unknown in a file of an older version."""
+        return self.token.id if isinstance(self.token, Token) else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as plain data, for JSON."""
+        return self._asdict() | {"id": self.id}
 
 
 @dataclass(frozen=True)
@@ -56,16 +66,15 @@ class Labels:
         """
         return readable(self.tokenizer, [token])[0]
 
-    def output(self, output: int) -> str:
-        """Return the label of an output: a token, or a class's name.
+    def output(self, output: int) -> Token:
+        """Return an output: a token, or a class.
 
         Args:
             output: its number.
         """
         if self.config.head.kind != "classes":
             return self.token(output)
-        labels = self.config.head.labels
-        return labels[output] if labels else str(output)
+        return class_label(self.config.head.labels, output)
 
     def place(self, position: int) -> str:
         """Return the label of a place: the token's index and its text.

@@ -14,6 +14,7 @@ from duat_jax.models.chat import is_chat
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config, Image
 from duat_jax.models.encoding import encode
+from duat_jax.models.vocabulary.classes import find_class
 from duat_jax.models.vocabulary.token import Token
 from duat_jax.models.vocabulary.vocabulary import find_token
 
@@ -218,7 +219,7 @@ def checked_class(config: Config, name: Any, label: str, problems: list[str]) ->
     if name is None:
         return None
     head = config.head
-    number = head.labels.index(name) if isinstance(name, str) and head.labels.count(name) == 1 else whole_number(name)
+    number = find_class(head.labels, name) if isinstance(name, str) else whole_number(name)
     if number is None or not 0 <= number < head.outputs:
         names = ", ".join(map(quoted, head.labels[:SHOWN_CLASSES]))
         more = ", …" if len(head.labels) > SHOWN_CLASSES else ""

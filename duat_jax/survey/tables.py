@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -15,6 +16,7 @@ from duat_jax.display.examples import FILE, Example, Examples, as_bytes
 from duat_jax.errors import BadText, DuatError, warn_caller
 from duat_jax.files import write_file
 from duat_jax.inputs.labels import readable
+from duat_jax.models.vocabulary.running import run_texts
 from duat_jax.sealed import digest_of
 from duat_jax.survey.state import BOUNDS, State, Units
 
@@ -236,19 +238,20 @@ def _readable(
     """Add the token of each place, the tokens before it and those after it, as text."""
     places = frame["place"].unique()
     windows, tokens = np.divmod(places, corpus.shape[1])
-    rows = [corpus[window] for window in windows]
-    cut = [
-        [row[max(0, token - BEFORE) : token], row[token + 1 : token + 1 + AFTER]]
-        for row, token in zip(rows, tokens, strict=True)
-    ]
-    before, after = (
-        tokenizer.decode_batch([list(ids) for ids in each], skip_special_tokens=False)
-        for each in zip(*cut, strict=True)
-    )
-    there = map(str, readable(tokenizer, (row[token] for row, token in zip(rows, tokens, strict=True))))
-    columns = {
-        name: frame["place"].map(dict(zip(places.tolist(), values, strict=True)))
-        for name, values in (("before", before), ("token", there), ("after", after))
+    there = corpus[windows, tokens].tolist()
+
+    def runs(window: int, token: int) -> list[list[int]]:
+        """Return the token before those that are shown, these, the token itself, and those that are shown after it."""
+        cuts = (max(0, cut) for cut in (token - BEFORE - 1, token - BEFORE, token, token + 1, token + 1 + AFTER))
+        return [corpus[window, begin:end].tolist() for begin, end in pairwise(cuts)]
+
+    texts = run_texts(tokenizer, map(runs, windows, tokens))
+    values = {
+        "before": [before for _, before, _, _ in texts],
+        "token": [str(token) for token in readable(tokenizer, there)],
+        "token_id": there,
+        "after": [after for *_, after in texts],
     }
+    columns = {name: frame["place"].map(dict(zip(places.tolist(), each, strict=True))) for name, each in values.items()}
     window, token = np.divmod(frame["place"], corpus.shape[1])
     return frame.drop(columns="place").assign(window=window, position=token, **columns)

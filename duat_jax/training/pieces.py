@@ -1,5 +1,6 @@
 """The pieces of text with the largest parts in a number's change along a training, for terminal and JSON."""
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,6 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from duat_jax.display.tables import NumberTable, number, token_label
+from duat_jax.models.vocabulary.running import run_texts
 from duat_jax.training.record import Piece
 
 if TYPE_CHECKING:
@@ -38,10 +40,8 @@ def piece_of(
     part = float(parts.sum())
     most = 1 + int(np.argmax(parts * np.sign(part)))
     first = max(0, most - NEAR)
-    # A decoder may leave out the space before the first token.
-    ends = most, most + 1, most + 1 + NEAR
-    up_to = [tokenizer.decode(ids[first:end].tolist(), skip_special_tokens=False) for end in ends]
-    before, token, after = up_to[0], up_to[1][len(up_to[0]) :], up_to[2][len(up_to[1]) :]
+    cuts = pairwise((first, most, most + 1, most + 1 + NEAR))
+    ((before, token, after),) = run_texts(tokenizer, [[ids[begin:end].tolist() for begin, end in cuts]])
     shown = f"{token_label(before)}»{token_label(token)}«{token_label(after)}"
     return Piece(index, part, reads, most, float(parts[most - 1]), shown, place)
 

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 import duat_jax as duat
 from duat_jax.display.tables import token_label
 from duat_jax.models.checkpoint.gguf_tokenizer import read_gguf_tokenizer
+from duat_jax.models.vocabulary.running import run_texts
 from duat_jax.models.vocabulary.token import Token, quoted_label
 from duat_jax.models.vocabulary.token_bytes import CHARACTERS, as_text, bytes_of, fallback_byte, from_text
 from duat_jax.models.vocabulary.vocabulary import vocabulary_of
@@ -90,6 +91,20 @@ def test_the_bytes_of_a_texts_tokens_are_those_of_the_text(name):
     for text in ("hello x 你 def", "x\n\thello·x é <E9> #7 paris")[: 1 if name.startswith("Unigram") else 2]:
         tokens = vocabulary_of(tokenizer).tokens(tokenizer.encode(text, add_special_tokens=False).ids)
         assert b"".join(token.data for token in tokens).decode().removeprefix(" ") == text
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_texts_of_runs_are_pieces_of_the_text_of_all(name):
+    tokenizer = layout(name)
+    ids = tokenizer.encode("hello x 你 hello def", add_special_tokens=False).ids
+    whole, tokens = tokenizer.decode(ids, skip_special_tokens=False), vocabulary_of(tokenizer).tokens(ids)
+    for cut in range(len(ids) + 1):
+        ((before, after),) = run_texts(tokenizer, [[ids[:cut], ids[cut:]]])
+        assert before + after == whole
+        data = b"".join(token.data for token in tokens[cut:])
+        text = data.decode(errors="ignore")
+        if name in SPACES and cut and text.encode() == data and "without" not in name and "Unigram" not in name:
+            assert after == text
 
 
 @pytest.mark.parametrize(

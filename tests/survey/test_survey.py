@@ -403,7 +403,7 @@ def test_the_tables_are_asked_by_duckdb(finished):
     largest = duckdb.sql(f"SELECT layer, neuron FROM '{directory}/neurons.parquet' ORDER BY contribution DESC LIMIT 1")
     row = survey.neurons.loc[survey.neurons.contribution.idxmax()]
     assert largest.fetchall() == [(row.layer, row.neuron)]
-    assert len(survey.sample.columns) == 5 + len(survey.neurons)
+    assert len(survey.sample.columns) == 6 + len(survey.neurons)
     opened = duat.survey.open(directory)
     assert repr(opened) == repr(survey) and "4,608 neurons" in repr(opened)
 

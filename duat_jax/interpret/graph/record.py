@@ -62,10 +62,12 @@ class LogitChangeRecord(msgspec.Struct, forbid_unknown_fields=True):
     Args:
         output: the output.
         change: by how much its logit is higher than without the neuron.
+        id: the id of the token, or the index of the class; unknown in JSON of an older version.
     """
 
     output: str
     change: float
+    id: int | None = None
 
 
 class ReadNeuronRecord(msgspec.Struct, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from duat_jax.interpret.attention.result import AttentionScore, pair_fields
 from duat_jax.interpret.explain.result import ActiveNeuron, Explanation
 from duat_jax.interpret.graph.record import GraphRecord
 from duat_jax.json_record import as_record
-from duat_jax.models.vocabulary.token import quoted_label
+from duat_jax.models.vocabulary.token import Token, quoted_label
 from duat_jax.transform.keys import Key, Marked
 
 if TYPE_CHECKING:
@@ -264,8 +264,8 @@ class Graph(Paged, Plotted):
                     "neuron": each.neuron,
                     "pre_activation": each.pre_activation,
                     "reads": [{"name": name, "part": part} for name, part in each.largest_reads(explanation, count)],
-                    "raised": [{"output": output, "change": change} for output, change in each.raised],
-                    "lowered": [{"output": output, "change": change} for output, change in each.lowered],
+                    "raised": [_logit_change(*pair) for pair in each.raised],
+                    "lowered": [_logit_change(*pair) for pair in each.lowered],
                 }
                 for each in self.neurons
             ],
@@ -311,3 +311,8 @@ class Graph(Paged, Plotted):
 
     def __repr__(self) -> str:
         return f"Graph({self.explanation.target} = {self.value:.6g}, error {float(self.completeness.error):+.1e})"
+
+
+def _logit_change(output: str, change: float) -> dict[str, Any]:
+    """Return a changed logit as plain data, with the id of its token or class."""
+    return {"output": output, "change": change, "id": output.id if isinstance(output, Token) else None}

@@ -11,6 +11,7 @@ from duat_jax.models.targets.base import ForwardPass, ReadByItself, Reading, Wor
 from duat_jax.models.targets.logit import read_logit
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import Places, checked_class, require_two
+from duat_jax.models.vocabulary.token import quoted_label
 
 
 @final
@@ -75,5 +76,5 @@ class ClassLogit(ReadByItself):
             reading: the target on this text.
             words: the names of its tokens.
         """
-        minus = "" if self.contrast is None else f" minus that of {words.output(self.contrast)!r}"
-        return f"logit of class {words.output(int(reading.output))!r}{minus}"
+        minus = "" if self.contrast is None else f" minus that of {quoted_label(words.output(self.contrast))}"
+        return f"logit of class {quoted_label(words.output(int(reading.output)))}{minus}"

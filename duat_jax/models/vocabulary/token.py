@@ -1,18 +1,21 @@
-"""A token: its id, its bytes and the label that names it."""
+"""A token, or a class: its id, its bytes and the label that names it."""
 
+from collections.abc import Callable
+from itertools import chain, count
 from typing import Any, final
 
 
 @final
 class Token(str):
-    """A token of a model. It is a string, its label, which no other token of the same tokenizer has.
+    """A token of a model, or a class. It is a string, its label, which no other token of the same tokenizer has.
 
-    The label is the token's text, with the space that it begins with, wherever the text names this token; else its name
-    in the vocabulary, or `#` and its id. As a target, the label, `shown` and `written` name this token again.
+    The label of a token is its text, with the space that it begins with, wherever the text names this token; else its
+    name in the vocabulary, or `#` and its id. That of a class is its name, or its index. As a target, the label,
+    `shown` and `written` name this token again.
 
     Args:
         label: the label.
-        id: the token's id.
+        id: the token's id, or the index of the class.
         data: the bytes of its text; of a token without text none.
         shown: the label for tables, with spaces at its ends and control characters visible; the label if absent.
         written: the label for sentences, with control characters visible; the label if absent.
@@ -49,6 +52,18 @@ class Token(str):
     def begins_with_space(self) -> bool:
         """Whether its text begins with a space."""
         return self.data.startswith(b" ")
+
+
+def naming(id: int, find: Callable[[str], int | None], labels: tuple[str, ...]) -> str:
+    """Return the first label that names a token or a class; `#` and its id does at last.
+
+    Args:
+        id: its id.
+        find: returns the id that a label names.
+        labels: labels, the best first.
+    """
+    numbers = ("#" * signs + str(id) for signs in count(1))
+    return next(label for label in chain(labels, numbers) if label and find(label) == id)
 
 
 def in_quotes(text: str) -> str:

@@ -1,16 +1,15 @@
 """The vocabulary of a tokenizer: each token's label, and the token that a text names."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
-from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from duat_jax.errors import BadText
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.vocabulary.spelling import spelling_of
-from duat_jax.models.vocabulary.token import Token, quoted_label
+from duat_jax.models.vocabulary.token import Token, naming, quoted_label
 from duat_jax.models.vocabulary.token_bytes import as_text
 from duat_jax.models.vocabulary.visible import read_visible, visible
 
@@ -101,9 +100,9 @@ class Vocabulary:
         """Return a token, its label and display forms checked by looking them up."""
         if token not in self._tokens:
             data = self._data(token)
-            label = _naming(token, self._named, (as_text(data), self._tokenizer.id_to_token(token) or ""))
+            label = naming(token, self._named, (as_text(data), self._tokenizer.id_to_token(token) or ""))
             shown, written = (
-                _naming(token, self._as_shown, (visible(label, spaces=s), visible(label, spaces=s, signs=False)))
+                naming(token, self._as_shown, (visible(label, spaces=s), visible(label, spaces=s, signs=False)))
                 for s in (True, False)
             )
             self._tokens[token] = Token(label, token, data, shown, written)
@@ -142,12 +141,6 @@ class Vocabulary:
         """Return whether a token's text is the given one, but for normalisation and spaces around it."""
         decoded = self._tokenizer.decode([token], skip_special_tokens=False)
         return decoded.strip() == self._normalised(text).strip()
-
-
-def _naming(token: int, read: Callable[[str], int | None], labels: tuple[str, ...]) -> str:
-    """Return the first label that names a token; `#` and its id does at last."""
-    numbers = ("#" * signs + str(token) for signs in count(1))
-    return next(label for label in chain(labels, numbers) if label and read(label) == token)
 
 
 def find_token(tokenizer: "Tokenizer", text: str, what: str) -> int:

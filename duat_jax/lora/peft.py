@@ -19,9 +19,9 @@ from duat_jax.lora.peft_settings import AdapterSettings
 from duat_jax.lora.places import EMBEDDING, TABLES, Place, entries_of, places, shapes_of
 from duat_jax.lora.replacement import Replacement, stored_tensors
 from duat_jax.lora.target_modules import ALL
-from duat_jax.models.checkpoint.directory import BYTES, Safetensors
 from duat_jax.models.checkpoint.json_file import read_json
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
+from duat_jax.models.checkpoint.safetensors_files import BYTES, Safetensors
 from duat_jax.models.families.tensor_map import Entry, parameter_at
 from duat_jax.models.registry import FAMILIES
 from duat_jax.models.transformer import Transformer

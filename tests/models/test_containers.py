@@ -36,7 +36,7 @@ def tell(directory, told):
 
 
 def test_several_files_are_one_checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr("duat_jax.models.checkpoint.directory.MAPPED", 1000)
+    monkeypatch.setattr("duat_jax.models.checkpoint.safetensors_files.MAPPED", 1000)
     directory = copy_checkpoint(tmp_path)
     sharded(directory)
     assert same(duat.load(directory), duat.load(GOLDEN / "gpt2"))
@@ -144,7 +144,7 @@ def test_a_weight_too_large_for_halves_is_named(tmp_path):
 def test_nothing_is_read_while_a_header_is_wrong(tmp_path, monkeypatch):
     directory = copy_checkpoint(tmp_path)
     damage(directory, lambda tensors: tensors.update({"x": np.ones(3, np.float32)}))
-    monkeypatch.setattr("duat_jax.models.checkpoint.directory.Safetensors.read", lambda *_: 1 / 0)
+    monkeypatch.setattr("duat_jax.models.checkpoint.safetensors_files.Safetensors.read", lambda *_: 1 / 0)
     with pytest.raises(duat.BadCheckpoint, match=r"tensor x \[3\] isn't part of this model"):
         duat.load(directory)
 

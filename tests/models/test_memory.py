@@ -81,7 +81,7 @@ def test_weights_that_do_not_fit_are_refused_before_they_are_read(monkeypatch, n
         duat.load(GOLDEN / name)
         patched.setattr(memory, "free_memory", lambda: 4 * entries - 1)
         duat.load(GOLDEN / name, dtype=jnp.bfloat16)
-        patched.setattr("duat_jax.models.checkpoint.directory.Safetensors.read", lambda *_: 1 / 0)
+        patched.setattr("duat_jax.models.checkpoint.safetensors_files.Safetensors.read", lambda *_: 1 / 0)
         with pytest.raises(duat.BadCheckpoint, match="in float32, but .* MB of memory are free: load them in bfloat16"):
             duat.load(GOLDEN / name)
         patched.setattr(memory, "free_memory", lambda: 10)

@@ -1,15 +1,19 @@
 """A sentence encoder's similarity is pooled as its checkpoint states, or refused in one line."""
 
 import json
+import math
 import shutil
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from adapters import random_adapters
 from cases import ENCODER, GOLDEN
 from helpers import close
+from safetensors.numpy import save_file
 
 import duat_jax as duat
+from duat_jax.lora import save_merged
 
 TEXT, OTHER = [5, 17, 3, 44, 20], [9, 8, 7, 6]
 POOLED = {
@@ -29,6 +33,37 @@ STATED = {
     "lasttoken ": {"pooling_mode": "lasttoken", "embedding_dimension": 12, "include_prompt": True},
 }
 KINDS = ("models.Transformer", "models.Pooling", "models.Normalize")
+
+
+ACTIVATIONS = {
+    "linear.Identity": lambda z: z,
+    "activation.Tanh": np.tanh,
+    "activation.ReLU": lambda z: np.maximum(z, 0),
+    "activation.GELU": lambda z: z * np.vectorize(math.erfc)(-z / math.sqrt(2)) / 2,
+    "activation.SiLU": lambda z: z / (1 + np.exp(-z)),
+}
+DENSE = (*KINDS[:2], "models.Dense", "models.Dense", "models.Normalize")
+
+
+def dense_modules(folder, activation, *, bias=True, features=12, **changed):
+    """Write two Dense modules of an encoder, and return what they compute."""
+    random, steps = np.random.default_rng(0), []
+    for path, inputs, outputs in (("2_Dense", features, 7), ("3_Dense", 7, 5)):
+        tensors = {"linear.weight": random.normal(size=(outputs, inputs))} | (
+            {"linear.bias": random.normal(size=outputs)} if bias else {}
+        )
+        settings = {"in_features": inputs, "out_features": outputs, "bias": bias}
+        settings |= {"activation_function": f"torch.nn.modules.{activation}"} | changed
+        (folder / path / "config.json").write_text(json.dumps(settings))
+        save_file(tensors, folder / path / "model.safetensors")
+        steps.append(tensors)
+
+    def vector(pooled):
+        for each in steps:
+            pooled = ACTIVATIONS[activation](each["linear.weight"] @ pooled + each.get("linear.bias", 0))
+        return pooled
+
+    return vector
 
 
 def encoder_of(folder, pooling, kinds=KINDS):
@@ -66,9 +101,94 @@ def test_every_mode_is_the_cosine_of_pooled_hidden_states_and_its_parts_sum_to_i
     assert model.config.pooling.label() in str(found.target)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_dense_layers_are_those_of_numpy_and_a_covector_reads_them(tmp_path, activation, bias):
+    folder = encoder_of(tmp_path, {"pooling_mode": ["cls", "mean"]}, DENSE)
+    vector = dense_modules(folder, activation, bias=bias, features=24)
+    pooling, random, real = duat.load_config(folder).pooling, np.random.default_rng(1), jnp.arange(6) < 5
+    x, u = random.normal(size=(6, 12)), random.normal(size=5)
+    expected = vector(np.concatenate([x[0], x[:5].mean(0)]))
+    close(pooling(jnp.asarray(x), real), expected)
+    covector, constant = pooling.transposed(jnp.asarray(u), jnp.asarray(x), real)
+    close((covector * x).sum() + constant, u @ expected, layers=5)
+    assert pooling.has_bias == bias and (constant != 0) == bias
+    name = activation.partition(".")[2].lower().replace("identity", "")
+    for sizes in ("24 to 7", "7 to 5"):
+        assert f"dense layer from {sizes}{f' with {name}' if name else ''}" in pooling.label()
+
+
+@pytest.mark.parametrize(
+    "activation", ["activation.Tanh", *(pytest.param(each, marks=pytest.mark.slow) for each in ACTIVATIONS)]
+)
+def test_parts_of_a_cosine_through_dense_layers_sum_to_it(tmp_path, activation):
+    folder = encoder_of(tmp_path, {}, DENSE)
+    vector = dense_modules(folder, activation)
+    model = duat.load(folder, dtype=jnp.float64)
+    found = duat.explain(model, TEXT, against=OTHER)
+    close(found.value, cosine(*(vector(np.asarray(model(jnp.array(ids))).mean(0)) for ids in (TEXT, OTHER))))
+    assert found.completeness.verdict == found.collapse_completeness.verdict == "holds"
+    parts = found.embedding.sum() + sum(part.sum() for part in found.terms.values()) + sum(found.biases.values())
+    close(parts, found.value, layers=20)
+    assert "pooling.bias" in map(str, found.biases) and model.config.pooling.label() in str(found.target)
+
+
+@pytest.mark.slow
+def test_every_question_sums_through_dense_layers(tmp_path):
+    folder = encoder_of(tmp_path, {}, DENSE)
+    dense_modules(folder, "activation.Tanh")
+    model = duat.load(folder, dtype=jnp.float64)
+    for found in (
+        duat.contrast(model, TEXT, [5, 17, 9, 44, 2], against=OTHER),
+        duat.graph(model, TEXT, against=OTHER, neurons=2, scores=0),
+        duat.intervene(model, TEXT, duat.edits.Heads(1, 1).set(0), against=OTHER),
+    ):
+        assert found.completeness.verdict == "holds"
+
+
+BAD_DENSE = {
+    "an activation": ({"activation_function": "torch.nn.modules.activation.Mish"}, "Mish' isn't supported"),
+    "a field": ({"gain": 2}, "the field 'gain' isn't known"),
+    "a size": ({"out_features": "7"}, "out_features must be a whole number from 1, not '7'"),
+    "other weights": ({"out_features": 8}, r"must hold .*'linear.weight': \[8, 12\].*, as config.json states"),
+    "another vector": ({"module_input_name": "token_embeddings"}, "only sentence_embedding is"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_DENSE)
+def test_a_dense_layer_that_is_not_supported_is_refused_in_one_line(tmp_path, case):
+    changed, message = BAD_DENSE[case]
+    folder = encoder_of(tmp_path, {}, DENSE)
+    dense_modules(folder, "activation.Tanh", **changed)
+    with pytest.raises(duat.BadText, match=message) as raised:
+        duat.explain(duat.load(folder), TEXT, against=OTHER)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_dense_layer_of_another_width_is_refused(tmp_path):
+    folder = encoder_of(tmp_path, {"pooling_mode": ["cls", "mean"]}, DENSE)
+    dense_modules(folder, "activation.Tanh")
+    with pytest.raises(duat.BadText, match="the dense layer from 12 to 7 with tanh after the pooling is given 24"):
+        duat.explain(duat.load(folder), TEXT, against=OTHER)
+
+
+def test_merging_keeps_the_weights_of_modules(tmp_path):
+    folder = encoder_of(tmp_path / "encoder", {}, DENSE)
+    dense_modules(folder, "activation.Tanh")
+    model = duat.load(folder)
+    save_merged(tmp_path / "merged", random_adapters(model, ["query"]), model, folder)
+    assert (
+        duat.load(tmp_path / "merged").config.pooling
+        == model.config.pooling
+        != duat.load(GOLDEN / "bert").config.pooling
+    )
+
+
 WRONG = {
     "a module": ({}, (*KINDS[:2], "models.LSTM"), "the module 'LSTM' isn't supported"),
-    "a dense layer": ({}, (*KINDS[:2], "models.Dense"), "the module 'Dense' isn't supported"),
+    "a dense layer first": ({}, (KINDS[0], "models.Dense", KINDS[1]), "must be a Transformer, then one Pooling"),
+    "a norm before a dense layer": ({}, (*KINDS, "models.Dense"), "then Dense layers, and Normalize at last"),
+    "a dense layer without weights": ({}, (*KINDS[:2], "models.Dense"), "2_Dense/config.json"),
     "no pooling": ({}, KINDS[:1], "must be a Transformer, then one Pooling"),
     "no mode": ({"pooling_mode_mean_tokens": False}, KINDS, "no mode is true"),
     "a mode": ({"pooling_mode": "median"}, KINDS, "pooling_mode 'median' isn't one of"),

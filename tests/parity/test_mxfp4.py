@@ -5,8 +5,8 @@ import torch
 from safetensors.numpy import save_file
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
-from duat_jax.models.checkpoint.directory import Safetensors
 from duat_jax.models.checkpoint.mxfp4 import Mxfp4
+from duat_jax.models.checkpoint.safetensors_files import Safetensors
 
 
 def test_packed_tensors_are_the_reference(tmp_path):

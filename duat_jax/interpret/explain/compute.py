@@ -137,11 +137,12 @@ def explain(
     if sharding is not None:
         require_spread(model, sharding)
     streams = tuple(each.stream for each in request.targets[0])
+    constant = next((each.constant for each in request.targets[0] if each.constant is not None), None)
     explanations: dict[int, list[Explanation]] = {}
     for batch in batches(request.inputs, model.config.positions, len(streams), sharding):
         readings = read_targets(model, batch.inputs, [request.targets[i] for i in batch.rows])
         of_target = [reading for reading, _ in readings]
-        parts, activations = on_host(_split(model, batch.inputs, of_target, streams, gate_rule))
+        parts, activations = on_host(_split(model, batch.inputs, of_target, streams, gate_rule, constant))
         for place, i in enumerate(batch.indices):
             labels = labels_of(model.config, request.inputs[i], tokenizer)
             fired = _of_tokens(row(activations, place), len(labels.names))
@@ -156,18 +157,20 @@ def explain(
     return answers if request.many_inputs else answers[0]
 
 
-@partial(jax.jit, static_argnames=("streams", "gate_rule"))
+@partial(jax.jit, static_argnames=("streams", "gate_rule", "constant"))
 def _split(
     model: Transformer,
     batch: Inputs,
     readings: list[Reading],
     streams: tuple[int | None, ...],
     gate_rule: str | None,
+    constant: str | None,
 ) -> tuple[list[_Parts], Marked[Float[Array, "texts tokens neurons"]]]:
     """Return the parts of every read-out of every text, from one recording of each, and every activation."""
 
     def split(inputs: Any, readings: list[Reading]) -> tuple[list[_Parts], Marked[Array]]:
-        added = {} if model.head.bias is None else {"head.bias": [reading.constant for reading in readings]}
+        name = constant if model.head.bias is None else "head.bias"
+        added = {} if name is None else {name: [reading.constant for reading in readings]}
         if any(reading.entropy is not None for reading in readings):
             added[ENTROPY] = [
                 jnp.zeros_like(reading.constant) if reading.entropy is None else -reading.entropy

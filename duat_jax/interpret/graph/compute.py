@@ -105,7 +105,7 @@ def graph(
     found = on_host(_flow(model, text, reading.readout, stream, min(SOURCES, tokens)))
     streams, kept, terms, biases = (np.stack(parts)[:, :tokens] for parts in found.of_streams)
     moves = Marked({key: _edges(each, tokens) for key, each in found.moves.items()})
-    outside = (part for key, part in explanation.biases.items() if key.name in ("head.bias", ENTROPY))
+    outside = (part for key, part in explanation.biases.items() if key.name in ("head.bias", metric.constant, ENTROPY))
     after = float(found.after) + sum(outside)
     chosen = explanation.top(neurons)
     words = labels_of(model.config, checked, tokenizer)

@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 from duat_jax.errors import BadCheckpoint
-from duat_jax.models.checkpoint.directory import INDEX, WEIGHTS, read_index
+from duat_jax.models.checkpoint.directory import INDEX, read_index
 from duat_jax.models.checkpoint.problems import quoted
+from duat_jax.models.checkpoint.safetensors_files import WEIGHTS
 
 PREFIX = "hub:"
 
@@ -16,7 +17,7 @@ FILES = (
     *("config.json", "preprocessor_config.json", "config_sentence_transformers.json", "sentence_bert_config.json"),
     *(WEIGHTS, INDEX),
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
-    *("modules.json", "*_Pooling/config.json"),
+    *("modules.json", "*_Pooling/config.json", "*_Dense/config.json", f"*_Dense/{WEIGHTS}"),
 )
 """The files of a checkpoint, besides those that its index names; a repository often has the same weights in other
 formats too."""

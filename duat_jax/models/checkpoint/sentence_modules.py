@@ -1,6 +1,7 @@
-"""Modules of a sentence encoder: `modules.json` and the pooling's own `config.json` of sentence-transformers."""
+"""Modules of a sentence encoder: `modules.json`, and what sentence-transformers keeps of each."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from duat_jax.errors import BadCheckpoint
+from duat_jax.models.checkpoint.dense_module import read_dense
 from duat_jax.models.checkpoint.json_file import read_json
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.sentence_texts import check_texts
@@ -28,6 +30,9 @@ SIZES = ("word_embedding_dimension", "embedding_dimension")
 UNCHANGED = ("Transformer", "Normalize", "Dropout")
 """Modules that leave the cosine of two pooled vectors as it is."""
 
+STEPS = {"Transformer": "T", "Pooling": "P", "Dense": "D", "Normalize": "N"}
+"""A letter for each kind of module whose place counts."""
+
 
 def read_pooling(folder: Path, tokenizer: Callable[[], Tokenizer]) -> Pooling:
     """Return a sentence encoder's pooling; the mean where the checkpoint states none.
@@ -40,29 +45,50 @@ def read_pooling(folder: Path, tokenizer: Callable[[], Tokenizer]) -> Pooling:
         return MEAN
     try:
         check_texts(folder, tokenizer)
-        return Pooling(_modes(folder))
+        return _pooling(folder)
     except BadCheckpoint as error:
         return Pooling(problem=str(error))
 
 
-def _modes(folder: Path) -> tuple[str, ...]:
-    file = folder / MODULES
+def folders_of_modules(folder: Path) -> set[Path]:
+    """Return the folders of a sentence encoder's modules beside its Transformer, within the checkpoint's.
+
+    Args:
+        folder: the checkpoint's directory; one without a list of modules has none.
+    """
+    try:
+        return {Path(path) for kind, path in _modules(folder / MODULES) if kind != "Transformer" and path}
+    except BadCheckpoint:
+        return set()
+
+
+def _modules(file: Path) -> list[tuple[str, str]]:
+    """Return kind and path of every module."""
     modules = read_json(file)
     if not isinstance(modules, list) or not all(
         isinstance(each, dict) and isinstance(each.get("type"), str) and isinstance(each.get("path"), str)
         for each in modules
     ):
         raise BadCheckpoint(f"{file}: must list modules, each with type and path, not {quoted(modules)}")
-    kinds = [each["type"].rpartition(".")[2] for each in modules]
-    if unknown := [kind for kind in kinds if kind not in (*UNCHANGED, "Pooling")]:
+    return [(each["type"].rpartition(".")[2], each["path"]) for each in modules]
+
+
+def _pooling(folder: Path) -> Pooling:
+    file = folder / MODULES
+    modules = _modules(file)
+    kinds = [kind for kind, _ in modules]
+    if unknown := [kind for kind in kinds if kind not in (*UNCHANGED, "Pooling", "Dense")]:
         raise BadCheckpoint(f"{file}: the module {quoted(unknown[0])} isn't supported: compare texts without it")
-    if kinds.count("Pooling") != 1 or kinds[0] != "Transformer" or "Normalize" in kinds[: kinds.index("Pooling")]:
-        raise BadCheckpoint(f"{file}: the modules {', '.join(kinds)} must be a Transformer, then one Pooling")
-    path = modules[kinds.index("Pooling")]["path"]
-    inside = (folder / path).resolve().parent == folder.resolve() and Path(path).name == path
-    if not inside:
-        raise BadCheckpoint(f"{file}: the pooling's path must be a folder here, not {quoted(path)}")
-    return _read_modes(folder / path / "config.json")
+    steps = "".join(STEPS.get(kind, "") for kind in kinds)
+    if not re.fullmatch("TPD*N*", steps) or kinds[0] != "Transformer":
+        order = "a Transformer, then one Pooling, then Dense layers, and Normalize at last"
+        raise BadCheckpoint(f"{file}: the modules {', '.join(kinds)} must be {order}")
+    for kind, path in modules:
+        inside = (folder / path).resolve().parent == folder.resolve() and Path(path).name == path
+        if kind in ("Pooling", "Dense") and not inside:
+            raise BadCheckpoint(f"{file}: the path of {kind} must be a folder here, not {quoted(path)}")
+    (modes,) = (_read_modes(folder / path / "config.json") for kind, path in modules if kind == "Pooling")
+    return Pooling(modes, dense=tuple(read_dense(folder / path) for kind, path in modules if kind == "Dense"))
 
 
 def _read_modes(file: Path) -> tuple[str, ...]:

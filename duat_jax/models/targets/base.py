@@ -164,6 +164,11 @@ class Target(ABC):
     needs: ClassVar[tuple[str, ...] | None] = None
     """The kinds of head that have this target; all if `None`."""
 
+    @property
+    def constant(self) -> str | None:
+        """The name of the summand beside the read-out that isn't the head's bias, if there is one."""
+        return None
+
     def missing(self, config: Config) -> str | None:
         """Return the reason why a model doesn't have this target, or `None`.
 

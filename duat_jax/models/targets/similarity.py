@@ -30,7 +30,7 @@ class _PooledDirection(Reader):
         pooled = self.pooling(passed.states, passed.real)
         scale = 1 / jnp.linalg.norm(pooled)
         value = jnp.dot(pooled, self.unit, precision=PRECISION) * scale
-        return reading(value, self.pooling.transposed(self.unit * scale, passed.states, passed.real))
+        return reading(value, *self.pooling.transposed(self.unit * scale, passed.states, passed.real))
 
 
 @final
@@ -48,6 +48,11 @@ class Similarity(Target):
     pooling: Pooling | None = field(default=None, metadata={"static": True})
     needs = ("hidden",)
 
+    @property
+    def constant(self) -> str | None:
+        """The name of the biases of the pooling's layers, if there are some."""
+        return "pooling.bias" if self.pooling is not None and self.pooling.has_bias else None
+
     def checked(self, config: Config, places: Places, problems: list[str]) -> "Similarity":
         """Return the target with its arguments validated for a model.
 
@@ -57,8 +62,8 @@ class Similarity(Target):
             problems: the list to which every problem is added.
         """
         pooling = config.pooling if self.pooling is None else self.pooling
-        if pooling.problem is not None:
-            problems.append(pooling.problem)
+        if (problem := pooling.problem_of(config.features)) is not None:
+            problems.append(problem)
         if config.image is not None:
             return Similarity(checked_pixels(config.image, self.against, "the other image", problems), pooling)
         return Similarity(checked_ids(config, self.against, "the other text", problems, places.tokenizer), pooling)

@@ -234,7 +234,7 @@ def questions(mesh: Mesh, dtype: str) -> dict[str, Callable[[], Any]]:
         "explain": lambda: duat.explain(model, [ids, other], 7, **known),
         "explain_attention": lambda: duat.explain_attention(model, ids, layer=1, head=0, key=1, contrast=0, **known),
         "graph": lambda: duat.graph(model, ids, 7, **known),
-        "image_maps": lambda: duat.image_maps(lambda x: network.output(x)[3], network.embed(jnp.ones((1, 8, 8)))),
+        "image_maps": lambda: duat.image_maps(lambda pixels: network(pixels)[3], jnp.ones((1, 8, 8))),
         "intervene": lambda: duat.intervene(model, ids, duat.edits.Heads(1, 2).set(0), 7, **known),
     }
 

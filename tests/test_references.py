@@ -53,7 +53,7 @@ def of_texts(ask):
 
 
 def of_images():
-    images = [jnp.ones((2, 2, 1)), jnp.full((2, 2, 1), 0.25)]
+    images = [jnp.ones((1, 2, 2)), jnp.full((1, 2, 2), 0.25)]
 
     def number(x):
         return (duat.term(jnp.tanh, x.ravel() * jnp.arange(4.0), "hidden")).sum()

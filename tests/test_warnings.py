@@ -7,6 +7,7 @@ import shutil
 import warnings
 from pathlib import Path
 
+import jax.numpy as jnp
 import pytest
 from cases import GOLDEN
 from matplotlib.figure import Figure
@@ -102,6 +103,10 @@ def old_order(folder):
     duat.diff(model, model, [5, 6], 3, nothing=0)
 
 
+def channels_last(folder):
+    duat.image_maps(lambda x: x.sum(), jnp.ones((5, 6, 3)))
+
+
 RAISED = {
     "evaluation/journal": [journal],
     "saved": [saved],
@@ -114,6 +119,7 @@ RAISED = {
     "survey/tables": [older_survey],
     "inputs/baseline_kinds": [baseline],
     "weights/old_order": [old_order],
+    "interpret/images/compute": [channels_last],
 }
 """A warning or more of each module; old names are in `test_deprecation.py`."""
 

@@ -199,9 +199,12 @@ def checked_pixels(image: Image, pixels: Any, label: str, problems: list[str]) -
     except (ValueError, TypeError, OverflowError):
         array = np.asarray(None)
     if array.shape != shape or not np.issubdtype(array.dtype, np.floating) or not np.all(np.isfinite(array)):
+        remedy = "duat.load_image reads them from a file"
+        if array.shape == (*shape[1:], shape[0]):
+            remedy = "put the channels first, np.moveaxis(pixels, -1, 0)"
         problems.append(
             f"{label}: pixels must be finite floating-point numbers {list(shape)} (channels, height, width), not"
-            f" {array.dtype} {list(array.shape)}: duat.load_image reads them from a file"
+            f" {array.dtype} {list(array.shape)}: {remedy}"
         )
         return np.zeros(shape, np.float32)
     return array

@@ -247,8 +247,8 @@ def draw(name: str, network: Network, digits: Digits) -> None:
     if isinstance(network, duat.models.Transformer):
         figure = duat.explain(network, image, duat.targets.ClassLogit(str(DRAWN))).plot()
     else:
-        x = network.embed(jnp.asarray(image))
-        figure = duat.image_maps(lambda x: network.output(x)[DRAWN], x, jnp.zeros_like(x)).plot()
+        pixels = jnp.asarray(image)
+        figure = duat.image_maps(lambda pixels: network(pixels)[DRAWN], pixels, jnp.zeros_like(pixels)).plot()
     figure.savefig(PICTURES / f"images-{name.split()[-1].lower()}.png", dpi=80)
 
 

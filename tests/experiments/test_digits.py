@@ -30,7 +30,7 @@ IMAGE, PAPER = jnp.asarray(numbers(4, 6, 1)), jnp.zeros((4, 6, 1))
 @pytest.fixture(scope="module")
 def maps():
     model = network()
-    return duat.image_maps(lambda x: model.output(x)[2], IMAGE, PAPER)
+    return duat.image_maps(lambda pixels: model(pixels)[2], *(jnp.moveaxis(x, -1, 0) for x in (IMAGE, PAPER)))
 
 
 def test_the_maps_are_the_forms_place_by_place(maps):
@@ -73,7 +73,7 @@ def test_the_maps_show_themselves(maps):
 
 def test_a_term_that_is_nowhere_on_the_image_is_one_number():
     read = jnp.asarray(numbers(24, 5, key=3))
-    maps = duat.image_maps(lambda x: duat.term(jnp.tanh, x.ravel() @ read, "hidden").sum(), IMAGE)
+    maps = duat.image_maps(lambda x: duat.term(jnp.tanh, x.ravel() @ read, "hidden").sum(), IMAGE[None, ..., 0])
     close(maps.terms["hidden"], jnp.tanh(IMAGE.ravel() @ read).sum()[None, None])
     assert maps.change is None
     assert "other image" not in str(maps)
@@ -83,7 +83,7 @@ def test_a_term_that_is_nowhere_on_the_image_is_one_number():
 @pytest.mark.parametrize(
     ("x", "against", "words"),
     [
-        (IMAGE[..., 0], None, ("[rows, columns, channels]", "shape [4, 6]")),
+        (IMAGE[..., 0], None, ("[channels, height, width]", "shape [4, 6]")),
         ("8.png", None, ("not a str",)),
         (IMAGE, PAPER[:2], ("shape [2, 6, 1]", "shape [4, 6, 1]", "two alike")),
     ],

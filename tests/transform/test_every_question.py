@@ -172,7 +172,7 @@ FUNCTIONS = {
     "flow": of_recording(lambda r: flow(r, READOUT, mixed="keys", values="queries")),
     "read_by": of_recording(lambda r: read_by(r, NEURONS)),
     "written_by": of_recording(lambda r: written_by(r, NEURONS)),
-    "image_maps": lambda fn, x: [lambda: duat.image_maps(lambda x: fn(x[..., 0]).sum(), x[..., None])],
+    "image_maps": lambda fn, x: [lambda: duat.image_maps(lambda x: fn(x[0]).sum(), x[None])],
     "pre_activations_of": of_recording(lambda r: pre_activations_of(r, r.arguments, {})),
 }
 """What is asked of a function or of its recording besides the closed form's methods."""

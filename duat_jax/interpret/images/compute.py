@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from duat_jax.deprecation import renamed_arguments
-from duat_jax.errors import DuatError
+from duat_jax.errors import DuatError, warn_caller
 from duat_jax.forms import affine_form, decomposition
 from duat_jax.forms.secant import secant
 from duat_jax.inputs.images import SeenImage
@@ -16,6 +16,9 @@ from duat_jax.interpret.images.result import ImageMaps
 from duat_jax.processes import on_host
 from duat_jax.transform.keys import Marked
 from duat_jax.transform.recording import record_kinds
+
+CHANNELS = (1, 3, 4)
+"""The numbers of channels that files of images have."""
 
 _KINDS = tuple(dict.fromkeys((*decomposition.KINDS, *affine_form.KINDS)))
 
@@ -26,7 +29,8 @@ def image_maps(fn: Callable[[Array], Float[Array, ""]], x: Any, reference: Any =
 
     Args:
         fn: a pure function of one image with marks, returning a scalar; for example one logit of a residual network.
-        x: the image, `[rows, columns, channels]`.
+        x: the image, `[channels, height, width]`. One that can only have its channels last, as it was before, is
+            read so for one release, with a warning.
         reference: another image of the same shape, for example an empty one: the difference `f(x) − f(reference)` is
             split over the pixels too.
 
@@ -43,8 +47,7 @@ def image_maps(fn: Callable[[Array], Float[Array, ""]], x: Any, reference: Any =
         >>> from flax import nnx
         >>> from duat_jax.models.residual_network import ResidualNetwork
         >>> network = ResidualNetwork(1, (4, 4, 8), 10, rngs=nnx.Rngs(0))
-        >>> x = network.embed(jnp.ones((1, 8, 8)))
-        >>> maps = image_maps(lambda x: network.output(x)[3], x)
+        >>> maps = image_maps(lambda pixels: network(pixels)[3], jnp.ones((1, 8, 8)))
         >>> {str(term): table.shape for term, table in maps.terms.items()}, maps.completeness.verdict
         ({'layers.0.convolution': (8, 8), 'layers.1.convolution': (4, 4)}, 'holds')
 
@@ -52,27 +55,40 @@ def image_maps(fn: Callable[[Array], Float[Array, ""]], x: Any, reference: Any =
     `duat.secant`.
     """
     if getattr(x, "ndim", None) != 3 or not jnp.issubdtype(x.dtype, jnp.floating):
-        raise DuatError(f"an image is one array [rows, columns, channels] of floating numbers, not {_described(x)}")
+        raise DuatError(f"an image is one array [channels, height, width] of floating numbers, not {_described(x)}")
     if reference is not None and (np.shape(reference) != x.shape or getattr(reference, "dtype", None) != x.dtype):
         raise DuatError(f"the reference is {_described(reference)}, and the image {_described(x)}: give two alike")
+    channels = _axis_of_channels(x.shape)
     recording = record_kinds(fn, x, _KINDS)
     parts = decomposition.contributions(recording)
     collapsed = affine_form.collapsed_contributions(recording)
     change = None if reference is None else secant(fn)(x, reference)
     parts, collapsed, change = on_host((parts, collapsed, change))
-    rows, columns, _ = x.shape
+    pixels = np.moveaxis(np.asarray(x), channels, 0)
     return ImageMaps(
-        image=SeenImage(np.moveaxis(np.asarray(x), -1, 0), rows, columns),
-        path=parts.input.sum(-1),
+        image=SeenImage(pixels, *pixels.shape[1:]),
+        path=parts.input.sum(channels),
         terms=Marked({key: _map(part) for key, part in parts.terms.items()}),
         biases=Marked({key: float(part) for key, part in parts.offsets.items()}),
-        collapse=collapsed.input.sum(-1),
+        collapse=collapsed.input.sum(channels),
         collapse_bias=float(collapsed.bias),
-        change=None if change is None else change.parts.sum(-1),
+        change=None if change is None else change.parts.sum(channels),
         completeness=parts.completeness.on_host(),
         collapse_completeness=collapsed.completeness.on_host(),
         change_completeness=None if change is None else change.completeness.on_host(),
     )
+
+
+def _axis_of_channels(shape: tuple[int, ...]) -> int:
+    """Return the axis of an image's channels; warn if it can only be the last one."""
+    if shape[-1] not in CHANNELS or shape[0] in CHANNELS:
+        return 0
+    warn_caller(
+        f"an image is [channels, height, width] now, and this one of shape {list(shape)} is read with its channels"
+        " last; that goes with the next release: give fn and image_maps np.moveaxis(x, -1, 0)",
+        FutureWarning,
+    )
+    return -1
 
 
 def _map(part: Float[np.ndarray, "..."]) -> Float[np.ndarray, "_ _"]:

@@ -1,17 +1,19 @@
 """Chats as texts, by the template that a checkpoint brings."""
 
+import copyreg
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, final
 
+from tokenizers import Tokenizer
+
 from duat_jax.errors import BadText
 from duat_jax.models.checkpoint.problems import quoted
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from tokenizers import Tokenizer
 
 Message = Mapping[str, Any]
 """One message of a chat: its `"role"`, such as `"system"`, `"user"` or `"assistant"`, and its `"content"`."""
@@ -91,7 +93,7 @@ class ChatTemplate:
         return before if after.startswith(" ") else before.rstrip()
 
 
-def template_of(tokenizer: "Tokenizer") -> ChatTemplate | None:
+def template_of(tokenizer: Tokenizer) -> ChatTemplate | None:
     """Return the chat template of a tokenizer's checkpoint, if there is one.
 
     Args:
@@ -100,7 +102,7 @@ def template_of(tokenizer: "Tokenizer") -> ChatTemplate | None:
     return vars(tokenizer).get("chat_template")
 
 
-def set_template(tokenizer: "Tokenizer", source: str | None, tokens: Mapping[str, Any]) -> None:
+def set_template(tokenizer: Tokenizer, source: str | None, tokens: Mapping[str, Any]) -> None:
     """Give a tokenizer a chat template.
 
     Args:
@@ -112,7 +114,7 @@ def set_template(tokenizer: "Tokenizer", source: str | None, tokens: Mapping[str
     vars(tokenizer)["chat_template"] = None if source is None else ChatTemplate(source, known)
 
 
-def reads_chats(tokenizer: "Tokenizer") -> bool:
+def reads_chats(tokenizer: Tokenizer) -> bool:
     """Return whether a tokenizer reads texts as messages of a user.
 
     Args:
@@ -121,7 +123,7 @@ def reads_chats(tokenizer: "Tokenizer") -> bool:
     return vars(tokenizer).get("reads_chats", False)
 
 
-def set_reads_chats(tokenizer: "Tokenizer", chat: bool) -> None:
+def set_reads_chats(tokenizer: Tokenizer, chat: bool) -> None:
     """Let a tokenizer read texts as messages of a user, or as they are.
 
     Args:
@@ -131,7 +133,23 @@ def set_reads_chats(tokenizer: "Tokenizer", chat: bool) -> None:
     vars(tokenizer)["reads_chats"] = chat
 
 
-def encode_chat(tokenizer: "Tokenizer", messages: Sequence[Message], what: str) -> list[int]:
+def _reduced(tokenizer: Tokenizer) -> Any:
+    """Return what a copy of a tokenizer is made of: its own state leaves its attributes out."""
+    attributes = vars(tokenizer)
+    return (_restored, (tokenizer.to_str(), attributes)) if attributes else tokenizer.__reduce_ex__(2)
+
+
+def _restored(content: str, attributes: dict[str, Any]) -> Tokenizer:
+    """Return a tokenizer with its attributes."""
+    tokenizer = Tokenizer.from_str(content)
+    vars(tokenizer).update(attributes)
+    return tokenizer
+
+
+copyreg.pickle(Tokenizer, _reduced)
+
+
+def encode_chat(tokenizer: Tokenizer, messages: Sequence[Message], what: str) -> list[int]:
     """Return a chat's token ids: its template writes the special tokens, and none is added.
 
     Args:

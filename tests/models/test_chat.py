@@ -1,6 +1,8 @@
 """Chats by a checkpoint's template, and texts that are written with their special tokens."""
 
+import copy
 import json
+import pickle
 import re
 
 import jinja2
@@ -9,6 +11,7 @@ from chats import CHATS, KEPT, TEMPLATES, USER
 from command import run
 from damaged import copy_checkpoint
 from tokenizer_layouts import LAYOUTS, write
+from tokenizers import Tokenizer
 
 import duat_jax as duat
 from duat_jax.models.chat import template_of
@@ -104,6 +107,20 @@ def chat_checkpoint(folder):
     template = "w5 {% for m in messages %}{{ m.content }} {% endfor %}{% if add_generation_prompt %}w6{% endif %}"
     (directory / "chat_template.jinja").write_text(template)
     return directory
+
+
+@pytest.mark.parametrize("copied", [lambda each: pickle.loads(pickle.dumps(each)), copy.copy, copy.deepcopy])
+def test_a_copy_of_a_tokenizer_reads_chats_as_it_does(copied, tmp_path):
+    tokenizer_of(tmp_path, chat_template=TEMPLATES["chatml"])
+    for chat in (False, True):
+        tokenizer = duat.load_tokenizer(tmp_path, chat=chat)
+        for given in ("hello x", [USER]):
+            assert encode(copied(tokenizer), given, "it") == encode(tokenizer, given, "it")
+        assert encode(tokenizer, "hello x", "it") != encode(
+            duat.load_tokenizer(tmp_path, chat=not chat), "hello x", "it"
+        )
+    plain = Tokenizer.from_str(tokenizer.to_str())
+    assert vars(copied(plain)) == {} and copied(plain).to_str() == plain.to_str()
 
 
 def test_a_function_reads_a_chat_in_the_place_of_a_text(tmp_path):

@@ -5,6 +5,7 @@ from inspect import getdoc
 from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 from duat_jax.cli.output import EXIT_STATUS
 
@@ -85,6 +86,14 @@ EXAMPLES = {
 """Of every command, two lines; `DIR` is a checkpoint."""
 
 
+class _Command(TyperCommand):
+    """A command whose line of usage leaves hidden arguments out."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        parameters = (each for each in self.get_params(ctx) if not getattr(each, "hidden", False))
+        return [self.options_metavar or "", *(piece for each in parameters for piece in each.get_usage_pieces(ctx))]
+
+
 def add(group: typer.Typer, command: Callable[..., Any], name: str) -> None:
     """Add a command, its summary uncut, and with its examples.
 
@@ -96,4 +105,4 @@ def add(group: typer.Typer, command: Callable[..., Any], name: str) -> None:
     # After \b the lines of a paragraph stay as they are.
     examples = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in EXAMPLES[name])
     summary = " ".join((getdoc(command) or "").partition("\n\n")[0].split())
-    group.command(short_help=summary, epilog=f"{examples}\n\n{EXIT_STATUS}")(command)
+    group.command(cls=_Command, short_help=summary, epilog=f"{examples}\n\n{EXIT_STATUS}")(command)

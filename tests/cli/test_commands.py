@@ -67,6 +67,14 @@ def test_every_command_has_the_short_option_for_help(name):
     assert run(*name.split(), "-h").stdout == run(*name.split(), "--help").stdout
 
 
+@pytest.mark.parametrize("name", EVERY)
+def test_a_line_of_usage_has_the_arguments_that_help_explains(name):
+    usage, _, _ = run(*name.split(), "--help").stdout.partition("\n\n")
+    arguments = [each for each in EVERY[name].params if each.param_type_name == "argument" and not each.hidden]
+    shown = usage.partition(f" {name} ")[2].split()
+    assert [word.strip("[]{}.") for word in shown] == ["OPTIONS", *(each.name for each in arguments)]
+
+
 def test_a_closed_standard_output_is_one_line():
     closed = ["bash", "-c", '"$0" -m duat_jax "$@" >&-', sys.executable]
     for arguments in (["derive", "--depth", "2"], ["explain", TEXT, "--json", "-"]):

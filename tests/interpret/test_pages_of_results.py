@@ -44,6 +44,14 @@ def test_rows_and_what_is_added_sum_to_the_value(kind):
         near(sum(sums) + added, value, 4 * tolerance)
 
 
+def test_both_sides_of_a_contrast_are_named_on_its_page_and_on_screen():
+    contrast = result_of(duat.results.Contrast)
+    view, shown = read(contrast.to_html()), str(contrast)
+    names = ["A: the text", *(each.name for each in contrast.references), "B: the mean of the references"]
+    assert [each["name"] for each in view["said"]] == names and view["value_name"] == "A − B"
+    assert all(name in shown for name in names) and shown.count("A − B") == 2
+
+
 def test_a_changes_units_sum_to_its_cell():
     result = result_of(duat.results.Intervention)
     view = read(result.to_html())

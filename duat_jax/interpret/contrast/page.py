@@ -14,9 +14,9 @@ from duat_jax.display.page.view import (
     output_of,
     said,
 )
-from duat_jax.display.tables import token_label
+from duat_jax.display.tables import DIFFERENCE, token_label
 from duat_jax.interpret.contrast.result import Contrast
-from duat_jax.interpret.contrast.table import LESS, NOTE, layer_of, other_labels
+from duat_jax.interpret.contrast.table import LESS, NOTE, both_sides, layer_of, other_labels
 from duat_jax.transform.keys import Marked
 
 
@@ -39,12 +39,9 @@ def view(contrast: Contrast) -> View:
         target=f"the difference of the {contrast.target}",
         output=output_of(contrast.target),
         exact=LESS if contrast.leaves_out else NOTE,
-        value_name="difference",
+        value_name=DIFFERENCE,
         completeness=completeness_of(contrast.completeness),
-        said=[
-            said(f"the {'text' if contrast.image is None else 'image'}", contrast.value, contrast.predictions),
-            *(said(other.name, other.value, other.predictions) for other in contrast.references),
-        ],
+        said=[said(*side) for side in both_sides(contrast)],
         tokens=[token_label(token) for token in contrast.tokens],
         others=other_labels(contrast) or None,
         line_ends=line_ends(contrast.tokens),

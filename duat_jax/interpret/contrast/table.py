@@ -19,6 +19,7 @@ from duat_jax.display.tables import (
     predictions_line,
     token_label,
 )
+from duat_jax.inputs.labels import Prediction
 from duat_jax.interpret.contrast.result import Contrast
 from duat_jax.interpret.explain.table import COLUMNS
 from duat_jax.transform.keys import Key
@@ -61,6 +62,20 @@ def other_labels(contrast: Contrast) -> list[str]:
     return [UNPAIRED if i in only.unpaired else token_label(token) for i, token in enumerate(only.tokens)]
 
 
+def both_sides(contrast: Contrast) -> list[tuple[str, float, tuple[Prediction, ...]]]:
+    """Return of each input its name, with its side of the difference, the number there, and what the model says.
+
+    Args:
+        contrast: what to show.
+    """
+    several = len(contrast.references) > 1
+    return [
+        (f"A: the {'text' if contrast.image is None else 'image'}", contrast.value, contrast.predictions),
+        *((each.name if several else f"B: {each.name}", each.value, each.predictions) for each in contrast.references),
+        *([("B: the mean of the references", contrast.value - contrast.difference, ())] if several else []),
+    ]
+
+
 def layer_of(key: Key) -> str:
     """Return the layer of a head or a neuron, in words.
 
@@ -77,15 +92,8 @@ def _said(contrast: Contrast) -> list[RenderableType]:
     table.add_column("the number", justify="right")
     if contrast.predictions:
         table.add_column("the model says")
-    rows = [(f"A: the {'text' if contrast.image is None else 'image'}", contrast.value, contrast.predictions)]
-    rows += [
-        (f"B: {each.name}" if len(contrast.references) == 1 else each.name, each.value, each.predictions)
-        for each in contrast.references
-    ]
-    for name, value, predictions in rows:
+    for name, value, predictions in both_sides(contrast):
         table.add_row(name, f"{value:+.4f}", *([predictions_line(predictions)] if contrast.predictions else []))
-    if len(contrast.references) > 1:
-        table.add_row("B: the mean of the references", f"{contrast.value - contrast.difference:+.4f}")
     table.add_row(DIFFERENCE, number(contrast.difference))
     return [table]
 
@@ -98,7 +106,7 @@ def _flow(contrast: Contrast, count: int) -> NumberTable:
     table.add_column("")
     for label in shown.labels(labels):
         table.add_column(Text(label), justify="right")
-    table.add_column("all", justify="right", style="bold")
+    table.add_column(DIFFERENCE, justify="right", style="bold")
     for name, row in zip(contrast.rows, contrast.flow, strict=True):
         table.add_row(name, *(number(float(part)) for part in (*shown.gathered(row), row.sum())))
     return table

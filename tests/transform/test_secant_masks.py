@@ -17,6 +17,8 @@ MASKED = {
     "an array": lambda s, kept: jnp.where(kept, s, jnp.full_like(s, -jnp.inf)),
     "a constant": lambda s, kept: jnp.where(kept, s, NEGATIVE),
     "added": lambda s, kept: s + jnp.where(kept, 0.0, -jnp.inf),
+    "a logarithm": lambda s, kept: s + jnp.log(kept.astype(s.dtype)),
+    "a quotient": lambda s, kept: s - (1 / kept.astype(s.dtype) - 1),
 }
 
 

@@ -37,7 +37,7 @@ NONLINEAR = {
     "bessel_i0e": jax.scipy.special.i0e,
     "bessel_i1e": jax.scipy.special.i1e,
     "cbrt": lambda x: lax.cbrt(x),
-    "clamp": lambda x: lax.clamp(-0.5 + 0 * x, x, jnp.abs(x[::-1])),
+    "clamp": lambda x: lax.clamp(x[0, 0] - 1, x, jnp.abs(x[::-1])),
     "cos": jnp.cos,
     "cosh": jnp.cosh,
     "cumlogsumexp": lambda x: lax.cumlogsumexp(x, axis=1),

@@ -176,7 +176,10 @@ class _Planner:
             equation, here, [flag and flag.exponentials for flag in operands], bool(further_origins)
         )
         constant = all(flag.step for flag in moving) or (name in RULES and RULES[name].constant)
-        masked = name in KEEPS_MASKS and any(flag.masked for flag in moving)
+        k = inverted_operand(equation)  # the logarithm of a mask of zeros and ones
+        masked = (k is not None and operands[k] is not None and operands[k].step) or (
+            name in KEEPS_MASKS and any(flag.masked for flag in moving)
+        )
         return [
             Moving(jumps, Place(here[:-1], v), own_axes(v), False, exponentials, masked)
             if axes is None

@@ -110,7 +110,9 @@ JUMPING = {
     "rem": lambda x: jnp.fmod(x, 0.7),
     "round": jnp.round,
     "select_n": lambda x: jnp.where(x > 0.1, x * x, -x),
-    "scatter-max": lambda x: x.at[jnp.array([0, 1, 1, 9])].max(2 * x),
+    "scatter-max": lambda x: (
+        x.at[jnp.array([0, 1, 1, 9])].max(2 * x) + x.at[jnp.array([0, 9, -7])].max(x[1:], mode="clip")
+    ),
     "scatter-min": lambda x: x.at[jnp.array([0, 1, 1, 9])].min(2 * x),
     "sign": jnp.sign,
     "sort": lambda x: jnp.sort(x, 0),

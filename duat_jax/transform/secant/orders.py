@@ -10,7 +10,7 @@ from jax import lax
 from jax.extend import core
 from jaxtyping import Array
 
-from duat_jax.transform.parameters import sort_of, top_k_axis_of
+from duat_jax.transform.parameters import scatter_of, sort_of, top_k_axis_of
 from duat_jax.transform.primitives import apply
 from duat_jax.transform.secant.flow import Flow, movement, part_of, wide
 
@@ -94,14 +94,30 @@ def extremes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow],
         jump: the share of the jumps that is added, one number.
     """
     there, indices, updates = operands
+    places = [_clipped(equation, where, updates.both[0]) for where in indices.both]
 
     def selected(k: int, *tangents: Array) -> Array:
         """Return the entries of two arrays that are chosen at one input."""
         points = there.both[k], updates.both[k]
-        return jax.jvp(lambda a, b: apply(equation, [a, indices.both[k], b])[0], points, tangents)[1]
+        return jax.jvp(lambda a, b: apply(equation, [a, places[k], b])[0], points, tangents)[1]
 
     flows = (there, updates)
     changes = [jnp.zeros_like(flow.both[0]) if flow.change is None else flow.change for flow in flows]
     mean = (selected(0, *changes) + selected(1, *changes)) / 2
     middles = [flow.factor for flow in flows]
     return [mean + part_of(jump, selected(0, *middles) - selected(1, *middles))]
+
+
+def _clipped(equation: core.JaxprEqn, indices: Array, updates: Array) -> Array:
+    """Return the indices of a scatter that moves updates into the array, as JAX's derivative doesn't."""
+    parameters = scatter_of(equation)
+    if parameters["mode"] != lax.GatherScatterMode.CLIP:
+        return indices
+    numbers, shape = parameters["dimension_numbers"], equation.invars[0].aval.shape
+    windows = [1] * len(shape)
+    outside = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    kept = [axis for axis in range(len(shape)) if axis not in outside]
+    for axis, of_updates in zip(kept, numbers.update_window_dims, strict=True):
+        windows[axis] = updates.shape[of_updates]
+    last = [shape[axis] - windows[axis] for axis in numbers.scatter_dims_to_operand_dims]
+    return jnp.clip(indices, 0, jnp.array(last, indices.dtype))

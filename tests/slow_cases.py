@@ -13,7 +13,7 @@ from pathlib import Path
 from _pytest import timing
 
 LIST = Path(__file__).with_suffix(".txt")
-LIMIT, LIMIT_OF_THE_QUICKEST = 0.7, 2.0
+LIMIT, LIMIT_OF_THE_QUICKEST = 0.7, 4.0
 """Seconds of the processor for a case; of the quickest case of a test, which stands for the others in `make test`."""
 
 

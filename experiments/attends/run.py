@@ -145,7 +145,7 @@ def unit(model: Transformer, layer: int, ids: np.ndarray, other: np.ndarray, see
     draw = np.random.default_rng(seed)
     (vectors, pattern), (others, _) = (map(np.asarray, written(model, jnp.asarray(of), layer)) for of in (ids, other))
     place = drawn_place(pattern, draw)
-    named = {"head": place.head, "key": place.key, "query": place.query, "versus": place.contrast}
+    named = {"head": place.head, "key": place.key, "query": place.query, "contrast": place.contrast}
     score = duat.explain_attention(model, ids.tolist(), layer=layer, **named)
     parts = parts_of(score)
     at = parts.sources.parts, parts.sources.tokens

@@ -355,7 +355,7 @@ def test_padding_has_no_part(name):
     (batch,) = batches(question.inputs, model.config.positions, 1)
     assert batch.inputs.real.shape == (1, 16)
     ((reading, _),) = pipeline.read_targets(model, batch.inputs, list(question.targets))
-    (parts,), activations = run._split(model, batch.inputs, [reading], (None,), None)
+    (parts,), activations = run._split(model, batch.inputs, [reading], (None,), None, None)
     neurons = [parts.coefficients[key] * activation for key, activation in activations.items()]
     for part in (parts.embedding, parts.collapse, *neurons):
         assert part[0, :6].any()

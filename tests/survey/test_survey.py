@@ -1,6 +1,5 @@
 """Surveys: sums against explanations, merging in any grouping, the same bytes from one worker or many, resuming."""
 
-import dataclasses
 import errno
 import json
 import os
@@ -426,8 +425,8 @@ def test_a_number_that_isnt_finite_is_named():
 
 def test_tokens_that_look_like_markup_are_printed(finished, monkeypatch):
     survey, _ = finished
-    marked = dataclasses.replace(survey, contexts=survey.contexts.assign(token="[/b]"))
-    monkeypatch.setattr(run, "survey", lambda *given, **options: marked)
+    monkeypatch.setattr("duat_jax.inputs.labels.readable", lambda tokenizer, ids: ["[/b]"] * len(ids))
+    monkeypatch.setattr(run, "survey", lambda *given, **options: survey)
     assert "'[/b]', '[/b]'" in command(__file__, "--out", "unused").output
 
 

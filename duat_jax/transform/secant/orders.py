@@ -94,7 +94,7 @@ def extremes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow],
         jump: the share of the jumps that is added, one number.
     """
     there, indices, updates = operands
-    places = [_clipped(equation, where, updates.both[0]) for where in indices.both]
+    places = [_clipped(equation, there.both[0], where, updates.both[0]) for where in indices.both]
 
     def selected(k: int, *tangents: Array) -> Array:
         """Return the entries of two arrays that are chosen at one input."""
@@ -108,12 +108,12 @@ def extremes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow],
     return [mean + part_of(jump, selected(0, *middles) - selected(1, *middles))]
 
 
-def _clipped(equation: core.JaxprEqn, indices: Array, updates: Array) -> Array:
+def _clipped(equation: core.JaxprEqn, array: Array, indices: Array, updates: Array) -> Array:
     """Return the indices of a scatter that moves updates into the array, as JAX's derivative doesn't."""
     parameters = scatter_of(equation)
     if parameters["mode"] != lax.GatherScatterMode.CLIP:
         return indices
-    numbers, shape = parameters["dimension_numbers"], equation.invars[0].aval.shape
+    numbers, shape = parameters["dimension_numbers"], array.shape
     windows = [1] * len(shape)
     outside = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     kept = [axis for axis in range(len(shape)) if axis not in outside]

@@ -176,8 +176,9 @@ class _Planner:
             equation, here, [flag and flag.exponentials for flag in operands], bool(further_origins)
         )
         constant = all(flag.step for flag in moving) or (name in RULES and RULES[name].constant)
-        k = inverted_operand(equation)  # the logarithm of a mask of zeros and ones
-        masked = (k is not None and operands[k] is not None and operands[k].step) or (
+        k = inverted_operand(equation)
+        inverted = None if k is None else operands[k]  # the logarithm of a mask of zeros and ones
+        masked = (inverted is not None and inverted.step) or (
             name in KEEPS_MASKS and any(flag.masked for flag in moving)
         )
         return [

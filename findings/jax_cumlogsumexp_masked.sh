@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Expected: where the reverse derivative of a function is finite, the forward derivative is the same number.
 # Seen with JAX 0.10.2: behind masked entries of -inf, grad of lax.cumlogsumexp's last entry is 0 0 1/3 1/3 1/3, and
-#   jvp along any direction is nan, also along one that moves no masked entry.
+#   jvp is nan along a direction that moves no masked entry.
 # Output seen: grad 0.000 0.000 0.333 0.333 0.333, jvp nan
 # Why it matters: Jacobians by jacfwd, linearize and checks of gradients against forward mode are nan where training
 #   works.

@@ -176,8 +176,8 @@ class _Planner:
             equation, here, [flag and flag.exponentials for flag in operands], bool(further_origins)
         )
         constant = all(flag.step for flag in moving) or (name in RULES and RULES[name].constant)
-        k = inverted_operand(equation)
-        inverted = None if k is None else operands[k]  # the logarithm of a mask of zeros and ones
+        k = inverted_operand(equation)  # the logarithm or the quotient of a mask of zeros and ones is infinite
+        inverted = None if k is None else operands[k]
         masked = (inverted is not None and inverted.step) or (
             name in KEEPS_MASKS and any(flag.masked for flag in moving)
         )

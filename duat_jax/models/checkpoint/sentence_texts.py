@@ -17,6 +17,8 @@ SETTINGS = "sentence_bert_config.json"
 def check_texts(folder: Path, tokenizer: Callable[[], Tokenizer]) -> None:
     """Raise if a sentence encoder reads other texts than it is given: with a prompt before them, or in lower case.
 
+    The limit `max_seq_length`, where sentence-transformers cuts a text, isn't applied: texts are read whole.
+
     Args:
         folder: the checkpoint's directory.
         tokenizer: returns its tokenizer.

@@ -50,7 +50,7 @@ def _scores(unit: Unit, replacement: str) -> dict[str, np.ndarray]:
 
 
 def _three(unit: Unit) -> tuple[int, int, int]:
-    return unit["query"], unit["key"], unit["versus"]
+    return unit["query"], unit["key"], unit["contrast"]
 
 
 def _of(unit: Unit, which: str) -> list[int]:

@@ -192,7 +192,7 @@ def test_the_table_has_the_mean_rank_correlation_of_every_ranking(units):
 
 def test_sources_elsewhere_are_at_none_of_the_three_tokens(units):
     for unit in units:
-        three = unit["query"], unit["key"], unit["versus"]
+        three = unit["query"], unit["key"], unit["contrast"]
         elsewhere = [i for i in unit["drawn"] if unit["tokens"][i] not in three]
         assert report.correlations([unit], report.NEAR, "elsewhere") == [0]
         moved, predicted = (
@@ -208,7 +208,7 @@ def test_saying_less_every_time_is_right_as_often_as_attention_falls(units):
     fell = changes[changes != 0] < 0
     assert fields["embedded / named / resampled / less every time"].startswith(f"{100 * fell.mean():.0f} [")
     for unit in units:
-        three = {unit["query"], unit["key"], unit["versus"]}
+        three = {unit["query"], unit["key"], unit["contrast"]}
         order = np.argsort(-report._scores(unit, RESAMPLED)[report.EARLY], kind="stable")
         expected = sorted(range(len(order)), key=lambda i, u=unit, t=three: (u["tokens"][i] not in t, u["parts"][i]))
         assert [unit["parts"][i] for i in order] == [unit["parts"][i] for i in expected]

@@ -7,11 +7,29 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from duat_jax.errors import BadCheckpoint
+from duat_jax.errors import BadCheckpoint, DuatError
 
 ABANDONED = 24 * 3600.0
 """The seconds after which a temporary file is taken for that of a killed process: another one writes without pauses."""
+
+
+def path_of(path: Any, meaning: str) -> Path:
+    """Return a path that a user gave; raise unless it is one.
+
+    Args:
+        path: a string or a path.
+        meaning: of which file or directory, for the message.
+
+    Raises:
+        DuatError: naming what was given.
+    """
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(name, str) or "\0" in name:
+        short = " ".join(repr(path).split())[:60]
+        raise DuatError(f"{short} is not the path of {meaning}: give a string or a pathlib.Path")
+    return Path(name)
 
 
 def temporary_path(path: Path) -> Path:
@@ -88,7 +106,7 @@ def check_new_directory(directory: Path | str) -> None:
     Raises:
         BadCheckpoint: if something is there, or the parent directory is missing.
     """
-    place = Path(directory)
+    place = path_of(directory, "a new directory")
     if place.exists() and not (place.is_dir() and not any(place.iterdir())):
         raise BadCheckpoint(f"{place} is there already: give a new directory, or an empty one")
     if not place.absolute().parent.is_dir():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from duat_jax.errors import BadText, DuatError, warn_caller
-from duat_jax.files import write_file
+from duat_jax.files import path_of, write_file
 from duat_jax.sealed import seal, unseal
 
 VERSION = 5
@@ -82,9 +82,9 @@ def write_result(result: Any, path: Path | str) -> None:
     Raises:
         DuatError: for a class of one's own, which couldn't be read again.
     """
-    arrays: dict[str, np.ndarray] = {}
+    file, arrays = path_of(path, "a file for a result"), dict[str, np.ndarray]()
     head = {"format": FORMAT, "version": VERSION, "result": _written(result, arrays)}
-    write_file(Path(path), seal(arrays, head))
+    write_file(file, seal(arrays, head))
 
 
 def read_result(path: Path | str) -> Any:
@@ -108,7 +108,7 @@ def read_result(path: Path | str) -> Any:
         'holds'
     """
     try:
-        content = Path(path).read_bytes()
+        content = path_of(path, "a file that a result's save wrote").read_bytes()
     except OSError as error:
         raise BadText(f"can't read {str(path)!r}: {error.strerror}") from None
     try:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from duat_jax.display.tables import NumberTable, token_label
 from duat_jax.errors import BadText
+from duat_jax.files import path_of
 from duat_jax.models.config import Config
 from duat_jax.models.loader import EMBEDDED
 
@@ -97,8 +98,8 @@ def read_examples(directory: Path | str | None = None) -> Examples:
         >>> [example.token for example in read_examples().of(5, 263)]
         ['),', '],', 'coder']
     """
-    directory = EMBEDDED if directory is None else directory
-    file = Path(directory) / FILE
+    directory = EMBEDDED if directory is None else path_of(directory, "a survey's directory")
+    file = directory / FILE
     try:
         return msgspec.json.decode(gzip.decompress(file.read_bytes()), type=Examples, strict=False)
     except (FileNotFoundError, NotADirectoryError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from duat_jax.display.named_arrays import NamedArray, as_dataframe, as_dataset
 from duat_jax.errors import DuatError
-from duat_jax.files import write_file
+from duat_jax.files import path_of, write_file
 from duat_jax.forms.completeness import Completeness
 from duat_jax.saved import write_result
 
@@ -151,7 +151,8 @@ class Paged(Displayed):
             >>> with TemporaryDirectory() as folder:
             ...     duat.explain(model, "for i in range(10", tokenizer=tokenizer).html(f"{folder}/page.html")
         """
-        write_file(Path(path), self.to_html(*others, examples=examples).encode())
+        file = path_of(path, "a file for a page")
+        write_file(file, self.to_html(*others, examples=examples).encode())
 
     def to_html(self, *others: "Paged", examples: "Examples | None" = None) -> str:
         """Return the page as HTML.

@@ -12,6 +12,7 @@ from duat_jax.evaluation.comparison import Row, as_dict, compare
 from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.evaluation.record import CircuitsRecord
 from duat_jax.evaluation.task_circuit import TaskCircuit, check_size, check_steps, task_circuits
+from duat_jax.files import path_of
 from duat_jax.inputs.labels import readable
 from duat_jax.inputs.prompts import Drawn, Prompt, draw
 from duat_jax.inputs.tasks.registry import TASKS
@@ -169,6 +170,7 @@ def study(
         BadText: naming every unknown name and a wrong number of steps, if the model answers too few prompts correctly,
             or the file holds other work.
     """
+    work = None if work is None else path_of(work, "a file for finished work")
     check(tasks, methods, units, size, check_steps(steps, prompts))
     chosen = {name: METHODS[name] for name in methods}
     settings = {"units": list(units), "mean": mean}

@@ -5,7 +5,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
-from duat_jax.files import new_directory
+from duat_jax.files import check_new_directory, new_directory
 from duat_jax.lora.adapter import Adapters, changes_table
 from duat_jax.lora.places import EMBEDDING, READ_OUT, entries_of, places
 from duat_jax.lora.replacement import Replacement, stored_tensors
@@ -34,6 +34,7 @@ def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, b
 
     Source: Wang & Li, Eq. 17.
     """
+    check_new_directory(directory)
     checkpoint = open_checkpoint(EMBEDDED if base is None else base)
     known, family = places(model), FAMILIES[model.config.family]
     stored, single = checkpoint.tensors(), np.dtype(np.float32)

@@ -12,7 +12,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from duat_jax.errors import BadCheckpoint, warn_caller
-from duat_jax.files import new_directory
+from duat_jax.files import check_new_directory, new_directory, path_of
 from duat_jax.lora.adapter import Adapter, Adapters
 from duat_jax.lora.names import full_module, full_tensor, prefixed, stored_module
 from duat_jax.lora.peft_settings import AdapterSettings
@@ -35,7 +35,7 @@ PREFIX = "base_model.model."
 
 def _opened(directory: Path | str) -> tuple[Path, AdapterSettings, Safetensors]:
     """Return an adapter's directory, its configuration and its tensors."""
-    place = Path(directory)
+    place = path_of(directory, "an adapter's directory")
     for name in (CONFIG, WEIGHTS):
         if not (place / name).is_file():
             raise BadCheckpoint(f"{place} has no {name}: an adapter's directory has {CONFIG} and {WEIGHTS}")
@@ -268,6 +268,7 @@ def save_adapters(directory: Path | str, adapters: Adapters, model: Transformer,
     Raises:
         BadCheckpoint: if the directory exists and isn't empty, or there is no adapter.
     """
+    check_new_directory(directory)
     if not adapters:
         raise BadCheckpoint("there is no adapter to save: give at least one")
     tensors: dict[str, np.ndarray] = {}

@@ -15,7 +15,7 @@ from jaxtyping import Array, Int
 from duat_jax.errors import BadText, DuatError, NotFinite
 from duat_jax.evaluation.journal import fingerprint
 from duat_jax.evaluation.running_text import token_losses
-from duat_jax.files import write_file
+from duat_jax.files import path_of, write_file
 from duat_jax.lora.adapter import Adapters, adapt
 from duat_jax.models.transformer import Transformer
 from duat_jax.sealed import seal, unseal_file
@@ -58,6 +58,7 @@ def train(
 
     Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021.
     """
+    work = None if work is None else path_of(work, "a file for the state of a training")
     if model.config.head.kind != "next token":
         raise BadText(
             f"a {model.config.family} model with this head doesn't predict the next token: train a language model"

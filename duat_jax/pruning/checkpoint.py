@@ -72,9 +72,10 @@ def save_pruned(
         BadCheckpoint: if the family can't be written, or its configuration can't describe the layers; if the
             directory exists already or can't be created; if a number is too large for the precision.
     """
-    require_writable(model)
     check_new_directory(directory)
-    checkpoint, config = open_checkpoint(EMBEDDED if source is None else source), model.config
+    checkpoint = open_checkpoint(EMBEDDED if source is None else source)
+    require_writable(model)
+    config = model.config
     settings: dict[str, Any] = dict(checkpoint.settings())
     neurons, layers = FIELDS[config.family]
     sizes = [block.neurons for block in config.blocks]

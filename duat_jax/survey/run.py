@@ -17,7 +17,7 @@ from jaxtyping import Int
 from duat_jax.errors import BadCheckpoint, BadText, DuatError
 from duat_jax.evaluation.journal import fingerprint
 from duat_jax.evaluation.running_text import stream, windows
-from duat_jax.files import write_file
+from duat_jax.files import path_of, write_file
 from duat_jax.inputs.baselines import Reference, baseline_of
 from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.inputs.request import check_one
@@ -124,11 +124,11 @@ def survey(
         >>> found.neurons.columns[:3].tolist()
         ['layer', 'neuron', 'contribution']
     """
+    place, (index, count) = path_of(directory, "a survey's directory"), shard
+    name = None if model is None else _absolute(str(path_of(model, "a checkpoint")))
     require_tables()
-    place, (index, count) = Path(directory), shard
     if not 1 <= index <= count:
         raise BadText(f"shard {index}/{count} isn't there: give the first as 1/{count}, the last as {count}/{count}")
-    name = None if model is None else _absolute(str(model))
     config = load_config(name)
     if config.head.kind != "next token":
         raise DuatError(f"the model's head is {config.head.kind!r}: only models of the next token are surveyed")

@@ -14,7 +14,7 @@ from jaxtyping import Int
 
 from duat_jax.display.examples import FILE, Example, Examples, as_bytes
 from duat_jax.errors import BadText, DuatError, warn_caller
-from duat_jax.files import write_file
+from duat_jax.files import path_of, write_file
 from duat_jax.inputs.labels import readable
 from duat_jax.models.vocabulary.running import run_texts
 from duat_jax.sealed import digest_of
@@ -90,10 +90,10 @@ def read(directory: Path | str) -> Survey:
     Raises:
         BadText: if there is none, it isn't finished, or a table is damaged or another survey's.
     """
+    place = path_of(directory, "a survey's directory")
     require_tables()
     import pandas as pd
 
-    place = Path(directory)
     if not (place / "survey.json").exists():
         state = "isn't finished: run it again" if (place / "manifest.json").exists() else "isn't there"
         raise BadText(f"the survey in {place} {state}")

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError, NotFinite
 from duat_jax.evaluation.journal import fingerprint
-from duat_jax.files import write_file
+from duat_jax.files import path_of, write_file
 from duat_jax.sealed import seal, unseal_file
 from duat_jax.training.run import Moment, Run, Step
 from duat_jax.training.update import SHOWN, Update, Weights, named_arrays, names_of
@@ -40,11 +40,12 @@ class Kept:
     def __init__(
         self, run: Run, weights: Weights, folder: Path | str, *, every: int | None = None, state: Any = None
     ) -> None:
+        self.folder = path_of(folder, "a folder for the states of a training")
         every = max(1, math.isqrt(run.steps)) if every is None else every
         if every < 1:
             raise DuatError(f"a state is kept every {every} steps: give at least 1")
         named_arrays(weights)
-        self.run, self.folder = run, Path(folder)
+        self.run = run
         self.weights = jax.tree.map(jnp.asarray, weights)
         self.numbers = [*range(0, run.steps, every), run.steps]
         self.update = Update(run.optimiser, self.weights)

@@ -7,7 +7,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from duat_jax.cli.output import EXIT_STATUS
+from duat_jax.cli.endings import check_endings
+from duat_jax.cli.output import EXIT_STATUS, one_line_errors
 
 CODE = "'def get(self, key, default=None): return self.data.get(key,'"
 
@@ -87,7 +88,12 @@ EXAMPLES = {
 
 
 class _Command(TyperCommand):
-    """A command whose line of usage leaves hidden arguments out."""
+    """A command whose line of usage leaves hidden arguments out, and which refuses files with wrong endings."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with one_line_errors():
+            check_endings({each.opts[0]: ctx.params.get(each.name) for each in self.get_params(ctx)})
+        return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         parameters = (each for each in self.get_params(ctx) if not getattr(each, "hidden", False))

@@ -76,8 +76,6 @@ def check_options(
     Raises:
         BadText: naming what is wrong and what to do.
     """
-    if html is not None and html.suffix.lower() not in (".html", ".htm"):
-        raise BadText(f"--html {html} must end in .html")
     check_outputs(plot, json_file, others=[html, *others], save=save, table=table)
     for text in filter(None, texts):
         if not text.isascii() and text != text.encode(errors="ignore").decode():

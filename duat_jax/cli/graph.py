@@ -63,15 +63,8 @@ def graph(
     """Follow one output through a model: what every token of every layer is the sum of, head by head, exactly."""
     with one_line_errors():
         check_options((text, target, contrast), plot, json_file, save, csv, html, [viewer, graphml])
-        problems = [
-            f"{option} {file} must end in {ending}"
-            for option, file, ending in (("--viewer", viewer, ".json"), ("--graphml", graphml, ".graphml"))
-            if file is not None and file.suffix.lower() != ending
-        ]
         if graphml is not None and find_spec("networkx") is None:
-            problems.append("--graphml needs networkx, which isn't installed: pip install 'duat-jax[graphs]'")
-        if problems:
-            raise BadText("; ".join(problems))
+            raise BadText("--graphml needs networkx, which isn't installed: pip install 'duat-jax[graphs]'")
 
         start_jax(float64=dtype is Dtype.float64)
         import jax.numpy as jnp

@@ -39,14 +39,6 @@ FULL = errno.ENOSPC, errno.EDQUOT
 """The errors of a full disk, and of a full share of it."""
 
 
-PICTURES = ".png", ".pdf", ".svg"
-"""The formats of pictures."""
-
-
-FORMATS = dict.fromkeys(PICTURES, "--plot") | {".html": "--html", ".json": "--json", ".csv": "--csv"}
-"""The options that write files with these endings, which no other option does."""
-
-
 class DoesNotHold(Exception):
     """A result that fails its own check."""
 
@@ -198,18 +190,12 @@ def check_outputs(
 
     written = [Path(json_file)] if json_file is not None and json_file != "-" else []
     if plot is not None:
-        if plot.suffix.lower() not in PICTURES:
-            raise BadText(f"{plot} must end in .png, .pdf or .svg")
         written.append(plot)
     if table is not None and find_spec("pandas") is None:
         raise BadText("--csv needs pandas: pip install 'duat-jax[dataframes]'")
     written += [path for path in (*others, table, work, save) if path is not None]
     for path in written:
         check_output(path)
-    json_path = None if json_file is None else Path(json_file)
-    for option, named in {"--save": save, "--csv": table, "--json": json_path}.items():
-        if named is not None and (of := FORMATS.get(named.suffix.lower(), option)) != option:
-            raise BadText(f"{option} {named} doesn't write a {named.suffix} file: take {of} for one, or another ending")
     if special := [str(path) for path in (work, save) if path is not None and _is_special(path)]:
         raise BadText(f"{special[0]} isn't a regular file, and what is kept is read again: give a regular file")
     written += [path for path in directories if path is not None]

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from duat_jax.cli.endings import check_endings
-from duat_jax.cli.output import EXIT_STATUS, one_line_errors
+from duat_jax.cli.output import EXIT_STATUS, OPTIONS, one_line_errors
 
 CODE = "'def get(self, key, default=None): return self.data.get(key,'"
 
@@ -91,8 +91,10 @@ class _Command(TyperCommand):
     """A command whose line of usage leaves hidden arguments out, and which refuses files with wrong endings."""
 
     def invoke(self, ctx: Any) -> Any:
+        given = {each.opts[0]: ctx.params.get(each.name) for each in self.get_params(ctx)}
+        OPTIONS.set(frozenset(given))
         with one_line_errors():
-            check_endings({each.opts[0]: ctx.params.get(each.name) for each in self.get_params(ctx)})
+            check_endings(given)
         return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:

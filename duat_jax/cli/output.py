@@ -4,11 +4,13 @@ import errno
 import io
 import json
 import os
+import re
 import stat
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,12 +41,29 @@ FULL = errno.ENOSPC, errno.EDQUOT
 """The errors of a full disk, and of a full share of it."""
 
 
+OPTIONS: ContextVar[frozenset[str]] = ContextVar("OPTIONS", default=frozenset())
+"""The options of the command that runs."""
+
+
 class DoesNotHold(Exception):
     """A result that fails its own check."""
 
 
 class NotWritten(Exception):
     """A result that couldn't be written to its file."""
+
+
+def in_one_line(message: str) -> str:
+    """Return a message of the library in one line, without the options in parentheses that the command lacks.
+
+    Args:
+        message: the message; an option that only some commands have stands in it as ` (--option …)`.
+    """
+
+    def kept(suggestion: re.Match[str]) -> str:
+        return suggestion[0] if suggestion[1] in OPTIONS.get() else ""
+
+    return re.sub(r" \((--[a-z-]+)[^()]*\)", kept, " ".join(message.split()))
 
 
 @contextmanager
@@ -63,7 +82,7 @@ def one_line_errors(work: Path | None = None, *, resumable: bool = False) -> Ite
         kept = f"finished results are kept in {work}: the same command continues from there"
 
     def show_warning(message: Warning | str, *place: Any) -> None:
-        typer.echo("duat: " + " ".join(str(message).split()), err=True)
+        typer.echo(f"duat: {in_one_line(str(message))}", err=True)
 
     try:
         with warnings.catch_warnings():
@@ -88,7 +107,7 @@ def one_line_errors(work: Path | None = None, *, resumable: bool = False) -> Ite
             message = f"{error.filename or 'standard output'} couldn't be written: {error.strerror}"
         if resumable and status != MISTAKE and not isinstance(error, NotFinite):
             message += f"; {kept}"
-        typer.echo("duat: " + " ".join(message.split()), err=True)
+        typer.echo(f"duat: {in_one_line(message)}", err=True)
         raise typer.Exit(status) from None
     except KeyboardInterrupt:
         typer.echo(f"duat: interrupted; {kept}", err=True)

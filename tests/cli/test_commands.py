@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -37,6 +38,10 @@ WORDS, SMALL = "w5 w17 w3 w44 w17 w20 w9 w12", GOLDEN / "gpt2"
 EVERY = dict(commands(typer.main.get_command(application)))
 
 
+def options_of(name):
+    return {option for parameter in EVERY[name].params for option in parameter.opts}
+
+
 def test_every_command_has_two_examples():
     assert EXAMPLES.keys() == EVERY.keys()
 
@@ -45,7 +50,7 @@ def test_every_command_has_two_examples():
 def test_help_shows_the_examples_and_their_options_exist(name):
     shown = run(*name.split(), "--help").stdout
     assert len(EXAMPLES[name]) == 2
-    options = {option for parameter in EVERY[name].params for option in parameter.opts}
+    options = options_of(name)
     for example in EXAMPLES[name]:
         assert example in shown
         words = shlex.split(example.partition(" > ")[0])
@@ -75,7 +80,7 @@ FORMATS = {"png", "pdf", "svg", "html", "json", "csv", "graphml", "jpg", "gguf",
 @pytest.mark.parametrize("name", EVERY)
 def test_an_ending_of_another_format_is_refused(name, monkeypatch, capsys):
     monkeypatch.setattr(EVERY[name], "callback", lambda **given: None)
-    options = {option for parameter in EVERY[name].params for option in parameter.opts}
+    options = options_of(name)
     required = [each for each in EVERY[name].params if each.required]
     asked = [word for each in required for word in (*(each.opts if each.opts[0][0] == "-" else ()), "1")]
     for option in options & (OWN | FREE).keys():
@@ -84,6 +89,55 @@ def test_an_ending_of_another_format_is_refused(name, monkeypatch, capsys):
             refused, known = capsys.readouterr().err, (OWN | FREE)[option].split()
             assert bool(refused) == (ending not in known and (option in OWN or ending in FORMATS))
             assert refused.count("\n") == bool(refused) and set(re.findall("--[a-z]+", refused)) <= options
+
+
+SAID_BY = {
+    "evaluation/circuit_table.py": ["circuit"],
+    "interpret/explain/table.py": ["explain"],
+    "interpret/memory.py": ["explain", "graph"],
+    "json_record.py": ["explain"],
+    "verification/networks.py": ["verify"],
+}
+"""Modules outside of the commands that name options, and the commands that print what they say."""
+
+
+def named_options(text):
+    return set(re.findall(r"(?<![\w-])--[a-z-]+", text))
+
+
+def test_texts_of_the_library_name_options_of_the_commands_that_print_them():
+    package = Path(duat.__file__).parent
+    for file in sorted(set(package.rglob("*.py")) - set(package.glob("cli/*"))):
+        module = str(file.relative_to(package))
+        for text in re.findall(r'"[^"\n]*"', file.read_text(encoding="utf-8")):
+            # An option in parentheses is left out by commands that lack it; a named command's own is right.
+            named = named_options(re.sub(r"\(--[^()]*\)|duat \w+ --[a-z-]+|gguf-split --merge|^\"--\S+\"$", "", text))
+            assert not named or all(named <= options_of(name) for name in SAID_BY[module])
+
+
+FOREIGN = [
+    ("graph", "w1 w2"),
+    ("attends", "w1 w2", "--layer", "0", "--head", "99", "--key", "0"),
+    ("intervene", "w1 w2", "--change", "head 0:0 set 0"),
+    ("steer", "w1 w2", "--towards", "w1", "--away", "w2", "--layers", "1"),
+    ("context", "w1", "--demonstration", "w2", "--answer", "w3"),
+    ("circuit", "--task", "parameter"),
+    ("explain", "w1 w2"),
+    ("explain", "w1 w2", "--reference", "w1"),
+    ("intervene", "w1 w2", "--change", "head 0:0 set reference", "--reference", "w1"),
+    ("lora diff", "adapter", "w1 w2"),
+    ("diff", "MODEL", "w1 w2", "--bits", "4"),
+]
+"""What models of other kinds are asked."""
+
+
+@pytest.mark.parametrize("asked", FOREIGN, ids=" ".join)
+@pytest.mark.parametrize("model", [ENCODER, GOLDEN / "vit"], ids=["encoder", "vit"])
+def test_an_error_names_options_of_the_command_that_runs(asked, model):
+    name, *rest = asked
+    place = [] if name == "diff" else ["--model", str(model)]
+    result = run(*name.split(), *(str(model) if word == "MODEL" else word for word in rest), *place)
+    assert result.exit_code == 2 and named_options(result.stderr) <= options_of(name), result.stderr
 
 
 @pytest.mark.parametrize("name", ["", *EVERY])

@@ -31,11 +31,13 @@ class Pooling:
         modes: names in `MODES`, whose vectors are concatenated.
         problem: the reason why the checkpoint's own vectors can't be computed, if they can't.
         dense: layers through which the vector goes, the first one first.
+        longest: the number of tokens at which sentence-transformers cuts a text; none if absent.
     """
 
     modes: tuple[str, ...] = ("mean",)
     problem: str | None = None
     dense: tuple[Dense, ...] = ()
+    longest: int | None = None
 
     def label(self) -> str:
         """Return the modes and the layers in words."""

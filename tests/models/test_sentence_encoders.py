@@ -13,6 +13,7 @@ from helpers import close
 from safetensors.numpy import save_file
 
 import duat_jax as duat
+from duat_jax.inputs.request import check
 from duat_jax.lora import save_merged
 
 TEXT, OTHER = [5, 17, 3, 44, 20], [9, 8, 7, 6]
@@ -241,6 +242,42 @@ def test_an_encoder_that_reads_other_texts_than_it_is_given_is_refused_where_tex
     with pytest.raises(duat.BadText, match=message) as raised:
         duat.explain(duat.load(folder), TEXT, against=OTHER)
     assert "\n" not in str(raised.value)
+
+
+LENGTHS = {
+    "its own": ({"sentence_bert_config.json": {"max_seq_length": 4}}, 4),
+    "by an old name": ({"sentence_xlm-roberta_config.json": {"max_seq_length": 4}}, 4),
+    "the tokenizer's": ({"tokenizer_config.json": {"model_max_length": 4}}, 4),
+    "null": ({"sentence_bert_config.json": {"max_seq_length": None}, "tokenizer_config.json": {}}, None),
+    "the first": (
+        {"sentence_bert_config.json": {"max_seq_length": 5}, "tokenizer_config.json": {"model_max_length": 4}},
+        5,
+    ),
+    "zero": (
+        {"sentence_bert_config.json": {"max_seq_length": 0}, "tokenizer_config.json": {"model_max_length": 4}},
+        None,
+    ),
+    "no end": ({"tokenizer_config.json": {"model_max_length": 10**30}}, None),
+    "no number": ({"sentence_bert_config.json": {"max_seq_length": "4"}}, "must be a whole number, not '4'"),
+}
+"""Files and the number of tokens that `SentenceTransformer(...).preprocess` of sentence-transformers 6.2 reads."""
+
+
+@pytest.mark.parametrize("case", LENGTHS)
+def test_a_text_that_sentence_transformers_cuts_is_refused_with_both_numbers(tmp_path, case):
+    files, longest = LENGTHS[case]
+    folder = encoder_of(tmp_path, STATED["cls"])
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content))
+    config = duat.load_config(folder)
+    for texts, label in (((TEXT, OTHER), "the text"), ((OTHER, TEXT), "the other text")):
+        if longest == 5 or longest is None:
+            check(config, texts[0], against=texts[1])
+            continue
+        wanted = longest if isinstance(longest, str) else f"{label} has 5 tokens, and sentence-transformers reads 4"
+        with pytest.raises(duat.BadText, match=wanted) as raised:
+            check(config, texts[0], against=texts[1])
+        assert "\n" not in str(raised.value)
 
 
 def test_a_tokenizer_that_makes_letters_small_itself_may_be_given_small_ones(tmp_path):

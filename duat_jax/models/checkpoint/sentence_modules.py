@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from duat_jax.errors import BadCheckpoint
 from duat_jax.models.checkpoint.dense_module import read_dense
 from duat_jax.models.checkpoint.json_file import read_json
 from duat_jax.models.checkpoint.problems import quoted
-from duat_jax.models.checkpoint.sentence_texts import check_texts
+from duat_jax.models.checkpoint.sentence_texts import check_texts, longest_text
 from duat_jax.models.pooling import MEAN, MODES, Pooling
 
 MODULES = "modules.json"
@@ -45,7 +46,7 @@ def read_pooling(folder: Path, tokenizer: Callable[[], Tokenizer]) -> Pooling:
         return MEAN
     try:
         check_texts(folder, tokenizer)
-        return _pooling(folder)
+        return replace(_pooling(folder), longest=longest_text(folder))
     except BadCheckpoint as error:
         return Pooling(problem=str(error))
 

@@ -1,4 +1,4 @@
-"""Changes that sentence-transformers makes to a text before its tokenizer reads it, which are refused."""
+"""Changes that sentence-transformers makes to a text before the model reads it, which are refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +12,17 @@ from duat_jax.models.checkpoint.problems import quoted
 
 PROMPTS = "config_sentence_transformers.json"
 SETTINGS = "sentence_bert_config.json"
+OLD_SETTINGS = tuple(
+    f"sentence_{name}_config.json" for name in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+"""The names of the same file that sentence-transformers takes where there is none of the first."""
+
+UNLIMITED = 10**20
+"""The number from which on transformers takes a length for none."""
 
 
 def check_texts(folder: Path, tokenizer: Callable[[], Tokenizer]) -> None:
     """Raise if a sentence encoder reads other texts than it is given: with a prompt before them, or in lower case.
-
-    The limit `max_seq_length`, where sentence-transformers cuts a text, isn't applied: texts are read whole.
 
     Args:
         folder: the checkpoint's directory.
@@ -26,7 +31,7 @@ def check_texts(folder: Path, tokenizer: Callable[[], Tokenizer]) -> None:
     Raises:
         BadCheckpoint: naming the field, and what to do.
     """
-    prompts, settings = _fields(folder / PROMPTS), _fields(folder / SETTINGS)
+    prompts, (file, settings) = _fields(folder / PROMPTS), _settings(folder)
     name, known = prompts.get("default_prompt_name"), prompts.get("prompts")
     if name is not None and (prompt := known.get(name) if isinstance(known, dict) else None) != "":
         raise BadCheckpoint(
@@ -35,9 +40,36 @@ def check_texts(folder: Path, tokenizer: Callable[[], Tokenizer]) -> None:
         )
     if settings.get("do_lower_case") and not _is_lower_casing(tokenizer()):
         raise BadCheckpoint(
-            f"{folder / SETTINGS}: do_lower_case = {quoted(settings['do_lower_case'])} isn't supported for a tokenizer"
+            f"{file}: do_lower_case = {quoted(settings['do_lower_case'])} isn't supported for a tokenizer"
             " that keeps capital letters: set it to false, and give texts in lower case"
         )
+
+
+def longest_text(folder: Path) -> int | None:
+    """Return the number of tokens, with special ones, at which sentence-transformers cuts a text, if it does.
+
+    Args:
+        folder: the checkpoint's directory.
+
+    Raises:
+        BadCheckpoint: if it is no whole number.
+    """
+    file, settings = _settings(folder)
+    length = settings.get("max_seq_length")
+    if length is None:
+        file = folder / "tokenizer_config.json"
+        length = _fields(file).get("model_max_length")
+    if not isinstance(length, int | float | None) or isinstance(length, bool):
+        raise BadCheckpoint(f"{file}: the length of a text must be a whole number, not {quoted(length)}")
+    if not length or length > UNLIMITED:
+        return None
+    return int(length)
+
+
+def _settings(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """Return the file with the settings of a sentence encoder's texts, and its fields."""
+    files = [folder / name for name in (SETTINGS, *OLD_SETTINGS)]
+    return next(((file, fields) for file in files if (fields := _fields(file))), (files[0], {}))
 
 
 def _fields(file: Path) -> dict[str, Any]:

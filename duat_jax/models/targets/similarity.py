@@ -66,7 +66,14 @@ class Similarity(Target):
             problems.append(problem)
         if config.image is not None:
             return Similarity(checked_pixels(config.image, self.against, "the other image", problems), pooling)
-        return Similarity(checked_ids(config, self.against, "the other text", problems, places.tokenizer), pooling)
+        against = checked_ids(config, self.against, "the other text", problems, places.tokenizer)
+        for label, tokens in (("the text", places.tokens), ("the other text", len(against))):
+            if tokens > (pooling.longest or tokens):
+                problems.append(
+                    f"{label} has {tokens} tokens, and sentence-transformers reads {pooling.longest} of them"
+                    " (max_seq_length): shorten it"
+                )
+        return Similarity(against, pooling)
 
     def reader(self, run: Callable[[Any], tuple[Array, int]]) -> _PooledDirection:
         """Return what reads the target from forward passes.

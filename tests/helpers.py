@@ -53,8 +53,9 @@ def make_input(tokens=4, *, dtype=jnp.float64, key=1):
 
 
 def weights_of(shape, key=2):
-    """Return a random read-out covector."""
-    return jax.random.normal(jax.random.key(key), shape)
+    """Return a random read-out covector, whose making is no part of the program that is traced."""
+    with jax.ensure_compile_time_eval():
+        return jax.random.normal(jax.random.key(key), shape)
 
 
 def recorded(fn):

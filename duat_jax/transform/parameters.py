@@ -198,6 +198,16 @@ def fill_value_of(equation: core.JaxprEqn) -> Any:
     return equation.params.get("fill_value") if equation.primitive.name == "gather" else None
 
 
+def ragged_of(equation: core.JaxprEqn) -> tuple[Any, dict[str, Any]]:
+    """Return what each axis of a `ragged_dot_general` is, and its other settings, as `jax.lax.dot_general` takes them.
+
+    Args:
+        equation: a `ragged_dot_general`.
+    """
+    settings = {name: parameter_of(equation, name) for name in ("precision", "preferred_element_type")}
+    return parameter_of(equation, "ragged_dot_dimension_numbers"), settings
+
+
 def solve_constants_of(equation: core.JaxprEqn) -> int:
     """Return the number of operands of a `custom_linear_solve` that come before its right-hand sides.
 

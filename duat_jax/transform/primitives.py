@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -15,6 +16,7 @@ from duat_jax.transform.parameters import (
     fill_value_of,
     overwrites,
     power_of,
+    ragged_of,
     reduced_axes_of,
     reducer_of,
     scatter_of,
@@ -215,12 +217,36 @@ def _gather(equation: core.JaxprEqn, operand: Any, *indices: Any) -> list[Any]:
     return [lax.convert_element_type(found, operand.dtype)]
 
 
+def _ragged_product(equation: core.JaxprEqn, lhs: Any, rhs: Any, sizes: Any) -> list[Any]:
+    """Multiply group by group what JAX transposes only where the groups are of rows."""
+    numbers, settings = ragged_of(equation)
+    contracted, batch = numbers.dot_dimension_numbers
+    (axis,) = numbers.lhs_ragged_dimensions
+    if axis in batch[0]:
+        return [lax.dot_general(lhs, rhs, (contracted, batch), **settings)]
+    if axis not in contracted[0]:
+        return bind(equation, [lhs, rhs, sizes])
+    # Groups may begin elsewhere for every entry of the axes that come before the ragged one.
+    around = [*batch[0], *contracted[0][: contracted[0].index(axis)]][: sizes.ndim - 1]
+    place = lax.broadcasted_iota(sizes.dtype, lhs.shape, axis)
+
+    def of_group(size: Any, end: Any) -> Any:
+        start, end = (
+            lax.broadcast_in_dim(z.transpose(np.argsort(around)), lhs.shape, sorted(around)) for z in (end - size, end)
+        )
+        inside = jnp.where((start <= place) & (place < end), lhs, jnp.zeros((), lhs.dtype))
+        return lax.dot_general(inside, rhs, (contracted, batch), **settings)
+
+    return [jax.vmap(of_group, in_axes=-1)(sizes, jnp.cumsum(sizes, -1, sizes.dtype))]
+
+
 TRANSPOSABLE: dict[str, Callable[..., list[Any]]] = {
     "scatter": _scatter,
     "gather": _gather,
     "reduce": _reduce,
     "reduce_window": _reduce_window,
     "integer_pow": _integer_power,
+    "ragged_dot_general": _ragged_product,
     "name": lambda _, x: [x],
     "optimization_barrier": lambda _, *operands: [lax.optimization_barrier(x) for x in operands],
 }

@@ -31,7 +31,7 @@ def render(attribution: Attribution, count: int = UNITS) -> RenderableType:
         table.add_row(*[str(scored.layer)] * layered, *token, *[str(scored.unit)] * numbered, number(scored.score))
     left_out = attribution.scores.size - min(count, attribution.scores.size)
     return Group(
-        Text.assemble(("Attributed:  ", "bold"), what, f" ({attribution.difference:+.4f})"),
+        Text.assemble(("Attributed:  ", "bold"), what, f" ({attribution.difference:+z.4f})"),
         Text.assemble(("Method:      ", "bold"), f"{attribution.method}, {attribution.score}"),
         "",
         table,

@@ -34,8 +34,8 @@ def _table(title: str, rows: "Mapping[str, Row]", costs: Mapping[str, float]) ->
         table.add_column(column, justify="right")
     for i, (method, row) in enumerate(rows.items()):
         ahead = row.ahead.written(sign="+") if i else ""
-        cells = row.deletion.written(), row.insertion.written(), ahead, f"{row.spearman.value:+.2f}"
-        table.add_row(method, *cells, f"{costs[method]:.1f}")
+        cells = row.deletion.written(), row.insertion.written(), ahead, f"{row.spearman.value:+z.2f}"
+        table.add_row(method, *cells, f"{costs[method]:z.1f}")
     return table
 
 
@@ -91,7 +91,7 @@ def faithfulness(
         name = "embedded" if model is None else str(model).encode(errors="replace").decode()
         target = TargetDescription(*TARGETS[loaded.config.head.kind])
         content = to_json(result.as_dict(model=name, target=target, seed=seed))
-        summary = f"{target}: {result.value:.3f} on {result.texts} texts of {result.tokens:.1f} tokens on average"
+        summary = f"{target}: {result.value:z.3f} on {result.texts} texts of {result.tokens:z.1f} tokens on average"
         tables = [
             part
             for removal, rows in result.tables.items()

@@ -139,7 +139,7 @@ def train(
         save_adapters(output, adapters, base, base=None if model is None else str(model))
         summary = (
             f"{len(adapters)} adapters of rank {rank}, {parameters_of(adapters):,} numbers, trained in {steps} steps",
-            f"held-out text ({held_out} pieces): {before:.4f} nats per token before, {after:.4f} after",
+            f"held-out text ({held_out} pieces): {before:z.4f} nats per token before, {after:z.4f} after",
             f"written to {output}",
         )
 

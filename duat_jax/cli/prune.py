@@ -30,11 +30,11 @@ def _table(title: str, dense: dict[str, Any], rows: list[dict[str, Any]]) -> "Re
     table = NumberTable(labels=2, title=title)
     for column in ("ranked by", "in their place", "removed", "loss", "more than whole"):
         table.add_column(column, justify="left" if column in ("ranked by", "in their place") else "right")
-    table.add_row("the whole model", "", "", f"{dense['loss']:.4f}", "")
+    table.add_row("the whole model", "", "", f"{dense['loss']:z.4f}", "")
     for row in rows:
         more = row["loss"] - dense["loss"]
         table.add_row(
-            row["method"], row["compensation"], f"{row['fraction']:.0%}", f"{row['loss']:.4f}", f"{more:+.4f}"
+            row["method"], row["compensation"], f"{row['fraction']:.0%}", f"{row['loss']:z.4f}", f"{more:+z.4f}"
         )
     return table
 

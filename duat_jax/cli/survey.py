@@ -227,5 +227,5 @@ def _table(found: "Survey", tokenizer: "Tokenizer", title: str) -> "RenderableTy
         of_neuron = contexts[(contexts.layer == row.layer) & (contexts.unit == row.neuron)]
         # A token may look like markup.
         at = Text(", ".join(map(quoted_label, readable(tokenizer, of_neuron.token_id))))
-        table.add_row(str(row.layer), str(row.neuron), f"{getattr(row, part):+.4f}", f"{row.activation:.3f}", at)
+        table.add_row(str(row.layer), str(row.neuron), f"{getattr(row, part):+z.4f}", f"{row.activation:z.3f}", at)
     return table

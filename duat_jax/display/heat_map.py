@@ -31,10 +31,10 @@ def heat_map(rows: Sequence[str], columns: Sequence[str], numbers: Float[np.ndar
 
     def cell(number: float) -> str:
         if abs(number) < 0.005:
-            return f'<td title="{number:+.4f}" style="{CELL}opacity:0.4">0</td>'
+            return f'<td title="{number:+z.4f}" style="{CELL}opacity:0.4">0</td>'
         colour = POSITIVE if number > 0 else NEGATIVE
         opacity = round(255 * STRONGEST * min(abs(number) / largest, 1.0))
-        return f'<td title="{number:+.4f}" style="{CELL}background:{colour}{opacity:02x}">{number:+.2f}</td>'
+        return f'<td title="{number:+z.4f}" style="{CELL}background:{colour}{opacity:02x}">{number:+z.2f}</td>'
 
     head = "".join(f'<th style="{CELL}">{escape(column)}</th>' for column in ("", *columns))
     body = "".join(

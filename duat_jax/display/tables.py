@@ -61,7 +61,7 @@ def number(value: float) -> Text:
     Args:
         value: the part.
     """
-    written = f"{value:+.4f}"
+    written = f"{value:+z.4f}"
     return Text(written, style="" if float(written) == 0 else NEGATIVE if value < 0 else POSITIVE)
 
 

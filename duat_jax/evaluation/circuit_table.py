@@ -38,9 +38,9 @@ def render_methods(title: str, rows: Mapping[str, Row]) -> NumberTable:
     for i, (method, row) in enumerate(rows.items()):
         table.add_row(
             method,
-            *(f"{row.kept[k]:.2f}" for k in columns),
+            *(f"{row.kept[k]:z.2f}" for k in columns),
             row.numbers["logf"].written(),
-            *(f"{row.numbers[name].value:.3f}" for name in ("CPR", "CMD", "removed")),
+            *(f"{row.numbers[name].value:z.3f}" for name in ("CPR", "CMD", "removed")),
             row.ahead.written(sign="+") if i else "",
         )
     return table
@@ -122,15 +122,15 @@ def circuit_lines(circuit: TaskCircuit, example: Case, chosen: bool) -> list[str
         refined = [
             f"The ranking by {circuit.method} was optimised on the difference between the logits of the two answers, in"
             f" {refinement.steps} steps with {refinement.prompts} of the {every} prompts; scores are from before, as"
-            f" means over these. On the others it keeps {means[1]:.3f} of the effect as a mean over all sizes (logf),"
-            f" {means[0]:.3f} before."
+            f" means over these. On the others it keeps {means[1]:z.3f} of the effect as a mean over all sizes (logf),"
+            f" {means[0]:z.3f} before."
         ]
     lines = [
         f"One circuit for all prompts: of {circuit.scores.size:,} units the {count:,} {whose}."
         f" Size: {size:.1%}, {rule}.",
         *refined,
-        f"The model was run again{prompts}: with only this circuit computed it keeps {circuit.kept[i]:.2f} of the"
-        f" effect, with only this circuit corrupted {circuit.removed[i]:.2f}.",
+        f"The model was run again{prompts}: with only this circuit computed it keeps {circuit.kept[i]:z.2f} of the"
+        f" effect, with only this circuit corrupted {circuit.removed[i]:z.2f}.",
         f"The example is {example.clean!r}, answered by {example.right!r}; the corrupted text by {example.wrong!r}.",
     ]
     if left_out:

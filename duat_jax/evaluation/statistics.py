@@ -36,7 +36,7 @@ class Estimate(NamedTuple):
             >>> Estimate(0.5, 0.41, 0.625).written(2, "+"), Estimate(1.0, 1.0, 1.0).written(1)
             ('+0.50 [+0.41, +0.62]', '1.0')
         """
-        value, low, high = (f"{round(number, digits) + 0.0:{sign}.{digits}f}" for number in self)
+        value, low, high = (f"{number:{sign}z.{digits}f}" for number in self)
         return value if low == value == high else f"{value} [{low}, {high}]"
 
 

@@ -65,11 +65,12 @@ def render(ledger: Ledger) -> RenderableType:
     first, second = ledger.values
     masked = ledger.inputs is None
     runs = ("with the part in view", "without") if masked else ("with the part", "with the reference in its place")
-    inputs = MASKED if ledger.inputs is None else f"moved inputs: {float(ledger.inputs.sum()):+.4f}"
-    discontinuities = [f"{name}: {part:+.4f}" for name, part in ledger.discontinuities.items() if part]
+    inputs = MASKED if ledger.inputs is None else f"moved inputs: {float(ledger.inputs.sum()):+z.4f}"
+    discontinuities = [f"{name}: {part:+z.4f}" for name, part in ledger.discontinuities.items() if part]
     return Group(
         Text(
-            f"log-probability: A {first:+.4f} {runs[0]}, B {second:+.4f} {runs[1]}, {DIFFERENCE} {first - second:+.4f}",
+            f"log-probability: A {first:+z.4f} {runs[0]}, B {second:+z.4f} {runs[1]}, {DIFFERENCE}"
+            f" {first - second:+z.4f}",
             style="bold",
         ),
         inputs,

@@ -40,7 +40,7 @@ def draw(change: LoraChange) -> Figure:
     right.set_yticks(places, [effect.name for effect in effects], fontsize="small")
     right.set_title("by adapter" + (f", the largest {SHOWN}" if len(change.effects) > SHOWN else ""))
     _finish(right, change)
-    titled(figure, f"{change.before:+.3f} without adapters, {change.after:+.3f} with them")
+    titled(figure, f"{change.before:+z.3f} without adapters, {change.after:+z.3f} with them")
     return figure
 
 
@@ -99,7 +99,7 @@ def draw_moved(moved: dict[str, Moved]) -> Figure:
         axis.set_yticks(range(len(values)), [f"layer {i}" for i in range(len(values))])
         for (i, j), value in np.ndenumerate(100 * values):
             colour = "white" if value > largest / 2 else "black"
-            axis.text(j, i, f"{value:.1f}" if value else "0", ha="center", va="center", color=colour, fontsize="small")
+            axis.text(j, i, f"{value:z.1f}" if value else "0", ha="center", va="center", color=colour, fontsize="small")
     figure.colorbar(image, ax=figure.axes, label="% of the parameter's size")
     return figure
 

@@ -35,9 +35,9 @@ def render(change: LoraChange) -> RenderableType:
         Text.assemble(("Explained:  ", "bold"), change.target.headline),
         Text.assemble(
             ("A: with adapters ", "bold"),
-            f"{change.after:+.4f}",
+            f"{change.after:+z.4f}",
             ("   B: without ", "bold"),
-            f"{change.before:+.4f}",
+            f"{change.before:+z.4f}",
             (f"   {DIFFERENCE} ", "bold"),
             number(change.difference),
         ),
@@ -64,10 +64,10 @@ def _columns(change: LoraChange) -> RenderableType:
         table.add_column(column, justify="right" if column else "left")
     for name, row in change.rows.items():
         base, *changes = row.values()
-        table.add_row(name, f"{base:+.4f}", *map(number, changes), number(sum(changes)))
+        table.add_row(name, f"{base:+z.4f}", *map(number, changes), number(sum(changes)))
     totals = change.totals.values()
     base = sum(row["base"] for row in change.rows.values())
-    table.add_row(Text("together", style="bold"), f"{base:+.4f}", *map(number, totals), number(sum(totals)))
+    table.add_row(Text("together", style="bold"), f"{base:+z.4f}", *map(number, totals), number(sum(totals)))
     moved = change.first_order - change.first_order_held
     first = number(moved), number(change.first_order_held), "", number(change.first_order)
     table.add_row(Text("of first order", style="bold"), "", *first)
@@ -111,7 +111,7 @@ def render_moved(moved: Moved) -> RenderableType:
     def percent(value: float | None) -> Text:
         if value is None:
             return Text("")
-        return Text("0", style="dim") if value == 0 else Text(f"{100 * value:.2f} %")
+        return Text("0", style="dim") if value == 0 else Text(f"{100 * value:z.2f} %")
 
     for i in range(rows):
         stream, term = (keys[i] if i < len(keys) else None for keys in (streams, terms))

@@ -92,6 +92,6 @@ def render(budget: Budget) -> RenderableType:
         f"as many weights, drawn at random, mean of {len(budget.random)}": float(np.mean(budget.random)),
     }
     for name, loss in rows.items():
-        table.add_row(name, f"{loss:.4f}")
+        table.add_row(name, f"{loss:z.4f}")
     names = ", ".join(budget.finer) or "none fits"
     return Group(table, "", Text(f"Within {budget.share:.0%} of the weights: {names}"))

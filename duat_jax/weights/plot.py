@@ -40,7 +40,7 @@ def draw(diff: ModelDiff) -> Figure:
         _draw_flow(others.pop(0), diff, diff.flow)
     titled(
         figure,
-        f"{diff.target.headline}: {diff.value:+.4f} by the model − {diff.reference_value:+.4f} by the reference",
+        f"{diff.target.headline}: {diff.value:+z.4f} by the model − {diff.reference_value:+z.4f} by the reference",
     )
     return figure
 

@@ -32,14 +32,14 @@ def render(diff: ModelDiff, model: str = "the model", reference: str = "the refe
     difference = number(diff.difference)
     if texts > 1:
         low, high = students_mean(diff.values[:, 1] - diff.values[:, 0])[1:]
-        difference = Text.assemble(difference, f" [{low:+.4f}, {high:+.4f}], the mean of {texts} texts")
+        difference = Text.assemble(difference, f" [{low:+z.4f}, {high:+z.4f}], the mean of {texts} texts")
     lines = [
         Text.assemble(("Explained:  ", "bold"), diff.target.headline),
         Text.assemble(
             (f"A: {model} ", "bold"),
-            f"{diff.value:+.4f}",
+            f"{diff.value:+z.4f}",
             (f"   B: {reference} ", "bold"),
-            f"{diff.reference_value:+.4f}",
+            f"{diff.reference_value:+z.4f}",
             (f"   {DIFFERENCE} ", "bold"),
             difference,
         ),
@@ -107,7 +107,7 @@ def _again(diff: ModelDiff) -> RenderableType:
     first_order = [float(diff.first_order[row.name].mean()) for row in rows]
     for row, first in zip([*rows, together], [*first_order, sum(first_order)], strict=True):
         ends = diff.intervals.get(row.name, ())
-        interval = [" to ".join(f"{end:+.4f}" for end in ends)] if several else []
+        interval = [" to ".join(f"{end:+z.4f}" for end in ends)] if several else []
         name = Text(row.name, style="bold" if row is together else "")
         table.add_row(name, number(row.part), *interval, *map(number, (row.set_back, row.put_in, first)))
     return table

@@ -42,7 +42,7 @@ def draw(score: AttentionScore) -> Figure:
     attention = f"attention {score.attention[score.key]:.1%}"
     if score.contrast is not None:
         attention += f" against {score.attention[score.contrast]:.1%}"
-    sums = f"score {score.value:+.4f}   {attention}   (error {float(score.completeness.error):+.1e})"
+    sums = f"score {score.value:+z.4f}   {attention}   (error {float(score.completeness.error):+.1e})"
     titled(figure, score.label, sums)
     return figure
 
@@ -56,7 +56,7 @@ def draw_panel(axes: Axes, score: AttentionScore) -> None:
     """
     labels, by_token = _of_tokens(score)
     drawn = _draw_pairs(axes, by_token, labels, "token")
-    axes.set_title(wrapped(f"{score.label}: {score.value:+.4f}", HEADING))
+    axes.set_title(wrapped(f"{score.label}: {score.value:+z.4f}", HEADING))
     add_colour_bar(drawn, axes, "contribution")
 
 

@@ -107,7 +107,7 @@ def render(score: AttentionScore, count: int = TERMS) -> RenderableType:
     of_parts, of_tokens = _sides(score)
     return Group(
         Text.assemble(("The head attends to:  ", "bold"), _attention(score)),
-        Text.assemble(("Explained:  ", "bold"), f"{score.label} = {score.value:+.6f}"),
+        Text.assemble(("Explained:  ", "bold"), f"{score.label} = {score.value:+z.6f}"),
         Text(meaning(score), style="dim"),
         "",
         Text(f"The {count} biggest of {score.pairs.size} pairs of sources", style="bold"),

@@ -50,7 +50,7 @@ def draw_panel(axes: Axes, contrast: Contrast) -> None:
     else:
         parts = contrast.flow[0].astype(float)[PATCHES]
         drawn = overlay(axes, contrast.image, parts, float(np.abs(parts).max()) or 1.0)
-    axes.set_title(wrapped(f"{contrast.target}: {contrast.difference:+.4f}", HEADING))
+    axes.set_title(wrapped(f"{contrast.target}: {contrast.difference:+z.4f}", HEADING))
     add_colour_bar(drawn, axes, "part of the difference")
 
 
@@ -116,7 +116,7 @@ def title(contrast: Contrast) -> tuple[str, str]:
     value = contrast.value - contrast.difference
     return (
         contrast.target.headline,
-        f"{contrast.value:+.4f}, and {value:+.4f} with {reference}: every row sums to {contrast.difference:+.4f}"
+        f"{contrast.value:+z.4f}, and {value:+z.4f} with {reference}: every row sums to {contrast.difference:+z.4f}"
         + (" with what moved or jumped after it" if contrast.leaves_out else ""),
     )
 
@@ -140,7 +140,7 @@ def _draw_flow_over_image(contrast: Contrast, image: SeenImage) -> Figure:
     limit = float(np.abs(flow[:, PATCHES]).max()) or 1.0
     for axes, parts, name in zip(panels, flow, contrast.rows, strict=False):
         drawn = overlay(axes, image, parts[PATCHES], limit)
-        axes.set_title(f"{name}\npatches {parts[PATCHES].sum():+.4f}\nwhole {parts[0]:+.4f}", fontsize="small")
+        axes.set_title(f"{name}\npatches {parts[PATCHES].sum():+z.4f}\nwhole {parts[0]:+z.4f}", fontsize="small")
     for axes in panels[len(flow) :]:
         axes.set_axis_off()
     figure.colorbar(drawn, ax=panels, label="part of a patch", shrink=0.8)

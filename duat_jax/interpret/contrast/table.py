@@ -93,7 +93,7 @@ def _said(contrast: Contrast) -> list[RenderableType]:
     if contrast.predictions:
         table.add_column("the model says")
     for name, value, predictions in both_sides(contrast):
-        table.add_row(name, f"{value:+.4f}", *([predictions_line(predictions)] if contrast.predictions else []))
+        table.add_row(name, f"{value:+z.4f}", *([predictions_line(predictions)] if contrast.predictions else []))
     table.add_row(DIFFERENCE, number(contrast.difference))
     return [table]
 

@@ -54,7 +54,7 @@ def view(explanation: Explanation) -> View:
                 "collapse",
                 "On this text all layers together are one matrix and one constant: this is what the matrix makes of"
                 " each token's embedding, its part of W(x0) x0; with the constant b(x0), which is"
-                f" {explanation.collapse_bias:+.4f}, they sum to the value.",
+                f" {explanation.collapse_bias:+z.4f}, they sum to the value.",
                 numbers(explanation.collapse),
             ),
         ],

@@ -111,7 +111,7 @@ def _draw_table(explanation: Explanation) -> Figure:
 
 
 def _heading(explanation: Explanation) -> str:
-    return wrapped(f"{explanation.target} = {explanation.value:.4f}", HEADING)
+    return wrapped(f"{explanation.target} = {explanation.value:z.4f}", HEADING)
 
 
 def title(explanation: Explanation) -> tuple[str, str]:
@@ -122,9 +122,9 @@ def title(explanation: Explanation) -> tuple[str, str]:
     """
     bias = sum(explanation.biases.values())
     return (
-        f"{explanation.target} = {explanation.value:.4f}",
-        f"embedding {explanation.embedding.sum():+.4f}   terms {explanation.term_tokens.sum():+.4f}"
-        f"   biases {bias:+.4f}   (error {float(explanation.completeness.error):+.1e})",
+        f"{explanation.target} = {explanation.value:z.4f}",
+        f"embedding {explanation.embedding.sum():+z.4f}   terms {explanation.term_tokens.sum():+z.4f}"
+        f"   biases {bias:+z.4f}   (error {float(explanation.completeness.error):+.1e})",
     )
 
 
@@ -159,7 +159,7 @@ def _draw_over_image(explanation: Explanation, image: SeenImage) -> Figure:
     limit = _limit(table[:, PATCHES])
     for axes, numbers, name in zip(panels, table, names, strict=False):
         drawn = overlay(axes, image, numbers[PATCHES], limit)
-        axes.set_title(f"{name}\n{numbers[PATCHES].sum():+.4f}", fontsize="small")
+        axes.set_title(f"{name}\n{numbers[PATCHES].sum():+z.4f}", fontsize="small")
     for axes in panels[len(table) :]:
         axes.set_axis_off()
     below.colorbar(drawn, ax=panels.tolist(), label="contribution of a patch", shrink=0.8)
@@ -168,7 +168,7 @@ def _draw_over_image(explanation: Explanation, image: SeenImage) -> Figure:
 
 
 def _draw_patches(axes: Axes, image: SeenImage, numbers: Float[np.ndarray, "tokens"], name: str) -> AxesImage:
-    axes.set_title(f"{name}\nwhole {numbers[0]:+.4f}")
+    axes.set_title(f"{name}\nwhole {numbers[0]:+z.4f}")
     return overlay(axes, image, numbers[PATCHES], _limit(numbers[PATCHES]))
 
 

@@ -27,7 +27,7 @@ def _terms(explanation: Explanation, count: int) -> NumberTable:
     labels = explanation.labels
     for neuron in explanation.top(count):
         label = Text(token_label(explanation.tokens[neuron.token_index]))
-        factors = (Text(f"{factor:+.4f}") for factor in (neuron.coefficient, neuron.activation))
+        factors = (Text(f"{factor:+z.4f}") for factor in (neuron.coefficient, neuron.activation))
         table.add_row(
             labels[neuron.term],
             str(neuron.token_index),
@@ -114,7 +114,7 @@ def render_many(explanations: list[Any]) -> RenderableType:
         table.add_column(column, justify="right" if column in ("tokens", "value") else "left")
     for name, each in _named(explanations):
         verdict = each.completeness.verdict
-        table.add_row(Text(name), Text(each.target.headline), str(len(each.tokens)), f"{each.value:.6f}", verdict)
+        table.add_row(Text(name), Text(each.target.headline), str(len(each.tokens)), f"{each.value:z.6f}", verdict)
     return table
 
 
@@ -128,10 +128,10 @@ def render(explanation: Explanation, count: int = TERMS) -> RenderableType:
     head: list[RenderableType] = []
     if explanation.predictions:
         head.append(Text.assemble(("The model says:  ", "bold"), predictions_line(explanation.predictions)))
-    head.append(Text.assemble(("Explained:  ", "bold"), f"{explanation.target} = {explanation.value:.6f}"))
+    head.append(Text.assemble(("Explained:  ", "bold"), f"{explanation.target} = {explanation.value:z.6f}"))
     collapse_note = (
         "collapse: the tokens' parts of W(x0) x0 in W(x0) x0 + b(x0), with the constant"
-        f" b(x0) = {explanation.collapse_bias:+.4f}"
+        f" b(x0) = {explanation.collapse_bias:+z.4f}"
     )
     total = explanation.embedding.sum(), explanation.term_tokens.sum(), sum(explanation.biases.values())
     return Group(
@@ -147,11 +147,11 @@ def render(explanation: Explanation, count: int = TERMS) -> RenderableType:
         *_biases(explanation),
         Text.assemble(
             ("embedding ", "bold"),
-            f"{total[0]:+.4f}",
+            f"{total[0]:+z.4f}",
             (" + terms ", "bold"),
-            f"{total[1]:+.4f}",
+            f"{total[1]:+z.4f}",
             (" + biases ", "bold"),
-            f"{total[2]:+.4f}",
+            f"{total[2]:+z.4f}",
         ),
         completeness_line(explanation.completeness),
         Text(USE, style="dim"),

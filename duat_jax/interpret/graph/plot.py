@@ -40,7 +40,7 @@ def draw(graph: Graph) -> Figure:
     axes.set_title("")
     explanation = graph.explanation
     titled(
-        figure, explanation.target.headline, f"{graph.value:+.4f}: where it is after each layer, and what heads move"
+        figure, explanation.target.headline, f"{graph.value:+z.4f}: where it is after each layer, and what heads move"
     )
     return figure
 
@@ -53,7 +53,7 @@ def draw_panel(axes: Axes, graph: Graph) -> None:
         graph: what to draw.
     """
     _draw(axes, graph)
-    axes.set_title(wrapped(f"{graph.explanation.target}: {graph.value:+.4f}", HEADING))
+    axes.set_title(wrapped(f"{graph.explanation.target}: {graph.value:+z.4f}", HEADING))
 
 
 def _draw(axes: Axes, graph: Graph) -> None:

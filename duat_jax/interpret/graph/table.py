@@ -60,13 +60,13 @@ def _neurons(graph: Graph, chosen: tuple[ReadNeuron, ...]) -> NumberTable:
         table.add_column(column, justify="left" if column in ("reads most from", "raises") else "right")
     for each in chosen:
         neuron = each.neuron
-        reads = "; ".join(f"{name} {part:+.2f}" for name, part in each.largest_reads(explanation, READS)[:READS])
+        reads = "; ".join(f"{name} {part:+z.2f}" for name, part in each.largest_reads(explanation, READS)[:READS])
         table.add_row(
             explanation.labels[neuron.term],
             str(neuron.token_index),
             str(neuron.neuron),
             number(neuron.contribution),
-            Text(f"{each.pre_activation:+.2f} = {reads}; …"),
+            Text(f"{each.pre_activation:+z.2f} = {reads}; …"),
             Text(", ".join(quoted_label(output) for output, _ in each.raised[:READS])),
         )
     return table
@@ -130,7 +130,7 @@ def render(graph: Graph, count: int = MOVES) -> RenderableType:
         neurons = [title, _neurons(graph, graph.neurons[:count]), ""]
     return Group(
         *(says if explanation.predictions else []),
-        Text.assemble(("Explained:  ", "bold"), f"{explanation.target} = {graph.value:.6f}"),
+        Text.assemble(("Explained:  ", "bold"), f"{explanation.target} = {graph.value:z.6f}"),
         "",
         Text(f"Where the value is, after each layer{several}", style="bold"),
         FittingTable(partial(_streams, graph), COLUMNS),

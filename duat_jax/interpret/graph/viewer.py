@@ -102,7 +102,7 @@ def _target(graph: Graph) -> dict[str, Any]:
     text += "" if described.contrast is None else f" - {described.contrast.text}"
     probability = next((p.probability for p in explanation.predictions if p.token == text), 0.0)
     token = len(explanation.tokens) - 1 if described.position is None else described.position
-    label = f'Output "{text}" (p={probability:.3f})'
+    label = f'Output "{text}" (p={probability:z.3f})'
     node = _node(f"{layers + 1}_{output}_{token}", "logit", layers + 1, token, output, f"L_{output}-{token}", label)
     return node | {"token_prob": float(probability), "is_target_logit": True}
 

@@ -48,7 +48,7 @@ def draw(maps: ImageMaps) -> Figure:
     for axes in panels[len(parts) :]:
         axes.set_axis_off()
     _lay_over(below, panels[: len(parts)].tolist(), maps.image, parts)
-    titled(figure, f"value {float(maps.completeness.value):.4f}   (error {float(maps.completeness.error):+.1e})")
+    titled(figure, f"value {float(maps.completeness.value):z.4f}   (error {float(maps.completeness.error):+.1e})")
     return figure
 
 
@@ -70,5 +70,5 @@ def _lay_over(
     for panel, (name, numbers) in zip(axes, maps.items(), strict=True):
         rows, columns = numbers.shape
         drawn = overlay(panel, image._replace(rows=rows, columns=columns), numbers.ravel(), limit)
-        panel.set_title(f"{name}\n{numbers.sum():+.4f}", fontsize="small")
+        panel.set_title(f"{name}\n{numbers.sum():+z.4f}", fontsize="small")
     figure.colorbar(drawn, ax=axes, label="contribution of a place", shrink=0.8, location=location)

@@ -24,7 +24,7 @@ def render(maps: ImageMaps) -> RenderableType:
         table.add_row(name, number(float(part.sum())), number(float(part[row, column])), f"{row}, {column}", size)
     table.add_row("biases", number(sum(maps.biases.values(), 0.0)), "", "", str(len(maps.biases)))
     collapse = Text.assemble(
-        ("through everything ", "bold"), f"pixels {maps.collapse.sum():+.4f}   constant {maps.collapse_bias:+.4f}"
+        ("through everything ", "bold"), f"pixels {maps.collapse.sum():+z.4f}   constant {maps.collapse_bias:+z.4f}"
     )
     change = maps.change_completeness
     return Group(

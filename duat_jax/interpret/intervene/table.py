@@ -34,7 +34,7 @@ def _runs(found: Intervention) -> NumberTable:
         ("B: as it is", found.before, found.predictions),
     )
     for name, value, predictions in runs:
-        table.add_row(name, f"{value:+.4f}", *([predictions_line(predictions[:SAID])] if predictions else []))
+        table.add_row(name, f"{value:+z.4f}", *([predictions_line(predictions[:SAID])] if predictions else []))
     table.add_row(DIFFERENCE, number(found.difference))
     return table
 

@@ -30,7 +30,7 @@ def draw(found: Influence) -> Figure:
     losses.plot(steps - 0.5, found.losses, color="tab:gray")
     losses.set_ylabel("loss of the step")
     losses.set_xlabel("step")
-    titled(figure, f"The number's change, {found.difference:+.4f}, by examples")
+    titled(figure, f"The number's change, {found.difference:+z.4f}, by examples")
     return figure
 
 

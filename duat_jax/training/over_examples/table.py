@@ -22,7 +22,7 @@ def render_kinds(found: Influence) -> RenderableType:
         found: the result to show.
     """
     first, last = found.ledger.values[[0, -1]]
-    line = f"from {first:.4f} to {last:.4f} over {len(found.losses)} steps: "
+    line = f"from {first:z.4f} to {last:z.4f} over {len(found.losses)} steps: "
     kinds = NumberTable()
     kinds.add_column("by")
     kinds.add_column("part", justify="right")
@@ -47,7 +47,7 @@ def render(found: Influence) -> RenderableType:
     """
     rows = found.rows
     raised, lowered = rows[rows > 0].sum(), rows[rows < 0].sum()
-    said = f"Rows of batches raised the number by {raised:.4f} and lowered it by {-lowered:.4f}. The largest:"
+    said = f"Rows of batches raised the number by {raised:z.4f} and lowered it by {-lowered:z.4f}. The largest:"
     largest = NumberTable()
     for column in ("step", "row"):
         largest.add_column(column, justify="right")

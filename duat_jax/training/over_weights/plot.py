@@ -24,7 +24,7 @@ def draw(ledger: WeightLedger) -> Figure:
     values.set_ylabel("number")
     values.set_xlabel("segment")
     values.xaxis.set_major_locator(MaxNLocator(integer=True))
-    titled(figure, f"The number's change, {ledger.difference:+.4f}, by weights")
+    titled(figure, f"The number's change, {ledger.difference:+z.4f}, by weights")
     return figure
 
 

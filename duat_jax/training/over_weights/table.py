@@ -20,7 +20,7 @@ def render(ledger: WeightLedger) -> RenderableType:
         ledger: the result to show.
     """
     count = len(ledger.values) - 1
-    line = f"from {ledger.values[0]:.4f} to {ledger.values[-1]:.4f} over {count} segments: "
+    line = f"from {ledger.values[0]:z.4f} to {ledger.values[-1]:z.4f} over {count} segments: "
     lines: list[RenderableType] = [Text.assemble(("number ", "bold"), line, number(ledger.difference))]
     if not count:
         return Group(*lines)

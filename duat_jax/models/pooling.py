@@ -1,6 +1,6 @@
 """Pooling of hidden states into one vector of a text, as sentence encoders do."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import accumulate
 from typing import Any, final
@@ -37,7 +37,7 @@ class Pooling:
     modes: tuple[str, ...] = ("mean",)
     problem: str | None = None
     dense: tuple[Dense, ...] = ()
-    longest: int | None = None
+    longest: int | None = field(default=None, compare=False)  # the vector of a shorter text doesn't depend on it
 
     def label(self) -> str:
         """Return the modes and the layers in words."""

@@ -80,7 +80,7 @@ def alike_models(before: Transformer, after: Transformer) -> tuple[Transformer, 
     require_alike(before, after)
     if type(before.stack) is not type(after.stack):
         before, after = written_out(before), written_out(after)
-    shorter = min((before, after), key=lambda model: model.config.positions)
+    shorter = min((before, after), key=lambda model: _longest(model.config))
     leaves = [jax.tree.leaves(model) for model in (before, after)]
     with jax.numpy_dtype_promotion("standard"):
         wider = jnp.result_type(jnp.float32, *(leaf.dtype for leaf in (*leaves[0], *leaves[1])))
@@ -89,6 +89,11 @@ def alike_models(before: Transformer, after: Transformer) -> tuple[Transformer, 
     alike = [(a.astype(wider), jax.device_put(b.astype(wider), a.sharding)) for a, b in pairs]
     first, second = (jax.tree.unflatten(structure, of_model) for of_model in zip(*alike, strict=True))
     return first, second
+
+
+def _longest(config: Config) -> int:
+    """Return the number of tokens of the longest text that a model, or a sentence encoder, reads whole."""
+    return min(config.positions, config.pooling.longest or config.positions)
 
 
 def _settings(before: Config, after: Config) -> list[str]:
@@ -115,7 +120,11 @@ def _flat(value: Any, name: str = "", without: tuple[str, ...] = ()) -> dict[str
     if not is_dataclass(value):
         return {name: value}
     beginning = f"{name}." if name else ""
-    inner = [(field.name, getattr(value, field.name)) for field in fields(value) if field.name not in without]
+    inner = [
+        (field.name, getattr(value, field.name))
+        for field in fields(value)
+        if field.compare and field.name not in without
+    ]
     return {path: leaf for key, each in inner for path, leaf in _flat(each, f"{beginning}{key}").items()}
 
 

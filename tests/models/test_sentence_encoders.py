@@ -15,6 +15,7 @@ from safetensors.numpy import save_file
 import duat_jax as duat
 from duat_jax.inputs.request import check
 from duat_jax.lora import save_merged
+from duat_jax.weights.validation import alike_models
 
 TEXT, OTHER = [5, 17, 3, 44, 20], [9, 8, 7, 6]
 POOLED = {
@@ -278,6 +279,19 @@ def test_a_text_that_sentence_transformers_cuts_is_refused_with_both_numbers(tmp
         with pytest.raises(duat.BadText, match=wanted) as raised:
             check(config, texts[0], against=texts[1])
         assert "\n" not in str(raised.value)
+
+
+def test_encoders_that_read_texts_of_other_lengths_are_compared_on_texts_that_both_read_whole(tmp_path):
+    models = []
+    for longest in (5, 4):
+        folder = encoder_of(tmp_path / str(longest), STATED["mean"])
+        (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": longest}))
+        models.append(duat.load(folder))
+    for first, second in (models, models[::-1]):
+        alike = alike_models(first, second)
+        check(alike[0].config, OTHER, against=OTHER)
+        with pytest.raises(duat.BadText, match="5 tokens, and sentence-transformers reads 4"):
+            check(alike[0].config, TEXT, against=OTHER)
 
 
 def test_a_tokenizer_that_makes_letters_small_itself_may_be_given_small_ones(tmp_path):

@@ -26,8 +26,9 @@ from duat_jax.transform.program import Program
 from duat_jax.transform.secant.flow import Flow, movement, narrowed, part_of, unchanged, widened
 from duat_jax.transform.secant.moving import Place
 from duat_jax.transform.secant.plan import Plan, branches_of
-from duat_jax.transform.secant.rules import changes, own_secant, univariate_change, values_of
+from duat_jax.transform.secant.rules import changes, values_of
 from duat_jax.transform.secant.softmax import normalised
+from duat_jax.transform.secant.univariate import own_secant, univariate_change
 
 
 class Sources(NamedTuple):

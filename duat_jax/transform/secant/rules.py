@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from jax.extend import core
 from jaxtyping import Array
 
-from duat_jax.transform.entrywise import Axes, laid
 from duat_jax.transform.parameters import mixed_axes_of, power_of, reduced_axes_of
 from duat_jax.transform.primitives import ALL, ELEMENTWISE, LINEAR, apply, linear_operands
 from duat_jax.transform.secant import elementwise_secants as secants
@@ -212,53 +211,6 @@ def _quotient(a: Flow, b: Flow) -> Array:
     # This order avoids the product of both inverses, which leaves the dtype's range sooner.
     of_b = finite(-a.factor * inverse.both[0] * inverse.both[1]) * b.change
     return of_b if a.change is None else a.change * inverse.factor + of_b
-
-
-def univariate_change(
-    equation: core.JaxprEqn, operands: list[Flow], result: Flow, origin: Flow, axes: Axes, steps: Sequence[int]
-) -> Array:
-    """Return the change of a result that is a function of a single value, entry by entry.
-
-    Where a piecewise constant operand moves, or the points are far from each other, it is that function's own secant;
-    where they are near that would lose digits, and the operands' changes are carried on.
-
-    Args:
-        equation: the equation.
-        operands: its operands.
-        result: its values.
-        origin: the value that it is a function of.
-        axes: the axes of the result along which that value's entries lie.
-        steps: the operands that are piecewise constant.
-    """
-    standing = [Flow(operand.both[0]) if k in steps else operand for k, operand in enumerate(operands)]
-    carried: Any = changes(equation, standing, [result], None)[0]
-    far = equation.primitive.name in ("mul", "div")
-    return own_secant(result, origin, axes, carried, [operands[k] for k in steps], far=far)
-
-
-def own_secant(
-    result: Flow, origin: Flow, axes: Axes, carried: Array, steps: Sequence[Flow], *, far: bool = False
-) -> Array:
-    """Return the change of a function of one value: by its own secant where a step moves, else the change carried on.
-
-    Args:
-        result: the function's values.
-        origin: the value, with its change.
-        axes: the axes of the result along which the value's entries lie.
-        carried: the change by the rules of the operations.
-        steps: the values by which it chooses.
-        far: whether also where points are far from each other, and the difference of its values isn't lost to rounding.
-    """
-    shape = carried.shape
-    middle, moved, change = (laid(x, axes, shape) for x in (origin.middle, origin.moved, origin.change))
-    own = jnp.zeros(shape, bool)
-    for step in steps:
-        own |= step.both[0] != step.both[1]
-    if far:
-        size = jnp.maximum(*map(jnp.abs, result.both))
-        own |= (jnp.abs(moved) > jnp.abs(middle)) & (jnp.abs(result.moved) > size / 128)
-    slope = finite(result.moved / jnp.where(own, moved, 1)).astype(carried.dtype)
-    return jnp.where(own, slope * change.astype(carried.dtype), carried)
 
 
 def _elementwise(f: Callable[..., Array], name: str, operands: Sequence[Flow]) -> Array:

@@ -32,17 +32,9 @@ OF_JAX_ITSELF = frozenset(
         *("jaxpr", "call_jaxpr", "update_jaxpr", "jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "consts", "num_consts"),
         *("update_consts", "perturb_singular", "differentiated", "group_offset", "conjugate_a", "batch_axes"),
         *("sharding", "out_sharding", "layout", "out_shardings", "out_layouts", "context_mesh", "ctx_mesh", "mesh"),
-        *(
-            "devices",
-            "srcs",
-            "in_specs",
-            "manual_axes",
-            "newly_manual_axes",
-            "axis_name",
-            "axis_size",
-            "axis_index_groups",
-        ),
+        *("devices", "srcs", "in_specs", "manual_axes", "newly_manual_axes", "axis_name", "axis_size"),
         *("unconstrained_dims", "compiler_options_kvs", "keep_unused", "inline", "weak_type", "input_dtype"),
+        "axis_index_groups",
     )
 )
 """Parameters that are programs, that say on which devices an array lies, that JAX sets, or of complex numbers."""

@@ -23,6 +23,7 @@ from duat_jax.interpret.images.compute import image_maps as image_maps
 from duat_jax.interpret.intervene.compute import intervene as intervene
 from duat_jax.interpret.singular_triplets import decode_triplets as decode_triplets
 from duat_jax.live.widget import widget as widget
+from duat_jax.marking.automatic import auto as auto
 from duat_jax.models.loader import load as load
 from duat_jax.models.loader import load_config as load_config
 from duat_jax.models.loader import load_tokenizer as load_tokenizer

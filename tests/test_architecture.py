@@ -22,6 +22,7 @@ ROOMS = (
     "saved",
     "operators",
     "transform",
+    "marking",
     "forms",
     "nn",
     "reference",

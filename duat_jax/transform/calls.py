@@ -80,6 +80,15 @@ def sub_program(equation: core.JaxprEqn) -> SubProgram | None:
     return closed(parameter_of(equation, CALLS[name])) if name in CALLS else None
 
 
+def called_name_of(equation: core.JaxprEqn) -> str:
+    """Return the name of the function that a call runs, without underscores around it; empty where it has none.
+
+    Args:
+        equation: a call.
+    """
+    return str(equation.params.get("name") or "").strip("_")
+
+
 class Scan(NamedTuple):
     """The division of a scan's operands and results into constants, carries and stacked values.
 

@@ -2,6 +2,7 @@
 
 import os
 import sysconfig
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ from duat_jax.transform.primitives import FOLLOWED, LINEAR, NONLINEAR, REFUSED
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARIES = tuple({*sysconfig.get_paths().values(), os.path.dirname(jax.__file__), _PACKAGE})
+_FUNCTIONS_OF_NETWORKS = ("jax/_src/nn", "flax", "torchax")
 
 
 def source_line(equation: core.JaxprEqn) -> str | None:
@@ -27,6 +29,22 @@ def source_line(equation: core.JaxprEqn) -> str | None:
         if not frame.file_name.startswith((*_LIBRARIES, "<frozen")):
             return f"{frame.file_name}:{frame.line_num} ({frame.function_name.rpartition('.')[2]})"
     return None
+
+
+def library_function(equations: Sequence[core.JaxprEqn]) -> str | None:
+    """Return the name of the innermost library's function in which all of some equations are written, if there is one.
+
+    Args:
+        equations: the equations.
+    """
+    stacks = []
+    for equation in equations:
+        traceback = equation.source_info.traceback
+        frames: Any = traceback.frames if traceback else ()
+        stacks.append([(frame.file_name, frame.function_name) for frame in reversed(frames)])
+    common = [frames[0] for frames in zip(*stacks, strict=False) if len(set(frames)) == 1]
+    names = [function for file, function in common if any(f"/{part}/" in file for part in _FUNCTIONS_OF_NETWORKS)]
+    return names[-1].rpartition(".")[2].strip("_<>") if names else None
 
 
 def is_of_a_library(jaxpr: core.Jaxpr) -> bool:

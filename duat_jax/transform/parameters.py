@@ -65,6 +65,24 @@ def permutation_of(equation: core.JaxprEqn) -> tuple[int, ...]:
     return tuple(parameter_of(equation, "permutation"))
 
 
+def contraction_of(equation: core.JaxprEqn) -> tuple[tuple[Sequence[int], Sequence[int]], ...]:
+    """Return the axes of both factors that a `dot_general` contracts, and those that it maps over.
+
+    Args:
+        equation: a `dot_general`.
+    """
+    return parameter_of(equation, "dimension_numbers")
+
+
+def output_features_of(equation: core.JaxprEqn) -> int:
+    """Return the axis of a convolution's result that has its features.
+
+    Args:
+        equation: a `conv_general_dilated`.
+    """
+    return parameter_of(equation, "dimension_numbers").out_spec[1]
+
+
 def reorders(equation: core.JaxprEqn) -> bool:
     """Return whether a `reshape` reads its operand's axes in another order, as a transposition does.
 
@@ -267,6 +285,17 @@ def with_parameters(equation: core.JaxprEqn, replaced: Callable[[Any], Any]) -> 
         replaced: what stands in the place of each parameter.
     """
     return equation.replace(params={name: replaced(value) for name, value in equation.params.items()})
+
+
+def checkpointed(equation: core.JaxprEqn, run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that is rematerialised in the same way as a region.
+
+    Args:
+        equation: the region.
+        run: the function that computes it.
+    """
+    settings = {name: parameter_of(equation, name) for name in ("prevent_cse", "policy")}
+    return jax.checkpoint(run, **settings)
 
 
 def role_of(mark: core.JaxprEqn) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def test_every_python_block_prints_what_is_shown(page, capsys):
 
 def test_the_error_shown_for_a_forgotten_mark_is_real():
     (message,) = re.findall(r"^    duat_jax\.errors\.(NotAffine: .*?)\n\n", OWN_CODE, re.DOTALL | re.MULTILINE)
-    source = blocks("python", OWN_CODE)[0].replace(
+    source = blocks("python", OWN_CODE)[1].replace(
         'hold(jax.nn.softmax(x @ w["qk"] @ x.T), "pattern")', "jax.nn.softmax(x @ w['qk'] @ x.T)"
     )
     (line,) = [i for i, text in enumerate(source.splitlines(), 1) if "softmax" in text]

@@ -1,0 +1,1 @@
+"""Marks that a planner places in a function that has none."""

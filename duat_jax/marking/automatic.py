@@ -1,0 +1,140 @@
+"""Marks that nobody has written: `auto(fn)` is `fn` with the marks of a plan."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from duat_jax.errors import warn_caller
+from duat_jax.marking.graph import written_out
+from duat_jax.marking.plan import Decision, Plan, Planner
+from duat_jax.marking.program import run
+from duat_jax.marking.readout import advice_on_readout
+from duat_jax.transform.calls import SubProgram
+from duat_jax.transform.diagnosis import source_line
+from duat_jax.transform.program import trace
+
+
+class Choices(NamedTuple):
+    """The choices that were made where marks were placed.
+
+    Args:
+        holds: how many operands are held, by name: a `"pattern"` of a sum over products, a `"scale"`, a `"choice"` of
+            entries, a `"factor"`.
+        terms: how many activations are terms.
+        biases: how many constants are biases.
+        streams: how many sums are residual streams.
+        products: of every product of two factors that move, the one that flows, and the rule by which it does.
+        not_attributed: the operations whose results are held whole, with the lines in which they stand.
+    """
+
+    holds: dict[str, int]
+    terms: int
+    biases: int
+    streams: int
+    products: tuple[Decision, ...]
+    not_attributed: tuple[str, ...]
+
+    def __str__(self) -> str:
+        holds = ", ".join(f"{count} {name}" for name, count in self.holds.items()) or "none"
+        marks = f"terms: {self.terms}; held: {holds}; biases: {self.biases}; streams: {self.streams}"
+        products = [f"{p.line}: {p.product}: factor {p.flows} flows: {p.rule}" for p in self.products]
+        whole = [f"not attributed: {operation}" for operation in self.not_attributed]
+        return "\n".join((marks, *dict.fromkeys(products), *dict.fromkeys(whole)))
+
+
+class Automatic:
+    """A function with marks, which are placed anew wherever it is traced.
+
+    Args:
+        fn: the function.
+        prefer: the factor that flows, 0 or 1, by the line of a product.
+    """
+
+    def __init__(self, fn: Callable[[Any], Any], prefer: Mapping[str, int]) -> None:
+        self.fn, self.prefer = fn, prefer
+
+    def _plan(self, x: Any) -> tuple[Planner, Plan, Any]:
+        program, arrays = trace(self.fn, x)
+        planner = Planner(self.prefer)
+        return planner, planner.plan(written_out(SubProgram(program.jaxpr, arrays))), program.out_tree
+
+    def __call__(self, x: Any) -> Any:
+        """Return the function's value.
+
+        Args:
+            x: its argument.
+        """
+        _, plan, structure = self._plan(x)
+        if advice := advice_on_readout(plan):
+            warn_caller(advice)
+        return jax.tree.unflatten(structure, run(plan, [jnp.asarray(leaf) for leaf in jax.tree.leaves(x)]))
+
+    def choices(self, x: Any) -> Choices:
+        """Return which marks are placed, and why.
+
+        Args:
+            x: an argument, or the shapes of one.
+        """
+        planner, plan, _ = self._plan(x)
+        plans = list(_all_plans(plan))
+        products = [
+            planner.decisions[n] for p in plans for n in p.graph.nodes if n in planner.decisions and _flows(p, n)
+        ]
+        whole = [p.graph.producer[v] for p in plans for v in sorted(p.whole)]
+        return Choices(
+            holds=dict(Counter(name for p in plans for name in p.held.values())),
+            terms=sum(len(p.terms) for p in plans),
+            biases=sum(len(p.offsets) for p in plans),
+            streams=sum(len(p.streams) + len(p.layers) for p in plans),
+            products=tuple(products),
+            not_attributed=tuple(f"{n.name}, {n.equation and source_line(n.equation)}" for n in whole),
+        )
+
+
+def _all_plans(plan: Plan) -> Iterator[Plan]:
+    yield plan
+    for inner in plan.bodies.values():
+        yield from _all_plans(inner)
+
+
+def _flows(plan: Plan, node: Any) -> bool:
+    return bool(plan.flowing.intersection(node.results))
+
+
+def auto(fn: Callable[[Any], Any], *, prefer: Mapping[str, int] | None = None) -> Automatic:
+    """Return a function with marks, so that its closed form exists without a change to its code.
+
+    `auto(fn)(x) = fn(x)`.  A planner looks at the traced function and decides which operands are held, which
+    elementwise functions are terms, which constants biases and which sums residual streams.  These are choices, and
+    others are possible: every form of the result is checked as that of a function marked by hand is, so that a bad
+    choice costs attribution and never a sum.  Marks that `fn` has are kept.
+
+    Args:
+        fn: a pure function of one pytree of arrays, with or without marks.
+        prefer: for products of two factors that move, the factor that flows, 0 or 1, by the line of the product as
+            `choices` names it.
+
+    Returns:
+        The function; its `choices(x)` are the marks, and the reasons for them.  What can't be followed is held whole,
+        and is the part `not_attributed` of a decomposition.
+
+    Raises:
+        UnsupportedProgram: where a mark is inside a `while`, a `cond` or another place that can't be followed.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> import duat_jax as duat
+        >>> w = jnp.arange(6.0).reshape(2, 3) - 2
+        >>> network = duat.auto(lambda x: (jax.nn.relu(x @ w) @ w.T).sum() + x.sum())
+        >>> parts = duat.decompose(network, jnp.ones(2))
+        >>> {str(key): part.tolist() for key, part in parts.terms.items()}
+        {'relu': [-0.0, 1.0, 9.0]}
+        >>> print(network.choices(jnp.ones(2)))
+        terms: 1; held: none; biases: 0; streams: 0
+
+    Source: Wang & Li, Section 3.2; the rules are in "How marks are placed" of the documentation.
+    """
+    return Automatic(fn, dict(prefer or {}))

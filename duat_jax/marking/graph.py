@@ -1,0 +1,336 @@
+"""A traced program as a graph of values: its calls are written out, and an operation on the same values stands once."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core
+
+from duat_jax.transform.calls import (
+    CUSTOM_RULES,
+    RECOMPUTED,
+    SubProgram,
+    called_name_of,
+    programs_in,
+    scan_of,
+    sub_program,
+)
+from duat_jax.transform.identities import mark_p
+from duat_jax.transform.parameters import bind, role_of, scopes_of, settings_of
+
+Ref = int | core.Literal
+"""An operand: the number of a value, or a constant that is written in the program."""
+
+Labels = list[int | None]
+"""The label of every axis of a value; none where the axis has one entry."""
+
+MOVES_NOTHING = frozenset(
+    (
+        *("broadcast_in_dim", "reshape", "transpose", "squeeze", "expand_dims", "convert_element_type"),
+        *("copy", "copy_p", "slice", "split", "rev", "gather", "dynamic_slice", "concatenate", "stack", "unstack"),
+    )
+)
+"""Primitives that compute nothing: their result holds entries of their operands."""
+
+
+class Action(NamedTuple):
+    """The role of an operation through which something flows to the result.
+
+    Args:
+        kind: `"linear"` in `flowing`, everything else held; a `"term"` of the value `root`; a `"choice"`, of which the
+            derivative is held; a `"body"` with actions of its own; or held as a `"whole"`.
+        flowing: the operands that flow.
+        root: the pre-activation of a term.
+    """
+
+    kind: str
+    flowing: tuple[int, ...] = ()
+    root: int = -1
+
+
+WHOLE = Action("whole")
+
+
+def values_of(refs: Iterable[Ref]) -> set[int]:
+    """Return the numbers of the values among some operands.
+
+    Args:
+        refs: the operands.
+    """
+    return {ref for ref in refs if isinstance(ref, int)}
+
+
+@dataclass(eq=False)
+class Node:
+    """One operation of the graph.
+
+    Args:
+        equation: the equation; none where a held index chooses among the results of a `cond`'s branches.
+        operands: what it reads.
+        results: the numbers of its results.
+        scopes: the `jax.named_scope`s around it.
+        calls: the names of the functions around it, outermost first.
+        body: the graph that a scan or a rematerialised region runs.
+        moving: the operands that depend on the argument.
+        action: what is done with it.
+    """
+
+    equation: core.JaxprEqn | None
+    operands: list[Ref]
+    results: list[int]
+    scopes: tuple[str, ...]
+    calls: tuple[str, ...]
+    body: "Graph | None" = None
+    moving: tuple[int, ...] = ()
+    action: Action = WHOLE
+
+    @property
+    def name(self) -> str:
+        """The name of the primitive."""
+        return "select_n" if self.equation is None else self.equation.primitive.name
+
+    @property
+    def mark(self) -> dict[str, Any] | None:
+        """The role of a mark; `None` of any other operation."""
+        return role_of(self.equation) if self.equation is not None and self.equation.primitive is mark_p else None
+
+    @property
+    def carries(self) -> tuple[int, int]:
+        """The number of operands of a node with a body before its carries, and the number of carries."""
+        assert self.equation is not None
+        return scan_of(self.equation)[:2] if self.name == "scan" else (len(self.operands), 0)
+
+    def moving_operands(self) -> list[int]:
+        """Return the values of the operands that depend on the argument."""
+        return [ref for ref in (self.operands[k] for k in self.moving) if isinstance(ref, int)]
+
+    def compute(self, operands: Sequence[Any]) -> list[Any]:
+        """Compute its results.
+
+        Args:
+            operands: its operands.
+        """
+        if self.equation is not None:
+            return bind(self.equation, operands)
+        which = jnp.clip(operands[0], 0, len(operands) - 2).astype(jnp.int32)
+        return [lax.select_n(which, *operands[1:])]
+
+
+class Call(NamedTuple):
+    """A call with a derivative of its own, which is written out; run as it is where nothing in it is marked.
+
+    Args:
+        equation: the call.
+        operands: its operands.
+        results: its results.
+        nodes: the operations that it consists of.
+    """
+
+    equation: core.JaxprEqn
+    operands: list[Ref]
+    results: list[Ref]
+    nodes: list[Node]
+
+
+@dataclass(eq=False)
+class Graph:
+    """The values of a program and the operations that make them, in the order of the program.
+
+    Args:
+        avals: the type of every value.
+        nodes: the operations.
+        arguments: the numbers of the arguments.
+        results: the results.
+        known: the arrays that the program closes over.
+        producer: the operation that makes a value.
+        calls: the calls with a derivative of their own, outer ones first.
+        moving: the values that depend on the argument.
+        chosen: the values that depend on it by a held choice alone, such as the weights of a chosen expert.
+        zeros: the values that are zero because a factor is.
+        labels: the labels of the axes of every value that moves.
+    """
+
+    avals: list[Any] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    arguments: list[int] = field(default_factory=list)
+    results: list[Ref] = field(default_factory=list)
+    known: dict[int, Any] = field(default_factory=dict)
+    producer: dict[int, Node] = field(default_factory=dict)
+    calls: list[Call] = field(default_factory=list)
+    moving: set[int] = field(default_factory=set)
+    chosen: set[int] = field(default_factory=set)
+    zeros: set[int] = field(default_factory=set)
+    labels: dict[int, Labels] = field(default_factory=dict)
+
+    @cached_property
+    def readers(self) -> dict[int, list[Node]]:
+        """The operations that read a value."""
+        readers: dict[int, list[Node]] = {v: [] for v in range(len(self.avals))}
+        for node in self.nodes:
+            for ref in node.operands:
+                if isinstance(ref, int):
+                    readers[ref].append(node)
+        return readers
+
+    def moves(self, ref: Ref) -> bool:
+        """Return whether an operand depends on the argument.
+
+        Args:
+            ref: the operand.
+        """
+        return isinstance(ref, int) and ref in self.moving
+
+    def shape(self, ref: Ref) -> tuple[int, ...]:
+        """Return the shape of an operand.
+
+        Args:
+            ref: the operand.
+        """
+        return tuple(self.avals[ref].shape) if isinstance(ref, int) else np.shape(ref.val)
+
+    def is_float(self, ref: Ref) -> bool:
+        """Return whether an operand has floating-point numbers, so that it can flow.
+
+        Args:
+            ref: the operand.
+        """
+        return jnp.issubdtype(self.avals[ref].dtype if isinstance(ref, int) else jnp.result_type(ref.val), jnp.inexact)
+
+    def constant(self, ref: Ref) -> np.ndarray | None:
+        """Return the entries of a constant, in any shape; `None` where they aren't known.
+
+        Args:
+            ref: the operand.
+        """
+        while isinstance(ref, int):
+            if ref in self.known:
+                return None if isinstance(self.known[ref], jax.core.Tracer) else np.asarray(self.known[ref])
+            node = self.producer.get(ref)
+            if node is None or node.name not in MOVES_NOTHING or node.moving or len(node.operands) > 1:
+                return None
+            ref = node.operands[0]
+        return np.asarray(ref.val)
+
+    def is_zero(self, ref: Ref) -> bool:
+        """Return whether all entries of an operand are known to be zero.
+
+        Args:
+            ref: the operand.
+        """
+        if isinstance(ref, int):
+            if ref in self.zeros:
+                return True
+            node = self.producer.get(ref)
+            if node is not None and node.name in MOVES_NOTHING and isinstance(node.operands[0], int):
+                return len(node.operands) == 1 and self.is_zero(node.operands[0])
+        entries = self.constant(ref)
+        return entries is not None and not np.any(entries)
+
+    def ancestors(self, ref: Ref, after: int = -1) -> Iterator[Node]:
+        """Yield the operations that an operand depends on.
+
+        Args:
+            ref: the operand.
+            after: a value; only operations later than the one that makes it are looked at.
+        """
+        seen: set[int] = set()
+        waiting = [ref]
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, int) and value > after and value not in seen and value in self.producer:
+                node = self.producer[value]
+                seen |= set(node.results)
+                yield node
+                waiting += node.operands
+
+
+class _Writer:
+    """Writes a program and all that it calls into a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.written: dict[Any, Sequence[Ref]] = {}
+
+    def new(self, variables: Sequence[Any]) -> list[int]:
+        first = len(self.graph.avals)
+        self.graph.avals += [v.aval for v in variables]
+        return list(range(first, len(self.graph.avals)))
+
+    def closed_over(self, program: SubProgram) -> list[int]:
+        values = self.new(program.jaxpr.constvars)
+        self.graph.known |= dict(zip(values, program.consts, strict=True))
+        return values
+
+    def add(self, node: Node) -> list[int]:
+        self.graph.nodes.append(node)
+        self.graph.producer |= dict.fromkeys(node.results, node)
+        return node.results
+
+    def program(
+        self, program: SubProgram, arguments: Sequence[Ref], scopes: tuple[str, ...], calls: tuple[str, ...]
+    ) -> list[Ref]:
+        jaxpr = program.jaxpr
+        values: dict[Any, Ref] = dict(zip(jaxpr.constvars, self.closed_over(program), strict=True))
+        values |= zip(jaxpr.invars, arguments, strict=True)
+
+        def read(atom: Any) -> Ref:
+            return atom if isinstance(atom, core.Literal) else values[atom]
+
+        for equation in jaxpr.eqns:
+            operands = [read(atom) for atom in equation.invars]
+            values |= zip(equation.outvars, self.equation(equation, operands, scopes, calls), strict=True)
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def equation(
+        self, equation: core.JaxprEqn, operands: list[Ref], scopes: tuple[str, ...], calls: tuple[str, ...]
+    ) -> Sequence[Ref]:
+        # `jnp.einsum` opens a scope that is its specification.
+        name, around = equation.primitive.name, (*scopes, *(s for s in scopes_of(equation) if "->" not in s))
+        inner = sub_program(equation)
+        if inner is not None and (name == "scan" or name in RECOMPUTED):
+            body = written_out(inner)
+            return self.add(Node(equation, operands, self.new(equation.outvars), around, calls, body))
+        if inner is not None:
+            called, first, at = called_name_of(equation), len(self.graph.nodes), len(self.graph.calls)
+            returned = self.program(inner, operands, around, (*calls, called) if called else calls)
+            if name in CUSTOM_RULES:
+                self.graph.calls.insert(at, Call(equation, operands, returned, self.graph.nodes[first:]))
+            return returned
+        if name == "cond":
+            branches = [self.program(branch, operands[1:], around, calls) for branch in programs_in(equation)]
+            return [
+                self.add(Node(None, [operands[0], *results], self.new([v]), around, calls))[0]
+                for v, *results in zip(equation.outvars, *branches, strict=True)
+            ]
+        key = self.key(equation, operands)
+        if key is None or key not in self.written:
+            results = self.add(Node(equation, operands, self.new(equation.outvars), around, calls))
+            if key is None:
+                return results
+            self.written[key] = results
+        return self.written[key]
+
+    def key(self, equation: core.JaxprEqn, operands: list[Ref]) -> Any:
+        """Return what equal operations share, so that `where(x @ w > 0, x @ w, 0)` reads one value twice."""
+        if equation.primitive is mark_p or equation.effects or equation.primitive.multiple_results:
+            return None
+        read = tuple(ref if isinstance(ref, int) else (str(ref.val), str(ref.aval)) for ref in operands)
+        return equation.primitive.name, settings_of(equation), read
+
+
+def written_out(program: SubProgram) -> Graph:
+    """Return a program as a graph; scans and rematerialised regions keep a graph of their own.
+
+    Args:
+        program: the program, with the arrays that it closes over.
+    """
+    graph = Graph()
+    writer = _Writer(graph)
+    graph.arguments = writer.new(program.jaxpr.invars)
+    graph.results = writer.program(program, graph.arguments, (), ())
+    return graph

@@ -1,0 +1,242 @@
+"""The program of a graph, with the marks of a plan."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core
+
+from duat_jax.marking.dependence import LOOKED_UP
+from duat_jax.marking.graph import Call, Graph, Node, Ref, values_of
+from duat_jax.marking.plan import Plan
+from duat_jax.marking.products import SUMS
+from duat_jax.marking.regions import region
+from duat_jax.transform import marks
+from duat_jax.transform.calls import scan_of
+from duat_jax.transform.diagnosis import library_function
+from duat_jax.transform.identities import bind_mark
+from duat_jax.transform.keys import has_slice
+from duat_jax.transform.parameters import bind, checkpointed, window_of
+
+NOT_ATTRIBUTED = "not_attributed"
+"""The name of what is held whole, and stands in a decomposition as a bias."""
+MOVES_A_BIAS = frozenset(("broadcast_in_dim", "reshape", "convert_element_type"))
+
+
+def run(plan: Plan, arguments: Sequence[Any]) -> list[Any]:
+    """Compute the results of a graph, with its marks.
+
+    Args:
+        plan: the plan of the graph.
+        arguments: the arguments.
+    """
+    graph = plan.graph
+    values: dict[int, Any] = dict(zip(graph.arguments, arguments, strict=True))
+    values |= {v: marks.stream(values[v], "stream") for v in plan.streams.intersection(graph.arguments)}
+    values |= graph.known
+
+    def read(ref: Ref) -> Any:
+        return values[ref] if isinstance(ref, int) else ref.val
+
+    held: dict[tuple[Ref, str], Any] = {}
+
+    def operand(node: Node, k: int) -> Any:
+        ref = node.operands[k]
+        name = plan.held.get((node, k))
+        if name is None and k in node.moving and _is_lookup(graph, node):
+            name = "choice"
+        if name is not None:
+            if (ref, name) not in held:
+                held[ref, name] = marks.hold(read(ref), name)
+            return held[ref, name]
+        return _bias(graph, ref, read) if (node, k) in plan.offsets else read(ref)
+
+    unchanged = [node for node in graph.nodes if not _is_changed(plan, node)]
+    calls = _kept_calls(graph, unchanged, {*plan.terms, *plan.whole, *plan.streams})
+    for node in graph.nodes:
+        with _scopes(node.scopes):
+            if node in calls:
+                values |= _of_call(calls[node], read)
+            else:
+                operands = [operand(node, k) for k in range(len(node.operands))]
+                values |= zip(node.results, _results(plan, node, operands), strict=True)
+            for v in values.keys() & node.results:
+                values[v] = _marked(plan, node, v, values)
+    return [read(ref) for ref in graph.results]
+
+
+def _is_changed(plan: Plan, node: Node) -> bool:
+    """Return whether an operation is computed otherwise than in the function without marks."""
+    flows = bool(plan.flowing.intersection(node.results))
+    marked = any((node, k) in plan.held or (node, k) in plan.offsets for k in range(len(node.operands)))
+    return marked or (flows and (node.body is not None or node.action.kind == "choice")) or _is_lookup(plan.graph, node)
+
+
+def _is_lookup(graph: Graph, node: Node) -> bool:
+    """Return whether an operation looks constants up by an index that moves."""
+    return node.name in LOOKED_UP and bool(node.moving) and not graph.moves(node.operands[0])
+
+
+def _kept_calls(graph: Graph, nodes: Iterable[Node], marked: Iterable[int] = ()) -> dict[Node, Call | None]:
+    """Return the calls that are run as they are, by their operations: at the first the call, at all others none.
+
+    They consist of some operations, and what they compute inside isn't marked, nor used elsewhere.
+    """
+    among = set(nodes)
+    kept: dict[Node, Call | None] = {}
+    for call in graph.calls:
+        own = [node for node in call.nodes if node.moving]
+        inside = {v for node in own for v in node.results}.difference(values_of(call.results))
+        hidden = inside.isdisjoint(marked) and inside.isdisjoint(values_of(graph.results))
+        closed = all(reader in own for v in inside for reader in graph.readers[v])
+        if own and own[0] not in kept and among.issuperset(own) and hidden and closed:
+            kept |= dict.fromkeys(own) | {own[0]: call}
+    return kept
+
+
+def _of_call(call: Call | None, read: Callable[[Ref], Any]) -> dict[int, Any]:
+    """Compute the results of a call."""
+    if call is None:
+        return {}
+    results = bind(call.equation, [read(ref) for ref in call.operands])
+    made = {v for node in call.nodes for v in node.results if node.moving}
+    return {ref: x for ref, x in zip(call.results, results, strict=True) if isinstance(ref, int) and ref in made}
+
+
+def _scopes(names: Iterable[str]) -> AbstractContextManager[Any]:
+    stack = ExitStack()
+    for name in names:
+        stack.enter_context(jax.named_scope(name))
+    return stack
+
+
+def _results(plan: Plan, node: Node, operands: list[Any]) -> list[Any]:
+    """Compute the results of an operation; in a form that is linear where it chooses among entries."""
+    graph = plan.graph
+    if graph.zeros.issuperset(node.results):
+        return [jnp.zeros(graph.avals[v].shape, graph.avals[v].dtype) for v in node.results]
+    flows = bool(plan.flowing.intersection(node.results))
+    if node.body is not None and flows:
+        return _scan(plan, node, operands) if node.name == "scan" else _region(plan, node, operands)
+    if node.action.kind == "choice" and flows:
+        return _choice(plan, node, operands)
+    return node.compute(operands)
+
+
+def _marked(plan: Plan, node: Node, v: int, values: dict[int, Any]) -> Any:
+    """Return a result of an operation with the mark that it has, if it has one."""
+    x = values[v]
+    if v in plan.terms:
+        return _term(plan, v, values)
+    if v in plan.whole:
+        return marks.offset(marks.hold(x, NOT_ATTRIBUTED), NOT_ATTRIBUTED)
+    if v in plan.streams:
+        return marks.stream(x, "stream")
+    if v in plan.flowing and any((node, k) in plan.held for k in range(len(node.operands))) and node.name in SUMS:
+        return marks.point(x, "mixed")
+    return x
+
+
+def _term(plan: Plan, v: int, values: dict[int, Any]) -> Any:
+    """Compute an activation from its marked pre-activation, and mark it."""
+    root = plan.terms[v]
+    nodes = region(plan.graph, v, root)
+    name = _name_of_term(nodes)
+    inside = {root: bind_mark(values[root], marks.PRE_ACTIVATION, name)}
+
+    def read(ref: Ref) -> Any:
+        return ref.val if isinstance(ref, core.Literal) else inside.get(ref, values.get(ref))
+
+    calls = _kept_calls(plan.graph, nodes)
+    for node in nodes:
+        if node in calls:
+            inside |= _of_call(calls[node], read)
+        else:
+            inside |= zip(node.results, node.compute([read(ref) for ref in node.operands]), strict=True)
+    return bind_mark(inside[v], marks.ACTIVATION, name)
+
+
+def _name_of_term(nodes: Sequence[Node]) -> str:
+    """Return the name of the innermost function, called or of a library, that computes all of an activation."""
+    common = [names for names in zip(*(node.calls for node in nodes), strict=False) if len(set(names)) == 1]
+    if common:
+        return common[-1][0]
+    return library_function([node.equation for node in nodes if node.equation]) or (
+        nodes[0].name if len(nodes) == 1 else "activation"
+    )
+
+
+def _bias(graph: Graph, ref: Ref, read: Callable[[Ref], Any]) -> Any:
+    """Return a bias marked before it is broadcast."""
+    moved = []
+    while isinstance(ref, int) and (node := graph.producer.get(ref)) is not None and node.name in MOVES_A_BIAS:
+        if not all(graph.is_float(operand) and isinstance(operand, int) for operand in node.operands):
+            break
+        moved.append(node)
+        (ref,) = node.operands
+    value = marks.offset(read(ref), "chosen" if ref in graph.chosen else "bias")
+    for node in reversed(moved):
+        (value,) = node.compute([value])
+    return value
+
+
+def _choice(plan: Plan, node: Node, operands: list[Any]) -> list[Any]:
+    """Compute a maximum, a sort or their like as `f(x) = f'(x) x`, with the choice held."""
+    if node.name in ("reduce_window_max", "reduce_window_min"):
+        return [_pooled(node, operands[0])]
+
+    def f(*flowing: Any) -> list[Any]:
+        full = list(operands)
+        for k, x in zip(node.moving, flowing, strict=True):
+            full[k] = x
+        return node.compute(full)
+
+    flowing = tuple(operands[k] for k in node.moving)
+    at = tuple(marks.hold(x, "choice") for x in flowing)
+    results, linear = jax.jvp(f, at, flowing)
+    return [of if v in plan.flowing else x for v, x, of in zip(node.results, results, linear, strict=True)]
+
+
+def _pooled(node: Node, x: Any) -> Any:
+    """Return the largest or smallest entry of every window, as a lookup at held places."""
+    assert node.equation is not None
+    places = jnp.arange(x.size, dtype=jnp.int32).reshape(x.shape)
+    is_better = jnp.greater_equal if node.name == "reduce_window_max" else jnp.less_equal
+    worst = -np.inf if node.name == "reduce_window_max" else np.inf
+
+    def better(a: Any, b: Any) -> Any:
+        return tuple(jnp.where(is_better(a[0], b[0]), u, v) for u, v in zip(a, b, strict=True))
+
+    initial = np.array(worst, x.dtype), np.int32(0)
+    _, at = lax.reduce_window((x, places), initial, better, *window_of(node.equation))
+    return x.reshape(-1)[marks.hold(at, "choice")]
+
+
+def _region(plan: Plan, node: Node, operands: list[Any]) -> list[Any]:
+    """Run a rematerialised region as one."""
+    assert node.equation is not None
+    return list(checkpointed(node.equation, lambda *given: run(plan.bodies[node], given))(*operands))
+
+
+def _scan(plan: Plan, node: Node, operands: list[Any]) -> list[Any]:
+    """Run a scan; one over layers names the layer of every step."""
+    assert node.equation is not None and node.body is not None
+    first, carries, length, reverse, unroll = scan_of(node.equation)
+    body, stream = plan.bodies[node], plan.layers.get(node)
+    named = [inner.scopes[0] for inner in node.body.nodes if inner.scopes and has_slice(inner.scopes[0])]
+
+    def step(carry: list[Any], stacked: list[Any]) -> tuple[list[Any], list[Any]]:
+        with _scopes([] if stream is None or named else [f"layers.0:{length}"]):
+            results = run(body, [*operands[:first], *carry, *stacked])
+            if stream is not None:
+                with _scopes(named[:1]):
+                    results[stream] = marks.stream(results[stream], "stream")
+        return results[:carries], results[carries:]
+
+    begin, stacked = operands[first : first + carries], operands[first + carries :]
+    carry, results = lax.scan(step, list(begin), list(stacked), length=length, reverse=reverse, unroll=unroll)
+    return [*carry, *results]

@@ -1,0 +1,233 @@
+"""Functions without marks have the closed form that those marked by hand have."""
+
+import warnings
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from golden_checkpoints import CHECKPOINTS, golden
+from helpers import near, weights_of
+from jax import lax
+
+import duat_jax as duat
+from duat_jax.forms.completeness import HOLDS
+from tests.marking.plain_programs import ATTENTIONS, PROGRAMS, X, gelu_by_hand, gpt, weights
+
+FEW = "gpt by_products", "lstm", "cross_attention"
+"""One of each kind; the others are slow."""
+
+
+def quick_or_slow(names, quick):
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+def parts_of(fn, x):
+    """Return the decomposition of a function, which has to hold, and what isn't attributed."""
+    found = duat.decompose(fn, x)
+    assert found.completeness.verdict == HOLDS
+    return found, {key for key in found.offsets if key.name == "not_attributed"}
+
+
+def assert_same_parts(one, other, within=1e-12):
+    """Inputs and terms have the same parts, whatever these are called and however often a scan repeats a mark."""
+    near(one.input, other.input, within)
+    a, b = (np.concatenate([np.ravel(part) for part in found.terms.values()]) for found in (one, other))
+    near(a, b, within)
+
+
+@pytest.mark.parametrize("name", quick_or_slow(PROGRAMS, FEW))
+def test_a_plain_program_has_its_closed_form(name):
+    fn, x = PROGRAMS[name]
+    marked = duat.auto(fn)
+    assert marked(x) == fn(x)
+    found, not_attributed = parts_of(marked, x)
+    assert not not_attributed
+    assert found.unmarked == 0
+    inputs = sum(float(part.sum()) for part in jax.tree.leaves(found.input))
+    rest = sum(float(part.sum()) for part in (*found.terms.values(), *found.offsets.values()))
+    near(inputs + rest, fn(x), 1e-12)
+    assert any(np.any(part) for part in jax.tree.leaves((found.input, list(found.terms.values()))))
+
+
+REWRITES = {
+    **{name: gpt(of) for name, of in ATTENTIONS.items()},
+    "rematerialised": gpt(around=jax.checkpoint),
+    "jitted": gpt(around=jax.jit),
+    "an activation by hand": gpt(gelu=gelu_by_hand),
+    "scanned": PROGRAMS["gpt scanned"][0],
+}
+
+
+@pytest.mark.parametrize("name", quick_or_slow(REWRITES, ("by_sums",)))
+def test_what_is_written_otherwise_has_the_same_parts(name):
+    found, expected = (parts_of(duat.auto(fn), X)[0] for fn in (REWRITES[name], gpt()))
+    # JAX's attention computes its pattern in single precision.
+    assert_same_parts(found, expected, within=1e-7 if name == "by_library" else 1e-12)
+
+
+@contextmanager
+def without_marks():
+    with patch("duat_jax.transform.marks.bind_mark", lambda x, *_: jnp.asarray(x)):
+        yield
+
+
+FAMILIES = [name for name in CHECKPOINTS if "-" not in name]
+OTHERWISE = {"gemma2", "gpt_oss"}
+"""Families whose capped logits are a held ratio by hand, and one more term without marks; whose routers' weights of
+biases are held by hand, and flow."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in OTHERWISE])
+def test_a_family_has_the_parts_of_its_marks_without_them(name):
+    model, given, _ = golden(name)
+    x = model.embed(given)
+    readout = weights_of(model.output(x).shape)
+
+    def fn(x):
+        return jnp.vdot(readout, model.output(x))
+
+    def unmarked(x):
+        with without_marks():
+            return fn(x)
+
+    assert "duat_mark" not in str(jax.make_jaxpr(unmarked)(x))
+    assert duat.auto(unmarked)(x) == fn(x)
+    found, not_attributed = parts_of(duat.auto(unmarked), x)
+    assert not not_attributed
+    assert_same_parts(found, duat.decompose(fn, x))
+
+
+W, B = weights((8, 6), (6,))
+
+
+def to_whole_numbers(x):
+    return (x @ W).sum() + (10 * x).astype(jnp.int8).sum().astype(x.dtype)
+
+
+def by_while(x):
+    grown = lax.while_loop(lambda v: (v**2).sum() < 100, lambda v: 2 * v, x)
+    return (grown @ W).sum() + (x @ W).sum()
+
+
+def by_product_of_all(x):
+    return jnp.prod(1 + x[0]) + (x @ W).sum()
+
+
+ODD = {fn.__name__: fn for fn in (to_whole_numbers, by_while, by_product_of_all)}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_cannot_be_followed_is_one_named_part(name):
+    fn = ODD[name]
+    found, not_attributed = parts_of(duat.auto(fn), X)
+    assert len(not_attributed) == 1
+    near(sum(float(found.offsets[key].sum()) for key in not_attributed), fn(X) - (X @ W).sum(), 1e-12)
+    (line,) = duat.auto(fn).choices(X).not_attributed
+    assert f"({name})" in line
+
+
+def sorted_entries(x):
+    return jnp.sort(x @ W)[0, 2] + lax.top_k(x[1], 2)[0].sum()
+
+
+def pooled(x):
+    return lax.reduce_window(x @ W, -jnp.inf, lax.max, (2, 2), (1, 1), "VALID").sum() + jnp.abs(x).max()
+
+
+def branched(x):
+    return lax.cond(x[0, 0] > 0, lambda x: x @ W + B, lambda x: -x @ W, x).sum()
+
+
+@pytest.mark.parametrize("fn", [sorted_entries, pooled, branched])
+def test_a_choice_is_held_and_its_entries_flow(fn):
+    found, not_attributed = parts_of(duat.auto(fn), X)
+    assert not not_attributed
+    offsets = sum(float(part.sum()) for part in found.offsets.values())
+    near(found.input.sum() + sum(part.sum() for part in found.terms.values()) + offsets, fn(X), 1e-12)
+
+
+@jax.custom_vjp
+def straight_through(z):
+    return jnp.tanh(z)
+
+
+straight_through.defvjp(lambda z: (jnp.tanh(z), None), lambda _, of: (of,))
+ACTIVATIONS = {
+    "straight through": straight_through,
+    "relu": jax.nn.relu,
+    "softplus": jax.nn.softplus,
+    "elu": jax.nn.elu,
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_values_and_derivatives_are_those_of_the_function(name):
+    """At zero too, where a library's ReLU has a derivative of its own."""
+
+    def fn(x):
+        return (ACTIVATIONS[name](x @ W) ** 2).sum()
+
+    marked, x = duat.auto(fn), X.at[0].set(0)
+    np.testing.assert_array_equal(jax.grad(marked)(x), jax.grad(fn)(x))
+    many = jnp.stack([x, -x])
+    np.testing.assert_array_equal(jax.vmap(marked)(many), jax.vmap(fn)(many))
+    assert jax.jit(marked)(x) == jax.jit(fn)(x)
+
+
+def partly_marked(x):
+    with jax.named_scope("first"):
+        z = duat.term(jnp.tanh, x @ W + duat.offset(B, "mine"), "neurons")
+    gate = duat.hold(jax.nn.sigmoid(z.sum()), "gate")
+    return (gate * jax.nn.relu(z) @ W.T).sum()
+
+
+def test_marks_of_the_user_are_kept():
+    found, not_attributed = parts_of(duat.auto(partly_marked), X)
+    assert [str(key) for key in found.terms] == ["first.neurons", "relu"]
+    assert [str(key) for key in found.offsets] == ["first.mine"]
+    assert not not_attributed
+
+
+def bilinear(x):
+    return ((x @ W) * (x @ (W + 1))).sum()
+
+
+def test_a_tie_is_said_and_decided_by_the_caller():
+    (product,) = duat.auto(bilinear).choices(X).products
+    assert "a tie" in product.rule
+    first, second = (duat.auto(bilinear, prefer={product.line: factor}) for factor in (0, 1))
+    assert "preferred by the caller" in str(second.choices(X))
+    for marked, flowing, held in ((first, W, W + 1), (second, W + 1, W)):
+        expected = X * ((X @ held) @ flowing.T)
+        near(parts_of(marked, X)[0].input, expected, 1e-12)
+
+
+READOUTS = {
+    "a probability": (lambda x: jax.nn.softmax(x @ W)[-1, 2], "exp"),
+    "a class's probability": (lambda x: jax.nn.sigmoid((x @ W)[-1, 2]), "logistic"),
+    "a capped logit": (lambda x: 30 * jnp.tanh(x @ W / 30)[-1, 2], "tanh"),
+    "a logit": (lambda x: (x @ W)[-1, 2], None),
+    "a network of sigmoids": (lambda x: (jax.nn.sigmoid(x @ W) @ B)[-1], None),
+    "a probability's logarithm": (lambda x: jax.nn.log_softmax(x @ W)[-1, 2], None),
+}
+
+
+@pytest.mark.parametrize("name", READOUTS)
+def test_a_read_out_that_is_one_activation_is_warned_of(name):
+    fn, said = READOUTS[name]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        duat.auto(fn)(X)
+    assert [f"one {said}," in str(w.message) and w.filename == __file__ for w in caught] == [True] * (said is not None)
+
+
+def test_the_choices_are_said():
+    chosen = duat.auto(PROGRAMS["llama"][0]).choices(X)
+    assert chosen.terms == 2
+    assert chosen.holds["pattern"] == 2
+    assert chosen.streams == 3
+    assert any("an activation and its factor come from one value" in line for line in str(chosen).splitlines())

@@ -134,11 +134,11 @@ class Affinity:
         """
         reached = [*(self._results if value else ()), *map(self.at, targets)]
         offences = reduce(lambda bits, flow: bits | flow.offences, reached, 0)
-        lines = [f"{line}: {sentence}" for (line, sentence), i in self._offences.items() if offences >> i & 1] + list(
-            self._wrong
-        )
-        if lines:
-            raise NotAffine("the replayed function isn't affine:\n  " + "\n  ".join(dict.fromkeys(lines)))
+        missing = [f"{line}: {sentence}" for (line, sentence), i in self._offences.items() if offences >> i & 1]
+        if lines := [*missing, *self._wrong]:
+            remedy = "; duat.auto(fn) places the marks that are missing" if missing else ""
+            reasons = "\n  ".join(dict.fromkeys(lines))
+            raise NotAffine(f"the replayed function isn't affine{remedy}:\n  {reasons}")
 
     def sources(self, bits: int) -> set[Any]:
         """Return a set of sources as steps of activations, offsets and streams, and `INPUT`.

@@ -178,7 +178,7 @@ FUNCTIONS = {
 """What is asked of a function or of its recording besides the closed form's methods."""
 
 CLAIM_NOTHING = {"auto", "record", "edit", "secant", "unroll"}
-"""Public transformations that say nothing about affinity themselves: `auto` places marks, `unroll` answers by the methods of its form."""
+"""Public transformations that say nothing about affinity: `auto` places marks, `unroll` answers by methods."""
 
 QUESTIONS = {f"ClosedForm.{name}": asked_of_the_form(name) for name in methods()} | FUNCTIONS
 

@@ -212,6 +212,7 @@ def questions(mesh: Mesh, dtype: str) -> dict[str, Callable[[], Any]]:
         return duat.decode_triplets(model, jnp.array(ids), found, tokenizer, top=3)
 
     programs: dict[str, Callable[[Any, Any, Any], Any]] = {
+        "auto": lambda model, x, y: duat.decompose(duat.auto(partial(logit, model)), x),
         "collapse": lambda model, x, y: duat.collapse(model.output, x).linear.T(rows),
         "contributions": lambda model, x, y: duat.contributions(recorded(model, x), rows),
         "decompose": lambda model, x, y: duat.decompose(partial(logit, model), x),

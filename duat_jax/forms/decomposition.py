@@ -115,15 +115,13 @@ def require_flowing(arguments: Sequence[Any]) -> None:
 def inputs_times(on_arguments: list[Array | None], arguments: list[Array], dtype: Any) -> list[Array]:
     """Return the contribution of every argument: its derivative times its value; zero for whole numbers.
 
-    An infinite entry that isn't used, such as one of an additive mask, contributes zero.
-
     Args:
         on_arguments: the derivatives, from `pull_back`.
         arguments: the leaves of the argument.
         dtype: of the read-out.
     """
     return [
-        jnp.zeros(jnp.shape(x), dtype) if u is None else times(u, jnp.where((u == 0) & jnp.isinf(x), 0, x), dtype)
+        jnp.zeros(jnp.shape(x), dtype) if u is None else times(u, x, dtype)
         for u, x in zip(on_arguments, arguments, strict=True)
     ]
 
@@ -131,12 +129,15 @@ def inputs_times(on_arguments: list[Array | None], arguments: list[Array], dtype
 def times(u: Array, x: Array, dtype: Any) -> Array:
     """Return every entry's contribution to a read-out.
 
+    An entry that isn't finite and isn't used, such as one of an additive mask or of a branch that isn't taken,
+    contributes zero.
+
     Args:
         u: the read-out, pulled back to the entries.
         x: the entries.
         dtype: of the read-out; of complex numbers that flow to a real one, the real part counts.
     """
-    product = u * x
+    product = u * jnp.where((u == 0) & ~jnp.isfinite(x), 0, x)
     return product if jnp.issubdtype(dtype, jnp.complexfloating) else product.real
 
 

@@ -1,11 +1,12 @@
 """Marks that nobody has written: `auto(fn)` is `fn` with the marks of a plan."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 
 from duat_jax.errors import warn_caller
 from duat_jax.marking.graph import written_out
@@ -56,10 +57,10 @@ class Automatic:
     def __init__(self, fn: Callable[[Any], Any], prefer: Mapping[str, int]) -> None:
         self.fn, self.prefer = fn, prefer
 
-    def _plan(self, x: Any) -> tuple[Planner, Plan, Any]:
-        program, arrays = trace(self.fn, x)
-        planner = Planner(self.prefer)
-        return planner, planner.plan(written_out(SubProgram(program.jaxpr, arrays))), program.out_tree
+    def _plan(self, x: Any) -> tuple[Planner, Plan, SubProgram, Any]:
+        traced, arrays = trace(self.fn, x)
+        planner, program = Planner(self.prefer), SubProgram(traced.jaxpr, arrays)
+        return planner, planner.plan(written_out(program)), program, traced.out_tree
 
     def __call__(self, x: Any) -> Any:
         """Return the function's value.
@@ -67,10 +68,11 @@ class Automatic:
         Args:
             x: its argument.
         """
-        _, plan, structure = self._plan(x)
+        _, plan, program, structure = self._plan(x)
         if advice := advice_on_readout(plan):
             warn_caller(advice)
-        return jax.tree.unflatten(structure, run(plan, [jnp.asarray(leaf) for leaf in jax.tree.leaves(x)]))
+        leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(x)]
+        return jax.tree.unflatten(structure, _differentiable(plan, program)(*program.consts, *leaves))
 
     def choices(self, x: Any) -> Choices:
         """Return which marks are placed, and why.
@@ -78,7 +80,7 @@ class Automatic:
         Args:
             x: an argument, or the shapes of one.
         """
-        planner, plan, _ = self._plan(x)
+        planner, plan, *_ = self._plan(x)
         plans = list(_all_plans(plan))
         products = [
             planner.decisions[n] for p in plans for n in p.graph.nodes if n in planner.decisions and _flows(p, n)
@@ -92,6 +94,30 @@ class Automatic:
             products=tuple(products),
             not_attributed=tuple(f"{n.name}, {n.equation and source_line(n.equation)}" for n in whole),
         )
+
+
+def _differentiable(plan: Plan, program: SubProgram) -> Callable[..., list[Any]]:
+    """Return the marked program, of closed-over arrays and arguments, with the derivatives that it has unmarked."""
+    first = len(program.consts)
+
+    @jax.custom_jvp
+    def marked(*values: Any) -> list[Any]:
+        return run(plan, values[:first], values[first:])
+
+    def derivative(values: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        # A value without a tangent is closed over: rules of `custom_vjp` have none for what they close over.
+        moving = [k for k, tangent in enumerate(tangents) if not isinstance(tangent, SymbolicZero)]
+
+        def unmarked(*given: Any) -> list[Any]:
+            full = list(values)
+            for k, value in zip(moving, given, strict=True):
+                full[k] = value
+            return list(jax.core.eval_jaxpr(program.jaxpr, full[:first], *full[first:]))
+
+        return jax.jvp(unmarked, [values[k] for k in moving], [tangents[k] for k in moving])
+
+    marked.defjvp(derivative, symbolic_zeros=True)
+    return marked
 
 
 def _all_plans(plan: Plan) -> Iterator[Plan]:

@@ -12,7 +12,6 @@ from jax import lax
 from jax.extend import core
 
 from duat_jax.transform.calls import (
-    CUSTOM_RULES,
     RECOMPUTED,
     SubProgram,
     called_name_of,
@@ -76,6 +75,7 @@ class Node:
         scopes: the `jax.named_scope`s around it.
         calls: the names of the functions around it, outermost first.
         body: the graph that a scan or a rematerialised region runs.
+        branches: the branches of `cond`s that it stands in: the index, of which branch, of how many.
         moving: the operands that depend on the argument.
         action: what is done with it.
     """
@@ -86,6 +86,7 @@ class Node:
     scopes: tuple[str, ...]
     calls: tuple[str, ...]
     body: "Graph | None" = None
+    branches: tuple[tuple[Ref, int, int], ...] = ()
     moving: tuple[int, ...] = ()
     action: Action = WHOLE
 
@@ -121,22 +122,6 @@ class Node:
         return [lax.select_n(which, *operands[1:])]
 
 
-class Call(NamedTuple):
-    """A call with a derivative of its own, which is written out; run as it is where nothing in it is marked.
-
-    Args:
-        equation: the call.
-        operands: its operands.
-        results: its results.
-        nodes: the operations that it consists of.
-    """
-
-    equation: core.JaxprEqn
-    operands: list[Ref]
-    results: list[Ref]
-    nodes: list[Node]
-
-
 @dataclass(eq=False)
 class Graph:
     """The values of a program and the operations that make them, in the order of the program.
@@ -148,7 +133,6 @@ class Graph:
         results: the results.
         known: the arrays that the program closes over.
         producer: the operation that makes a value.
-        calls: the calls with a derivative of their own, outer ones first.
         moving: the values that depend on the argument.
         chosen: the values that depend on it by a held choice alone, such as the weights of a chosen expert.
         zeros: the values that are zero because a factor is.
@@ -161,7 +145,6 @@ class Graph:
     results: list[Ref] = field(default_factory=list)
     known: dict[int, Any] = field(default_factory=dict)
     producer: dict[int, Node] = field(default_factory=dict)
-    calls: list[Call] = field(default_factory=list)
     moving: set[int] = field(default_factory=set)
     chosen: set[int] = field(default_factory=set)
     zeros: set[int] = field(default_factory=set)
@@ -255,6 +238,7 @@ class _Writer:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.written: dict[Any, Sequence[Ref]] = {}
+        self.branches: tuple[tuple[Ref, int, int], ...] = ()
 
     def new(self, variables: Sequence[Any]) -> list[int]:
         first = len(self.graph.avals)
@@ -267,6 +251,7 @@ class _Writer:
         return values
 
     def add(self, node: Node) -> list[int]:
+        node.branches = self.branches
         self.graph.nodes.append(node)
         self.graph.producer |= dict.fromkeys(node.results, node)
         return node.results
@@ -296,13 +281,14 @@ class _Writer:
             body = written_out(inner)
             return self.add(Node(equation, operands, self.new(equation.outvars), around, calls, body))
         if inner is not None:
-            called, first, at = called_name_of(equation), len(self.graph.nodes), len(self.graph.calls)
-            returned = self.program(inner, operands, around, (*calls, called) if called else calls)
-            if name in CUSTOM_RULES:
-                self.graph.calls.insert(at, Call(equation, operands, returned, self.graph.nodes[first:]))
-            return returned
-        if name == "cond":
-            branches = [self.program(branch, operands[1:], around, calls) for branch in programs_in(equation)]
+            called = called_name_of(equation)
+            return self.program(inner, operands, around, (*calls, called) if called else calls)
+        if name == "cond" and not _repeats_or_acts(equation):
+            programs, outside, branches = programs_in(equation), self.branches, []
+            for k, branch in enumerate(programs):
+                self.branches = (*outside, (operands[0], k, len(programs)))
+                branches.append(self.program(branch, operands[1:], around, calls))
+            self.branches = outside
             return [
                 self.add(Node(None, [operands[0], *results], self.new([v]), around, calls))[0]
                 for v, *results in zip(equation.outvars, *branches, strict=True)
@@ -320,7 +306,13 @@ class _Writer:
         if equation.primitive is mark_p or equation.effects or equation.primitive.multiple_results:
             return None
         read = tuple(ref if isinstance(ref, int) else (str(ref.val), str(ref.aval)) for ref in operands)
-        return equation.primitive.name, settings_of(equation), read
+        return equation.primitive.name, settings_of(equation), read, tuple(map(str, self.branches))
+
+
+def _repeats_or_acts(equation: core.JaxprEqn) -> bool:
+    """Return whether an operation has effects, or runs a `while`, which has an end only where it is meant to run."""
+    inside = (inner for program in programs_in(equation) for inner in program.jaxpr.eqns)
+    return bool(equation.effects) or equation.primitive.name == "while" or any(map(_repeats_or_acts, inside))
 
 
 def written_out(program: SubProgram) -> Graph:

@@ -203,7 +203,7 @@ def _demand(plan: Plan, results: Iterable[Ref]) -> None:
     graph, waiting = plan.graph, list(results)
     while waiting:
         v = waiting.pop()
-        if not isinstance(v, int) or not graph.moves(v) or v in plan.flowing:
+        if not isinstance(v, int) or not graph.moves(v) or not graph.is_float(v) or v in plan.flowing:
             continue
         plan.flowing.add(v)
         node = graph.producer.get(v)
@@ -221,6 +221,7 @@ def _demand(plan: Plan, results: Iterable[Ref]) -> None:
             case "marked":
                 waiting.append(node.action.root)
             case "choice":
+                plan.offsets |= {(node, k) for k in _biases(graph, node)}
                 waiting += node.moving_operands()
             case "body":
                 waiting += _demand_in_body(plan, node, v)
@@ -249,7 +250,7 @@ def _biases(graph: Graph, node: Node) -> list[int]:
     """Return the operands of an operation that are biases: constants that are added to, or stand beside, what flows."""
     if node.name in SUMS_OF_TWO:
         return [k for k, ref in enumerate(node.operands) if k not in node.moving and _is_bias(graph, ref)]
-    if node.name in JOINS:
+    if node.name in JOINS | CHOOSES:
         constants = [k for k in range(node.name == "select_n", len(node.operands)) if k not in node.moving]
         return [k for k in constants if _is_bias(graph, node.operands[k]) and _is_finite(graph, node.operands[k])]
     return []

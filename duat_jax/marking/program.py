@@ -11,7 +11,7 @@ from jax import lax
 from jax.extend import core
 
 from duat_jax.marking.dependence import LOOKED_UP
-from duat_jax.marking.graph import Call, Graph, Node, Ref, values_of
+from duat_jax.marking.graph import Graph, Node, Ref, values_of
 from duat_jax.marking.plan import Plan
 from duat_jax.marking.products import SUMS
 from duat_jax.marking.regions import region
@@ -20,91 +20,62 @@ from duat_jax.transform.calls import scan_of
 from duat_jax.transform.diagnosis import library_function
 from duat_jax.transform.identities import bind_mark
 from duat_jax.transform.keys import has_slice
-from duat_jax.transform.parameters import bind, checkpointed, window_of
+from duat_jax.transform.parameters import checkpointed, window_of
 
 NOT_ATTRIBUTED = "not_attributed"
 """The name of what is held whole, and stands in a decomposition as a bias."""
 MOVES_A_BIAS = frozenset(("broadcast_in_dim", "reshape", "convert_element_type"))
 
 
-def run(plan: Plan, arguments: Sequence[Any]) -> list[Any]:
+def run(plan: Plan, arrays: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
     """Compute the results of a graph, with its marks.
 
     Args:
         plan: the plan of the graph.
+        arrays: the arrays that its program closes over.
         arguments: the arguments.
     """
     graph = plan.graph
     values: dict[int, Any] = dict(zip(graph.arguments, arguments, strict=True))
     values |= {v: marks.stream(values[v], "stream") for v in plan.streams.intersection(graph.arguments)}
-    values |= graph.known
+    # The arrays that a program closes over are the first of those that are known.
+    values |= graph.known | dict(zip(graph.known, arrays, strict=False))
 
     def read(ref: Ref) -> Any:
         return values[ref] if isinstance(ref, int) else ref.val
 
-    held: dict[tuple[Ref, str], Any] = {}
+    held: dict[Any, Any] = {}
 
     def operand(node: Node, k: int) -> Any:
         ref = node.operands[k]
         name = plan.held.get((node, k))
-        if name is None and k in node.moving and _is_lookup(graph, node):
+        if name is None and k in node.moving and _is_lookup(plan, node):
             name = "choice"
         if name is not None:
-            if (ref, name) not in held:
-                held[ref, name] = marks.hold(read(ref), name)
-            return held[ref, name]
+            key = ref, name, tuple(map(str, node.branches))
+            if key not in held:
+                x = read(ref)
+                for index, k, count in node.branches if graph.is_float(ref) else ():
+                    # In a branch that isn't taken a factor may be anything: zero times NaN would be NaN.
+                    x = jnp.where(jnp.clip(read(index), 0, count - 1) == k, x, 1)
+                held[key] = marks.hold(x, name)
+            return held[key]
         return _bias(graph, ref, read) if (node, k) in plan.offsets else read(ref)
 
-    unchanged = [node for node in graph.nodes if not _is_changed(plan, node)]
-    calls = _kept_calls(graph, unchanged, {*plan.terms, *plan.whole, *plan.streams})
     for node in graph.nodes:
         with _scopes(node.scopes):
-            if node in calls:
-                values |= _of_call(calls[node], read)
-            else:
-                operands = [operand(node, k) for k in range(len(node.operands))]
-                values |= zip(node.results, _results(plan, node, operands), strict=True)
-            for v in values.keys() & node.results:
+            operands = [operand(node, k) for k in range(len(node.operands))]
+            values |= zip(node.results, _results(plan, node, operands), strict=True)
+            for v in node.results:
                 values[v] = _marked(plan, node, v, values)
     return [read(ref) for ref in graph.results]
 
 
-def _is_changed(plan: Plan, node: Node) -> bool:
-    """Return whether an operation is computed otherwise than in the function without marks."""
-    flows = bool(plan.flowing.intersection(node.results))
-    marked = any((node, k) in plan.held or (node, k) in plan.offsets for k in range(len(node.operands)))
-    return marked or (flows and (node.body is not None or node.action.kind == "choice")) or _is_lookup(plan.graph, node)
-
-
-def _is_lookup(graph: Graph, node: Node) -> bool:
-    """Return whether an operation looks constants up by an index that moves."""
-    return node.name in LOOKED_UP and bool(node.moving) and not graph.moves(node.operands[0])
-
-
-def _kept_calls(graph: Graph, nodes: Iterable[Node], marked: Iterable[int] = ()) -> dict[Node, Call | None]:
-    """Return the calls that are run as they are, by their operations: at the first the call, at all others none.
-
-    They consist of some operations, and what they compute inside isn't marked, nor used elsewhere.
-    """
-    among = set(nodes)
-    kept: dict[Node, Call | None] = {}
-    for call in graph.calls:
-        own = [node for node in call.nodes if node.moving]
-        inside = {v for node in own for v in node.results}.difference(values_of(call.results))
-        hidden = inside.isdisjoint(marked) and inside.isdisjoint(values_of(graph.results))
-        closed = all(reader in own for v in inside for reader in graph.readers[v])
-        if own and own[0] not in kept and among.issuperset(own) and hidden and closed:
-            kept |= dict.fromkeys(own) | {own[0]: call}
-    return kept
-
-
-def _of_call(call: Call | None, read: Callable[[Ref], Any]) -> dict[int, Any]:
-    """Compute the results of a call."""
-    if call is None:
-        return {}
-    results = bind(call.equation, [read(ref) for ref in call.operands])
-    made = {v for node in call.nodes for v in node.results if node.moving}
-    return {ref: x for ref, x in zip(call.results, results, strict=True) if isinstance(ref, int) and ref in made}
+def _is_lookup(plan: Plan, node: Node) -> bool:
+    """Return whether an operation, or a loop through which nothing flows, looks constants up by what moves."""
+    if node.body is not None:
+        return plan.flowing.isdisjoint(node.results) and not plan.graph.moving.issuperset(node.results)
+    return node.name in LOOKED_UP and not plan.graph.moves(node.operands[0])
 
 
 def _scopes(names: Iterable[str]) -> AbstractContextManager[Any]:
@@ -151,12 +122,8 @@ def _term(plan: Plan, v: int, values: dict[int, Any]) -> Any:
     def read(ref: Ref) -> Any:
         return ref.val if isinstance(ref, core.Literal) else inside.get(ref, values.get(ref))
 
-    calls = _kept_calls(plan.graph, nodes)
     for node in nodes:
-        if node in calls:
-            inside |= _of_call(calls[node], read)
-        else:
-            inside |= zip(node.results, node.compute([read(ref) for ref in node.operands]), strict=True)
+        inside |= zip(node.results, node.compute([read(ref) for ref in node.operands]), strict=True)
     return bind_mark(inside[v], marks.ACTIVATION, name)
 
 
@@ -178,7 +145,7 @@ def _bias(graph: Graph, ref: Ref, read: Callable[[Ref], Any]) -> Any:
             break
         moved.append(node)
         (ref,) = node.operands
-    value = marks.offset(read(ref), "chosen" if ref in graph.chosen else "bias")
+    value = marks.offset(jnp.asarray(read(ref)), "chosen" if graph.chosen.intersection(values_of([ref])) else "bias")
     for node in reversed(moved):
         (value,) = node.compute([value])
     return value
@@ -189,16 +156,26 @@ def _choice(plan: Plan, node: Node, operands: list[Any]) -> list[Any]:
     if node.name in ("reduce_window_max", "reduce_window_min"):
         return [_pooled(node, operands[0])]
 
+    graph = plan.graph
+    flows = [k for k, ref in enumerate(node.operands) if graph.is_float(ref)]
+    if node.name == "clamp":  # JAX has no derivative where bounds are numbers and entries an array
+        operands = jnp.broadcast_arrays(*operands)
+
     def f(*flowing: Any) -> list[Any]:
         full = list(operands)
-        for k, x in zip(node.moving, flowing, strict=True):
+        for k, x in zip(flows, flowing, strict=True):
             full[k] = x
         return node.compute(full)
 
-    flowing = tuple(operands[k] for k in node.moving)
-    at = tuple(marks.hold(x, "choice") for x in flowing)
-    results, linear = jax.jvp(f, at, flowing)
-    return [of if v in plan.flowing else x for v, x, of in zip(node.results, results, linear, strict=True)]
+    entries = [jnp.asarray(operands[k]) for k in flows]
+    at = [marks.hold(x, "choice") for x in entries]
+    # The derivative multiplies entries that aren't chosen by zero, and some of them may be infinite.
+    finite = [jnp.where(jnp.isfinite(of), x, 0) for of, x in zip(at, entries, strict=True)]
+    results, linear = jax.jvp(f, at, finite)
+    return [
+        jnp.where(jnp.isfinite(x), of, x) if v in plan.flowing else x
+        for v, x, of in zip(node.results, results, linear, strict=True)
+    ]
 
 
 def _pooled(node: Node, x: Any) -> Any:
@@ -219,7 +196,7 @@ def _pooled(node: Node, x: Any) -> Any:
 def _region(plan: Plan, node: Node, operands: list[Any]) -> list[Any]:
     """Run a rematerialised region as one."""
     assert node.equation is not None
-    return list(checkpointed(node.equation, lambda *given: run(plan.bodies[node], given))(*operands))
+    return list(checkpointed(node.equation, lambda *given: run(plan.bodies[node], (), given))(*operands))
 
 
 def _scan(plan: Plan, node: Node, operands: list[Any]) -> list[Any]:
@@ -231,7 +208,7 @@ def _scan(plan: Plan, node: Node, operands: list[Any]) -> list[Any]:
 
     def step(carry: list[Any], stacked: list[Any]) -> tuple[list[Any], list[Any]]:
         with _scopes([] if stream is None or named else [f"layers.0:{length}"]):
-            results = run(body, [*operands[:first], *carry, *stacked])
+            results = run(body, (), [*operands[:first], *carry, *stacked])
             if stream is not None:
                 with _scopes(named[:1]):
                     results[stream] = marks.stream(results[stream], "stream")

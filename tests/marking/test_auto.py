@@ -150,32 +150,79 @@ def test_a_choice_is_held_and_its_entries_flow(fn):
     near(found.input.sum() + sum(part.sum() for part in found.terms.values()) + offsets, fn(X), 1e-12)
 
 
-@jax.custom_vjp
-def straight_through(z):
-    return jnp.tanh(z)
+def ruled(value, rule):
+    """Return a function of which JAX believes another derivative."""
+    fn = jax.custom_vjp(value)
+    fn.defvjp(lambda z: (value(z), z), lambda z, of: (rule(z, of),))
+    return fn
 
 
-straight_through.defvjp(lambda z: (jnp.tanh(z), None), lambda _, of: (of,))
-ACTIVATIONS = {
-    "straight through": straight_through,
+DIFFERENTIATED = {
+    "straight through": ruled(jnp.tanh, lambda _, of: of),
+    "a rule around weights": ruled(lambda z: jnp.tanh(z @ W.T) @ W, lambda _, of: 3 * of),
+    "a clipped derivative": ruled(lambda z: z, lambda _, of: jnp.clip(of, -0.1, 0.1)),
     "relu": jax.nn.relu,
     "softplus": jax.nn.softplus,
     "elu": jax.nn.elu,
+    "a branch that isn't taken": lambda z: lax.cond(z[1, 0] > 1e9, lambda z: jnp.sqrt(z - z), lambda z: z, z),
+    "a window's maximum": lambda z: lax.reduce_window(z, -jnp.inf, lax.max, (2, 2), (1, 1), "SAME"),
 }
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("name", DIFFERENTIATED)
 def test_values_and_derivatives_are_those_of_the_function(name):
     """At zero too, where a library's ReLU has a derivative of its own."""
 
-    def fn(x):
-        return (ACTIVATIONS[name](x @ W) ** 2).sum()
+    def fn(inputs):
+        x, w = inputs
+        return (DIFFERENTIATED[name](x @ w) ** 2).sum()
 
-    marked, x = duat.auto(fn), X.at[0].set(0)
-    np.testing.assert_array_equal(jax.grad(marked)(x), jax.grad(fn)(x))
-    many = jnp.stack([x, -x])
+    marked, given = duat.auto(fn), (X.at[0].set(0), W)
+    for found, expected in zip(jax.grad(marked)(given), jax.grad(fn)(given), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    closed_over = jax.grad(lambda w: duat.auto(lambda x: fn((x, w)))(given[0]))(W)
+    np.testing.assert_array_equal(closed_over, jax.grad(fn)(given)[1])
+    many = jax.tree.map(lambda a: jnp.stack([a, -a]), given)
     np.testing.assert_array_equal(jax.vmap(marked)(many), jax.vmap(fn)(many))
-    assert jax.jit(marked)(x) == jax.jit(fn)(x)
+    assert jax.jit(marked)(given) == jax.jit(fn)(given)
+
+
+SQUARES = weights((2, 8, 8))[0]
+INFINITE = jnp.where(jnp.eye(5, 6) > 0, -jnp.inf, 0)
+VALUES = {
+    "infinite entries that aren't chosen": lambda x: jnp.maximum(x @ W + INFINITE, x @ -W) + (x @ W + INFINITE).max(),
+    "bounds that are numbers": lambda x: lax.clamp(x.min(), x @ W, x.max()),
+    "constants that are chosen": lambda x: lax.sort((x @ W, jnp.ones((5, 1)) * B), num_keys=1)[1],
+    "a constant between moving bounds": lambda x: lax.clamp(x[:, :6] - 1, jnp.ones((5, 6)), x[:, 2:] + 1),
+    "written numbers": lambda x: jnp.clip(x @ W, x[0, 0] - 0.5, x[1, 1] + 0.5) + 1 / (3 + jnp.abs(x @ W)),
+    "whole numbers and truths": lambda x: ((10 * x).astype(jnp.int32), x > 0),
+    "a term that is infinite where it isn't taken": lambda x: lax.cond(
+        x[0, 0] > 1e9, lambda z: jnp.log(-1 - z**2), lambda z: z, x @ W
+    ),
+    "a scale that is NaN where it isn't taken": lambda x: lax.cond(
+        x[0, 0] > 1e9, lambda z: z / jnp.sqrt(-1 - (z**2).sum()), lambda z: z, x @ W
+    ),
+    "a loop that has no end where it isn't taken": lambda x: lax.cond(
+        x[0, 0] > 1e9, lambda z: lax.while_loop(lambda v: v.sum() < 1e9, lambda v: v * 0, z), lambda z: z, x @ W
+    ),
+    "a scan that chooses": lambda x: lax.scan(lambda c, w: (jnp.tanh(c @ w), jnp.tanh(w[jnp.argmax(c)])), x, SQUARES)[
+        1
+    ],
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_are_kept_and_their_parts_hold(name):
+    fn = VALUES[name]
+
+    def total(x):
+        return sum(leaf.astype(x.dtype).sum() for leaf in jax.tree.leaves(fn(x))) + x[0, 0]
+
+    for found, expected in zip(jax.tree.leaves(duat.auto(fn)(X)), jax.tree.leaves(fn(X)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    found, _ = parts_of(duat.auto(total), X)
+    parts = (found.input, list(found.terms.values()), list(found.offsets.values()), found.unmarked)
+    near(sum(float(part.sum()) for part in jax.tree.leaves(parts)), total(X), 1e-12)
 
 
 def partly_marked(x):

@@ -136,7 +136,8 @@ class Affinity:
         offences = reduce(lambda bits, flow: bits | flow.offences, reached, 0)
         missing = [f"{line}: {sentence}" for (line, sentence), i in self._offences.items() if offences >> i & 1]
         if lines := [*missing, *self._wrong]:
-            remedy = "; duat.auto(fn) places the marks that are missing" if missing else ""
+            may_be_placed = any("mark" in line for line in missing)
+            remedy = "; duat.auto(fn) places the marks that are missing" if may_be_placed else ""
             reasons = "\n  ".join(dict.fromkeys(lines))
             raise NotAffine(f"the replayed function isn't affine{remedy}:\n  {reasons}")
 

@@ -8,6 +8,7 @@ import numpy as np
 from jax.extend import core
 
 from duat_jax.transform.diagnosis import is_of_a_library, source_line
+from duat_jax.transform.identities import is_marked
 from duat_jax.transform.parameters import context_of, derivative_of, without_derivative
 
 ORDERS = 2
@@ -72,12 +73,13 @@ def content_of(jaxpr: core.Jaxpr, consts: Sequence[Any] = (), orders: int = ORDE
             tuple(map(number, equation.invars)),
             define(equation.outvars),
             describe(without_derivative(equation)),
-            described(derivative_of(equation), orders - 1) if orders else None,
+            described(derivative_of(equation), orders - 1) if orders and not is_marked(equation) else None,
             describe(context_of(equation)),
             frozenset(equation.effects),
             source_line(equation) if located else None,
         )
 
+    # A call that is marked inside is followed operation by operation, so that its derivative is never asked for.
     # Operations inside a library's function are reported at the line that calls it.
     located = not is_of_a_library(jaxpr)
     return (

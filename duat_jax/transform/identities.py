@@ -8,6 +8,8 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 
+from duat_jax.transform.calls import programs_in
+
 mark_p = core.Primitive("duat_mark")
 """The identity with a role: `kind`, `name`, and the number of the value's leading axes from `vmap`."""
 
@@ -33,6 +35,16 @@ def bind_mark(x: Any, kind: str, name: str) -> Any:
         name: its name.
     """
     return mark_p.bind(jnp.asarray(x), kind=kind, name=name, batch_axes=0)
+
+
+def is_marked(equation: core.JaxprEqn) -> bool:
+    """Return whether an equation is a mark, or runs a program with one.
+
+    Args:
+        equation: any equation.
+    """
+    inside = (inner for program in programs_in(equation) for inner in program.jaxpr.eqns)
+    return equation.primitive is mark_p or any(map(is_marked, inside))
 
 
 fence_p = core.Primitive("duat_fence")

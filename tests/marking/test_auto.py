@@ -14,6 +14,7 @@ from jax import lax
 
 import duat_jax as duat
 from duat_jax.forms.completeness import HOLDS
+from duat_jax.transform.program import trace
 from tests.marking.plain_programs import ATTENTIONS, PROGRAMS, X, gelu_by_hand, gpt, weights
 
 FEW = "gpt by_products", "lstm", "cross_attention"
@@ -278,3 +279,13 @@ def test_the_choices_are_said():
     assert chosen.holds["pattern"] == 2
     assert chosen.streams == 3
     assert any("an activation and its factor come from one value" in line for line in str(chosen).splitlines())
+
+
+def test_a_function_is_planned_at_every_call_and_compiled_once():
+    """Weights that are changed in place are read anew."""
+    weight = [1 * W]
+    marked = duat.auto(lambda x: (jax.nn.relu(x @ weight[0]) @ W.T).sum())
+    first, _ = trace(marked, X)
+    weight[0] = 2 * W
+    assert trace(marked, X)[0] == first  # equal programs share what was compiled
+    assert duat.decompose(marked, X).completeness.value == marked.fn(X)

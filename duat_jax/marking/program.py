@@ -199,15 +199,21 @@ def _region(plan: Plan, node: Node, operands: list[Any]) -> list[Any]:
     return list(checkpointed(node.equation, lambda *given: run(plan.bodies[node], (), given))(*operands))
 
 
+def _layers_named_in(graph: Graph) -> list[str]:
+    """Return the outermost scopes in a graph that name a layer of every step of a scan."""
+    return [node.scopes[0] for node in graph.nodes if node.scopes and has_slice(node.scopes[0])]
+
+
 def _scan(plan: Plan, node: Node, operands: list[Any]) -> list[Any]:
     """Run a scan; one over layers names the layer of every step."""
     assert node.equation is not None and node.body is not None
     first, carries, length, reverse, unroll = scan_of(node.equation)
     body, stream = plan.bodies[node], plan.layers.get(node)
-    named = [inner.scopes[0] for inner in node.body.nodes if inner.scopes and has_slice(inner.scopes[0])]
+    named = _layers_named_in(node.body)
+    named_deeper = any(_layers_named_in(inner.body) for inner in node.body.nodes if inner.body)
 
     def step(carry: list[Any], stacked: list[Any]) -> tuple[list[Any], list[Any]]:
-        with _scopes([] if stream is None or named else [f"layers.0:{length}"]):
+        with _scopes([] if stream is None or named or named_deeper else [f"layers.0:{length}"]):
             results = run(body, (), [*operands[:first], *carry, *stacked])
             if stream is not None:
                 with _scopes(named[:1]):

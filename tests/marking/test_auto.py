@@ -244,6 +244,20 @@ def bilinear(x):
     return ((x @ W) * (x @ (W + 1))).sum()
 
 
+def stack_of_stacks(x):
+    def layer(x, w):
+        with jax.named_scope("layers.0:3"):
+            return x + jax.nn.relu(x @ w) @ w.T, None
+
+    weights = jnp.stack([W, W + 1, W - 1])
+    return lax.scan(lambda x, w: lax.scan(layer, x, w), x, jnp.stack([weights, 2 * weights]))[0].sum()
+
+
+def test_layers_that_the_user_names_in_a_scan_keep_their_names():
+    found, _ = parts_of(duat.auto(stack_of_stacks), X)
+    assert [str(key) for key in found.terms] == [f"layers.{layer}.relu" for layer in range(3)]
+
+
 def test_a_tie_is_said_and_decided_by_the_caller():
     (product,) = duat.auto(bilinear).choices(X).products
     assert "a tie" in product.rule

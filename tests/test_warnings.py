@@ -7,6 +7,7 @@ import shutil
 import warnings
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import pytest
 from cases import GOLDEN
@@ -107,6 +108,10 @@ def channels_last(folder):
     duat.image_maps(lambda x: x.sum(), jnp.ones((5, 6, 3)))
 
 
+def probability(_):
+    duat.auto(lambda x: jax.nn.sigmoid(x[0]))(jnp.ones(2))
+
+
 RAISED = {
     "evaluation/journal": [journal],
     "saved": [saved],
@@ -115,6 +120,7 @@ RAISED = {
     "models/checkpoint/tokenizer_configured": [another_class],
     "models/encoding": [first_token],
     "interpret/memory": [little_memory],
+    "marking/automatic": [probability],
     "display/fonts": [missing_characters],
     "survey/tables": [older_survey],
     "inputs/baseline_kinds": [baseline],

@@ -226,6 +226,6 @@ def _table(found: "Survey", tokenizer: "Tokenizer", title: str) -> "RenderableTy
     for row in largest.itertuples():
         of_neuron = contexts[(contexts.layer == row.layer) & (contexts.unit == row.neuron)]
         # A token may look like markup.
-        at = Text(", ".join(map(quoted_label, readable(tokenizer, of_neuron.token_id))))
+        at = Text(", ".join(map(quoted_label, readable(tokenizer, of_neuron.token_id.tolist()))))
         table.add_row(str(row.layer), str(row.neuron), f"{getattr(row, part):+z.4f}", f"{row.activation:z.3f}", at)
     return table

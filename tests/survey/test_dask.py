@@ -16,7 +16,8 @@ import jax
 import pytest
 from cases import GOLDEN
 from distributed import Client, LocalCluster
-from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
+from distributed import client as dask_client
+from distributed.client import FutureCancelledError, FuturesCancelledError
 from distributed.comm import CommClosedError
 from distributed.scheduler import KilledWorker
 from typer.testing import CliRunner
@@ -160,6 +161,8 @@ class Failing(Executor):
         return future
 
 
+CLOSED = [error for name, error in vars(dask_client).items() if name == "ClosedClientError"]
+"""Not in the oldest version."""
 SCHEDULER = "the parts were cancelled, since the scheduler ended or the executor was shut down"
 
 
@@ -170,7 +173,7 @@ SCHEDULER = "the parts were cancelled, since the scheduler ended or the executor
         (KilledWorker("part", None, 3), "a worker died"),
         (FutureCancelledError("part", "scheduler-connection-lost"), SCHEDULER),
         (FuturesCancelledError([]), SCHEDULER),
-        (ClosedClientError("Client is closed. Can't send update-graph message."), SCHEDULER),
+        *((closed("Client is closed. Can't send update-graph message."), SCHEDULER) for closed in CLOSED),
         (CommClosedError("in <TCP (closed)>: ConnectionResetError"), SCHEDULER),
     ],
     ids=lambda given: given.split()[-1] if isinstance(given, str) else type(given).__name__,

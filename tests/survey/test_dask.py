@@ -84,7 +84,7 @@ def kill_one_that_works(client):
 def test_the_command_measures_on_the_workers_of_a_scheduler(one, tmp_path):
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
         done = command(tmp_path / "survey", "--model", SMALL, "--dask", cluster.scheduler_address)
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 0, (done.output, str(done.exception))
     assert files(tmp_path / "survey") == one
 
 
@@ -224,7 +224,7 @@ def test_a_killed_worker_changes_no_byte_and_one_that_dies_for_good_is_one_line(
     with pytest.raises(duat.DuatError, match="^a worker died: run the same again[^\n]*$"):
         survey(tmp_path / "dying", executor=executor, progress=kill)
     done = command(tmp_path / "dying", "--dask", client.scheduler.address)
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 0, (done.output, str(done.exception))
     assert files(tmp_path / "dying") == one
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -149,16 +148,6 @@ class Graph:
     chosen: set[int] = field(default_factory=set)
     zeros: set[int] = field(default_factory=set)
     labels: dict[int, Labels] = field(default_factory=dict)
-
-    @cached_property
-    def readers(self) -> dict[int, list[Node]]:
-        """The operations that read a value."""
-        readers: dict[int, list[Node]] = {v: [] for v in range(len(self.avals))}
-        for node in self.nodes:
-            for ref in node.operands:
-                if isinstance(ref, int):
-                    readers[ref].append(node)
-        return readers
 
     def moves(self, ref: Ref) -> bool:
         """Return whether an operand depends on the argument.

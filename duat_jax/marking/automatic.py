@@ -161,6 +161,6 @@ def auto(fn: Callable[[Any], Any], *, prefer: Mapping[str, int] | None = None) -
         >>> print(network.choices(jnp.ones(2)))
         terms: 1; held: none; biases: 0; streams: 0
 
-    Source: Wang & Li, Section 3.2; the rules are in "How marks are placed" of the documentation.
+    Source: Wang & Li, Section 3.2; the rules are on the page "Your own code" of the documentation.
     """
     return Automatic(fn, dict(prefer or {}))

@@ -40,8 +40,9 @@ class Action(NamedTuple):
     """The role of an operation through which something flows to the result.
 
     Args:
-        kind: `"linear"` in `flowing`, everything else held; a `"term"` of the value `root`; a `"choice"`, of which the
-            derivative is held; a `"body"` with actions of its own; or held as a `"whole"`.
+        kind: `"linear"` in `flowing`, everything else held; a `"term"` of the value `root`, or one that the user has
+            `"marked"`; a `"choice"`, of which the derivative is held; a `"body"` with actions of its own; or held as a
+            `"whole"`.
         flowing: the operands that flow.
         root: the pre-activation of a term.
     """

@@ -11,7 +11,7 @@ from jax import lax
 from jax.extend import core
 
 from duat_jax.marking.dependence import LOOKED_UP
-from duat_jax.marking.graph import Graph, Node, Ref, values_of
+from duat_jax.marking.graph import Graph, Node, Ref
 from duat_jax.marking.plan import Plan
 from duat_jax.marking.products import SUMS
 from duat_jax.marking.regions import region
@@ -145,7 +145,7 @@ def _bias(graph: Graph, ref: Ref, read: Callable[[Ref], Any]) -> Any:
             break
         moved.append(node)
         (ref,) = node.operands
-    value = marks.offset(jnp.asarray(read(ref)), "chosen" if graph.chosen.intersection(values_of([ref])) else "bias")
+    value = marks.offset(jnp.asarray(read(ref)), "chosen" if isinstance(ref, int) and ref in graph.chosen else "bias")
     for node in reversed(moved):
         (value,) = node.compute([value])
     return value

@@ -323,7 +323,7 @@ GPT2 = "--model", GOLDEN / "gpt2"
 METHOD = "norm of change x W_out"
 IN_EVERY_DTYPE = {
     "explain": (("explain", TEXT, *GPT2), ("value",)),
-    "contrast": (("explain", TEXT, "--reference", "w5 w17 w4", *GPT2), ("A: the text", "B: the other text", "A − B")),
+    "contrast": (("explain", TEXT, "--reference", "w5 w17 w4", *GPT2), ("difference",)),
     "graph": (("graph", TEXT, "--neurons", 2, *GPT2), ("value",)),
     "attends": (("attends", TEXT, "--layer", 1, "--head", 0, "--key", 0, *GPT2), ("value",)),
     "context": (

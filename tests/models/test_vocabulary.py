@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 import duat_jax as duat
 from duat_jax.display.tables import token_label
 from duat_jax.models.checkpoint.gguf_tokenizer import read_gguf_tokenizer
+from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.vocabulary.running import run_texts
 from duat_jax.models.vocabulary.token import Token, quoted_label
 from duat_jax.models.vocabulary.token_bytes import CHARACTERS, as_text, bytes_of, fallback_byte, from_text
@@ -155,6 +156,13 @@ def test_a_word_that_only_begins_texts_is_found_without_its_space():
     tokenizer = Tokenizer(models.Unigram([("<unk>", 0.0), ("▁", -1.0), ("▁hello", -2.0)], 0))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     assert vocabulary_of(tokenizer).find("hello", "target") == tokenizer.token_to_id("▁hello")
+
+
+def test_tokens_may_be_looked_up_while_others_are_named():
+    vocabulary = vocabulary_of(duat.load_tokenizer())
+    assert vocabulary.tokens(vocabulary.find(text, "token") for text in ("def", ":")) == ("def", ":")
+    with one_error("outside"), one_error("inside"):
+        assert vocabulary.tokens([]) == ()
 
 
 def test_a_token_is_copied_with_its_id():

@@ -16,8 +16,8 @@ from duat_jax.models.checkpoint.limits import TOKENIZER, check_limit
 PANIC = "PanicException"
 """The name of the exception for a panic in the library, which is no subclass of `Exception` and can't be imported."""
 
-_ONE_AT_A_TIME = threading.Lock()
-"""Standard error belongs to the whole process: two threads may not replace it at once."""
+_ONE_AT_A_TIME = threading.RLock()
+"""Standard error belongs to the whole process: two threads may not replace it at once; one may in the middle of it."""
 
 
 @contextmanager

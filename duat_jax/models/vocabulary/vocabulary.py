@@ -58,8 +58,9 @@ class Vocabulary:
         Raises:
             BadText: if the tokenizer can't say it.
         """
+        whole_numbers = [int(token) for token in ids]
         with one_error("the tokenizer can't say what its tokens are", BadText):
-            return tuple(self._token(int(token)) for token in ids)
+            return tuple(map(self._token, whole_numbers))
 
     def find(self, text: str, what: str) -> int:
         """Return the id of the token that a text names.

@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import DuatError
-from duat_jax.forms.analysed_function import Model, from_embeddings
+from duat_jax.forms.analysed_function import Model, from_embeddings, with_marks
 from duat_jax.forms.completeness import Completeness, completeness_of, concatenated, entrywise_completeness, in_one_line
 from duat_jax.forms.decomposition import checked_readout, dot, inputs_times, products, require_flowing
 from duat_jax.forms.slopes import slopes_of
@@ -179,8 +179,10 @@ def collapse_of(recording: Recording, gate_rule: str | None = None) -> Collapse:
 
 
 @renamed_arguments(carries="gate_rule")
-def collapse(fn: Callable[[Array], Array] | Model, x: Any, *, gate_rule: str | None = None) -> Collapse:
-    """Collapse a marked function to one affine map at one input: `fn(x) = W(x) x + b(x)`.
+def collapse(
+    fn: Callable[[Array], Array] | Model, x: Any, *, gate_rule: str | None = None, marks: str | None = None
+) -> Collapse:
+    """Collapse a function to one affine map at one input: `fn(x) = W(x) x + b(x)`.
 
     Every term's slope `s = (σ(z) − σ(0)) / z` is held (at `z = 0` it is `σ'(0)`, of a kink the mean of both sides), and
     `σ(0)` is carried as a bias.  `σ'` is that of the operations that `σ` computes: rules of `jax.custom_jvp` and
@@ -200,12 +202,14 @@ def collapse(fn: Callable[[Array], Array] | Model, x: Any, *, gate_rule: str | N
         fn: a pure function of one array with marks, or a model; a model is collapsed from its embeddings on.
         x: its argument; for a model, token ids `[tokens]`.
         gate_rule: the rule for gated terms; `"halves"` if absent.
+        marks: `"auto"` places those that `fn` lacks, as `duat.auto` does; its own alone if absent.
 
     Returns:
         The linear map without its matrix, the bias, and their completeness.
 
     Raises:
-        DuatError: if `x` or the result isn't one array; if there is no gated term with such a rule.
+        DuatError: if `x` or the result isn't one array; if there is no gated term with such a rule; if `marks` isn't
+            known.
         NotAffine: naming each operation that isn't linear, its source line and the missing mark.
 
     Example:
@@ -216,7 +220,7 @@ def collapse(fn: Callable[[Array], Array] | Model, x: Any, *, gate_rule: str | N
         ([[3.0, 0.0], [0.0, 1.0]], [0.0, 0.0])
     """
     fn, x = from_embeddings(fn, x)
-    return collapse_of(record_kinds(fn, x, KINDS), gate_rule)
+    return collapse_of(record_kinds(with_marks(fn, marks), x, KINDS), gate_rule)
 
 
 def collapsed_contributions(

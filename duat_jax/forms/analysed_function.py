@@ -1,10 +1,13 @@
-"""The analysed function: a function of one array, or a model from its embeddings on."""
+"""The analysed function: a function of one array, or a model from its embeddings on; with its marks."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 from jaxtyping import Array
+
+from duat_jax.errors import DuatError
+from duat_jax.marking.automatic import auto
 
 
 @runtime_checkable
@@ -34,3 +37,18 @@ def from_embeddings(fn: Callable[[Any], Any] | Model, x: Any) -> tuple[Callable[
         x: its argument; for a model, token ids.
     """
     return (fn.output, fn.embed(jnp.asarray(x))) if isinstance(fn, Model) else (fn, x)
+
+
+def with_marks(fn: Callable[[Any], Any], marks: str | None) -> Callable[[Any], Any]:
+    """Return a function with the marks of which a form is taken.
+
+    Args:
+        fn: a function, with or without marks.
+        marks: `"auto"` for those of `duat.auto`; those of `fn` alone if absent.
+
+    Raises:
+        DuatError: for anything else.
+    """
+    if marks not in (None, "auto"):
+        raise DuatError(f"marks = {marks!r} isn't known: give 'auto', or leave it out where the function has its own")
+    return fn if marks is None else auto(fn)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
-from duat_jax.forms.analysed_function import Model, from_embeddings
+from duat_jax.forms.analysed_function import Model, from_embeddings, with_marks
 from duat_jax.forms.completeness import Completeness, entrywise_completeness
 from duat_jax.forms.decomposition import require_flowing
 from duat_jax.forms.residual_term import ResidualTerm, Term
@@ -309,8 +309,8 @@ def _evaluate(recording: Recording) -> Any:
     return ask(recording, question_of(recording, None), None, recording.arguments, activations)
 
 
-def unroll(fn: Callable[[Array], Any] | Model, x: Any) -> ClosedForm:
-    """Return the exact closed form of a marked function at one input.
+def unroll(fn: Callable[[Array], Any] | Model, x: Any, *, marks: str | None = None) -> ClosedForm:
+    """Return the exact closed form of a function at one input.
 
     `x_L = P_L x_0 + q_L + UAT^R_L`, exact as a value: everything marked with `hold` is held at its value on this input.
 
@@ -318,12 +318,13 @@ def unroll(fn: Callable[[Array], Any] | Model, x: Any) -> ClosedForm:
         fn: a pure function of one array with marks, or a model; a model is unrolled from its embeddings `x_0` to the
             result of `model(ids)`, logits or hidden states.
         x: the function's input, usually `[tokens, features]`; for a model, token ids `[tokens]`.
+        marks: `"auto"` places those that `fn` lacks, as `duat.auto` does; its own alone if absent.
 
     Returns:
         The closed form.
 
     Raises:
-        DuatError: if `x` isn't one array of floating-point numbers.
+        DuatError: if `x` isn't one array of floating-point numbers, or `marks` isn't known.
         NotAffine: when a parameter is evaluated and a mark is missing.
 
     Example:
@@ -336,7 +337,7 @@ def unroll(fn: Callable[[Array], Any] | Model, x: Any) -> ClosedForm:
     Source: Wang & Li, Eq. 20–34.
     """
     fn, x = from_embeddings(fn, x)
-    recording = record(fn)(x)
+    recording = record(with_marks(fn, marks))(x)
     if len(recording.arguments) != 1:
         raise DuatError("a closed form is taken of a function of one array: close over the other arguments")
     require_flowing(recording.arguments)

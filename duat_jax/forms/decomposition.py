@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
+from duat_jax.forms.analysed_function import with_marks
 from duat_jax.forms.completeness import Completeness, completeness_of, in_one_line
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
@@ -239,8 +240,10 @@ def dot(readout: Any, value: Any) -> Float[Array, ""]:
     return reduce(jnp.add, [product.sum() for product in products(readout, value)])
 
 
-def decompose(fn: Callable[[Any], Float[Array, ""]], x: Any, *, neurons: bool = True) -> Decomposition:
-    """Split a marked function's scalar value exactly over its input, terms and biases.
+def decompose(
+    fn: Callable[[Any], Float[Array, ""]], x: Any, *, neurons: bool = True, marks: str | None = None
+) -> Decomposition:
+    """Split a function's scalar value exactly over its input, terms and biases.
 
     `fn(x) = Σ input + Σ terms + Σ offsets`, with every held dynamic parameter at its value on this input.
 
@@ -248,12 +251,13 @@ def decompose(fn: Callable[[Any], Float[Array, ""]], x: Any, *, neurons: bool = 
         fn: a pure function of one pytree of arrays, with marks, returning a scalar.
         x: its argument.
         neurons: whether to split down to neurons; otherwise terms with an outer map are split over tokens only.
+        marks: `"auto"` places those that `fn` lacks, as `duat.auto` does; its own alone if absent.
 
     Returns:
         The exact parts and their completeness.
 
     Raises:
-        DuatError: if `fn` doesn't return one scalar, or `x` is all whole numbers.
+        DuatError: if `fn` doesn't return one scalar, `x` is all whole numbers, or `marks` isn't known.
         NotAffine: naming each operation that isn't linear, its source line and the missing mark.
 
     Example:
@@ -268,4 +272,4 @@ def decompose(fn: Callable[[Any], Float[Array, ""]], x: Any, *, neurons: bool = 
 
     Source: Wang & Li, Eq. 11; the split of one read-out follows from its linearity in the terms.
     """
-    return contributions(record_kinds(fn, x, KINDS), neurons=neurons)
+    return contributions(record_kinds(with_marks(fn, marks), x, KINDS), neurons=neurons)

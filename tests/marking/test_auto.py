@@ -17,6 +17,7 @@ from duat_jax.forms.completeness import HOLDS
 from duat_jax.transform.program import trace
 from tests.marking.plain_programs import ATTENTIONS, PROGRAMS, X, gelu_by_hand, gpt, weights
 
+W, B = weights((8, 6), (6,))
 FEW = "gpt by_products", "lstm", "cross_attention"
 """One of each kind; the others are slow."""
 
@@ -47,10 +48,26 @@ def test_a_plain_program_has_its_closed_form(name):
     found, not_attributed = parts_of(marked, x)
     assert not not_attributed
     assert found.unmarked == 0
+    jax.tree.map(np.testing.assert_array_equal, duat.decompose(fn, x, marks="auto"), found)
     inputs = sum(float(part.sum()) for part in jax.tree.leaves(found.input))
     rest = sum(float(part.sum()) for part in (*found.terms.values(), *found.offsets.values()))
     near(inputs + rest, fn(x), 1e-12)
     assert any(np.any(part) for part in jax.tree.leaves((found.input, list(found.terms.values()))))
+
+
+def test_a_form_takes_a_function_without_marks():
+    def fn(x):
+        return jax.nn.relu(x @ W + B) @ W.T
+
+    form, map_of_all = duat.unroll(fn, X, marks="auto"), duat.collapse(fn, X, marks="auto")
+    near(form.inner_map(1).dense(), np.kron(np.eye(len(X)), W.T), 1e-12)
+    near(map_of_all.linear.dense(), jax.jacfwd(lambda x: fn(x).ravel())(X).reshape(X.size, X.size), 1e-12)
+
+
+@pytest.mark.parametrize("form", [duat.decompose, duat.unroll, duat.collapse])
+def test_marks_are_the_own_ones_or_automatic(form):
+    with pytest.raises(duat.DuatError, match="marks = 'by hand' isn't known: give 'auto'"):
+        form(lambda x: x.sum(), X, marks="by hand")
 
 
 REWRITES = {
@@ -100,9 +117,6 @@ def test_a_family_has_the_parts_of_its_marks_without_them(name):
     found, not_attributed = parts_of(duat.auto(unmarked), x)
     assert not not_attributed
     assert_same_parts(found, duat.decompose(fn, x))
-
-
-W, B = weights((8, 6), (6,))
 
 
 def to_whole_numbers(x):

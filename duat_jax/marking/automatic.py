@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from duat_jax.errors import warn_caller
-from duat_jax.marking.graph import written_out
 from duat_jax.marking.plan import Decision, Plan, Planner
 from duat_jax.marking.program import run
 from duat_jax.marking.readout import advice_on_readout
+from duat_jax.marking.writer import written_out
 from duat_jax.transform.calls import SubProgram
 from duat_jax.transform.diagnosis import source_line
 from duat_jax.transform.program import trace
@@ -133,10 +133,11 @@ def _flows(plan: Plan, node: Any) -> bool:
 def auto(fn: Callable[[Any], Any], *, prefer: Mapping[str, int] | None = None) -> Automatic:
     """Return a function with marks, so that its closed form exists without a change to its code.
 
-    `auto(fn)(x) = fn(x)`.  A planner looks at the traced function and decides which operands are held, which
-    elementwise functions are terms, which constants biases and which sums residual streams.  These are choices, and
-    others are possible: every form of the result is checked as that of a function marked by hand is, so that a bad
-    choice costs attribution and never a sum.  Marks that `fn` has are kept.
+    `auto(fn)(x) = fn(x)`, but that a product such as `z (σ(z) u)` is taken in the order `(z σ(z)) u`.  A planner looks
+    at the traced function and decides which operands are held, which elementwise functions are terms, which constants
+    biases and which sums residual streams.  These are choices, and others are possible: every form of the result is
+    checked as that of a function marked by hand is, so that a bad choice costs attribution and never a sum.  Marks that
+    `fn` has are kept.
 
     Args:
         fn: a pure function of one pytree of arrays, with or without marks.

@@ -22,7 +22,7 @@ def root_of(graph: Graph, value: int, cost: dict[int, float]) -> int | None:
     for _ in range(LONGEST):
         latest = max(frontier)
         node = graph.producer.get(latest)
-        if node is None or not _keeps_entries(node):
+        if node is None or not keeps_entries(node):
             break
         operands = set(node.moving_operands())
         if any(graph.shape(other) != shape for other in (*node.results, *operands)):
@@ -36,8 +36,12 @@ def root_of(graph: Graph, value: int, cost: dict[int, float]) -> int | None:
     return best
 
 
-def _keeps_entries(node: Node) -> bool:
-    """Return whether each entry of a result is computed from the same entry of the operands, where shapes are equal."""
+def keeps_entries(node: Node) -> bool:
+    """Return whether each entry of a result is computed from the same entry of the operands, where shapes are equal.
+
+    Args:
+        node: the operation.
+    """
     if node.equation is None or node.mark is not None or reorders(node.equation):
         return False
     return node.name in ELEMENTWISE or (node.name in KEEPS_PLACE and node.name != "transpose")

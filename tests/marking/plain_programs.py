@@ -226,6 +226,23 @@ def cross_attention(inputs):
     return (mixed + jax.nn.relu(mixed @ w) @ u)[-1, 0]
 
 
+GATED = {
+    "z (σ(z) u)": lambda z, u: z * (jax.nn.sigmoid(z) * u),
+    "(u z) σ(z)": lambda z, u: u * z * jax.nn.sigmoid(z),
+    "(u / 2) (2 σ(z)) z": lambda z, u: (u / 2) * (2 * jax.nn.sigmoid(z)) * z,
+    "u z / (1 + exp(−z))": lambda z, u: u * z / (1 + jnp.exp(-z)),
+    "u (z / (1 + exp(−z)))": lambda z, u: u * (z / (1 + jnp.exp(-z))),
+    "(z / 2) u / (1 / 2 + exp(−z) / 2)": lambda z, u: (z / 2) * u / (0.5 + jnp.exp(-z) / 2),
+}
+"""Spellings of `silu(z) u`."""
+
+
+def gated(of):
+    """Return a network with one layer of gated neurons."""
+    gate, up, down, bias = weights(WIDE, WIDE, TALL, (NEURONS,))
+    return lambda x: (x + of(x @ gate + bias, x @ up) @ down)[-1, 0]
+
+
 X = weights((TOKENS, WIDTH), key=9, scale=1.0)[0]
 PROGRAMS = {
     **{f"gpt {name}": (gpt(of), X) for name, of in ATTENTIONS.items()},

@@ -15,7 +15,7 @@ from jax import lax
 import duat_jax as duat
 from duat_jax.forms.completeness import HOLDS
 from duat_jax.transform.program import trace
-from tests.marking.plain_programs import ATTENTIONS, PROGRAMS, X, gelu_by_hand, gpt, weights
+from tests.marking.plain_programs import ATTENTIONS, GATED, PROGRAMS, X, gated, gelu_by_hand, gpt, weights
 
 W, B = weights((8, 6), (6,))
 FEW = "gpt by_products", "lstm", "cross_attention"
@@ -84,6 +84,14 @@ def test_what_is_written_otherwise_has_the_same_parts(name):
     found, expected = (parts_of(duat.auto(fn), X)[0] for fn in (REWRITES[name], gpt()))
     # JAX's attention computes its pattern in single precision.
     assert_same_parts(found, expected, within=1e-7 if name == "by_library" else 1e-12)
+
+
+@pytest.mark.parametrize("name", GATED)
+def test_factors_in_any_order_have_the_parts_of_marks_by_hand(name):
+    by_hand = gated(lambda z, u: duat.term(jax.nn.silu, z, "silu") * duat.hold(u, "up"))
+    marked = duat.auto(gated(GATED[name]))
+    near(marked(X), by_hand(X), 1e-12)
+    assert_same_parts(parts_of(marked, X)[0], parts_of(duat.auto(by_hand), X)[0])
 
 
 @contextmanager
@@ -219,6 +227,9 @@ VALUES = {
     ),
     "a loop that has no end where it isn't taken": lambda x: lax.cond(
         x[0, 0] > 1e9, lambda z: lax.while_loop(lambda v: v.sum() < 1e9, lambda v: v * 0, z), lambda z: z, x @ W
+    ),
+    "a product with numbers that move": lambda x: (
+        (x @ W) * (jnp.sign(x[0, 0]) * jnp.sign(x[1, 1]) * jax.nn.sigmoid(x @ W) * (x @ W[:, :1]))
     ),
     "a scan that chooses": lambda x: lax.scan(lambda c, w: (jnp.tanh(c @ w), jnp.tanh(w[jnp.argmax(c)])), x, SQUARES)[
         1

@@ -237,9 +237,9 @@ GATED = {
 """Spellings of `silu(z) u`."""
 
 
-def gated(of):
+def gated(of, dtype=jnp.float64):
     """Return a network with one layer of gated neurons."""
-    gate, up, down, bias = weights(WIDE, WIDE, TALL, (NEURONS,))
+    gate, up, down, bias = (w.astype(dtype) for w in weights(WIDE, WIDE, TALL, (NEURONS,)))
     return lambda x: (x + of(x @ gate + bias, x @ up) @ down)[-1, 0]
 
 

@@ -24,9 +24,11 @@ from duat_jax.interpret.intervene.compute import intervene as intervene
 from duat_jax.interpret.singular_triplets import decode_triplets as decode_triplets
 from duat_jax.live.widget import widget as widget
 from duat_jax.marking.automatic import auto as auto
+from duat_jax.models.converted import from_hugging_face as from_hugging_face
 from duat_jax.models.loader import load as load
 from duat_jax.models.loader import load_config as load_config
 from duat_jax.models.loader import load_tokenizer as load_tokenizer
+from duat_jax.pytorch.module import from_torch as from_torch
 from duat_jax.saved import read_result as open  # noqa: F401
 from duat_jax.transform.editing import edit as edit
 from duat_jax.transform.keys import Key as Key

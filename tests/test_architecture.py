@@ -23,6 +23,7 @@ ROOMS = (
     "operators",
     "transform",
     "marking",
+    "pytorch",
     "forms",
     "nn",
     "reference",

@@ -16,11 +16,13 @@ from duat_jax.inputs.baselines import Reference
 from duat_jax.inputs.batching import batches, row, stack
 from duat_jax.inputs.labels import most_probable
 from duat_jax.inputs.model_inputs import Inputs, checked_input
+from duat_jax.models.converted import require_source_agrees
 from duat_jax.models.embedding import TokenEmbedding
 from duat_jax.models.targets.base import ForwardPass, Reader, Reading, Target, forward
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import alike
 from duat_jax.processes import on_host
+from duat_jax.transform.keys import Marked
 
 Model = TypeVar("Model")
 
@@ -169,7 +171,9 @@ def read_targets(model: Transformer, batch: Inputs, targets: list[tuple[Target, 
     readers = readers_of(model, [target for of_row in targets for target in of_row])
     stacked = [stack(readers[k::each_row]) for k in range(each_row)]
     streams = tuple(sorted({target.stream for target in targets[0] if target.stream is not None}))
-    return on_host(_read_all(model, stacked, forward_passes(model, batch, streams)))
+    passed = forward_passes(model, batch, streams)
+    require_source_agrees(model, batch.given, batch.real, passed.states)
+    return on_host(_read_all(model, stacked, passed))
 
 
 def read_target(model: Transformer, inputs: Inputs, target: Target) -> tuple[Reading, Predicted]:
@@ -212,6 +216,28 @@ def recomputation(inputs: Inputs, target: Target, reading: Reading) -> Callable[
 def _value(model: Transformer, reader: Reader, inputs: Any, stream: int | None) -> Float[Array, ""]:
     streams = () if stream is None else (stream,)
     return reader.read(model, forward(model, inputs.given, inputs.real, streams, inputs.segments)).value
+
+
+def by_token(part: Float[Array, "..."], tokens: int) -> Float[Array, "tokens units"] | None:
+    """Return numbers of units with one row for each token; `None` where no axis is that of tokens.
+
+    Args:
+        part: the numbers, in the layout of a model's code: `[tokens, units]`, `[1, heads, tokens]`.
+        tokens: the number of tokens.
+    """
+    axes = [axis for axis in (-2, *range(part.ndim)) if -part.ndim <= axis and part.shape[axis] == tokens]
+    return jnp.moveaxis(part, axes[0], 0).reshape(tokens, -1) if axes else None
+
+
+def rows_of_tokens(parts: Marked[Array], tokens: int) -> Marked[Array]:
+    """Return the parts that have an axis of tokens, with one row for each.
+
+    Args:
+        parts: numbers of units, by mark.
+        tokens: the number of tokens.
+    """
+    rows = {key: by_token(part, tokens) for key, part in parts.items()}
+    return Marked({key: part for key, part in rows.items() if part is not None})
 
 
 def require_finite(label: str, numbers: Mapping[str, float], remedy: str) -> None:

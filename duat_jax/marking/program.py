@@ -22,8 +22,11 @@ from duat_jax.transform.identities import bind_mark
 from duat_jax.transform.keys import has_slice
 from duat_jax.transform.parameters import checkpointed, window_of
 
+MIXED, NEURONS = "mixed", "neurons"
+"""The points of sums over held factors, such as outputs of heads, and of activations, times their gates."""
 NOT_ATTRIBUTED = "not_attributed"
 """The name of what is held whole, and stands in a decomposition as a bias."""
+SCALES = frozenset(("mul", "div", "convert_element_type", "copy", "reshape", "squeeze", "transpose"))
 MOVES_A_BIAS = frozenset(("broadcast_in_dim", "reshape", "convert_element_type"))
 
 
@@ -45,6 +48,8 @@ def run(plan: Plan, arrays: Sequence[Any], arguments: Sequence[Any]) -> list[Any
         return values[ref] if isinstance(ref, int) else ref.val
 
     held: dict[Any, Any] = {}
+    summed = (ref for node in graph.nodes if node.name in SUMS for ref in node.operands)
+    neurons = {ref for ref in summed if _is_neurons(plan, ref)}
 
     def operand(node: Node, k: int) -> Any:
         ref = node.operands[k]
@@ -68,6 +73,8 @@ def run(plan: Plan, arrays: Sequence[Any], arguments: Sequence[Any]) -> list[Any
             values |= zip(node.results, _results(plan, node, operands), strict=True)
             for v in node.results:
                 values[v] = _marked(plan, node, v, values)
+                if v in neurons:
+                    values[v] = marks.point(values[v], NEURONS)
     return [read(ref) for ref in graph.results]
 
 
@@ -76,6 +83,16 @@ def _is_lookup(plan: Plan, node: Node) -> bool:
     if node.body is not None:
         return plan.flowing.isdisjoint(node.results) and not plan.graph.moving.issuperset(node.results)
     return node.name in LOOKED_UP and not plan.graph.moves(node.operands[0])
+
+
+def _is_neurons(plan: Plan, ref: Ref) -> bool:
+    """Return whether a value is an activation, or one times a gate."""
+    if not isinstance(ref, int) or ref not in plan.flowing:
+        return False
+    node = plan.graph.producer.get(ref)
+    if node is None or ref in plan.terms:
+        return ref in plan.terms
+    return node.name in SCALES and any(_is_neurons(plan, node.operands[k]) for k in node.action.flowing)
 
 
 def _scopes(names: Iterable[str]) -> AbstractContextManager[Any]:
@@ -108,7 +125,7 @@ def _marked(plan: Plan, node: Node, v: int, values: dict[int, Any]) -> Any:
     if v in plan.streams:
         return marks.stream(x, "stream")
     if v in plan.flowing and any((node, k) in plan.held for k in range(len(node.operands))) and node.name in SUMS:
-        return marks.point(x, "mixed")
+        return marks.point(x, MIXED)
     return x
 
 

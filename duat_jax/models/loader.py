@@ -4,6 +4,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, overload
 
@@ -19,6 +20,7 @@ from tokenizers.processors import TemplateProcessing
 
 from duat_jax.errors import BadCheckpoint, DuatError, warn_caller
 from duat_jax.models.chat import set_reads_chats, template_of
+from duat_jax.models.checkpoint.directory import Directory
 from duat_jax.models.checkpoint.memory import check_memory
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
@@ -27,6 +29,7 @@ from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.checkpoint.stored import Checkpoint
 from duat_jax.models.checkpoint.tensors import Tensors
 from duat_jax.models.config import Config
+from duat_jax.models.converted import load_converted, load_converted_config
 from duat_jax.models.families.tensor_map import Entry, fill, parameter_at
 from duat_jax.models.mesh import divide_long_texts, placement
 from duat_jax.models.registry import FAMILIES, nearest
@@ -34,6 +37,7 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.nn.scanned_stack import ScannedStack, turn_of
 from duat_jax.nn.stack import Stack
 from duat_jax.processes import put
+from duat_jax.pytorch.module import INSTALL
 
 EMBEDDED = Path(__file__).parent / "embedded"
 """The language model that ships with the package."""
@@ -69,13 +73,16 @@ def load_config(path: Path | str | None = None, *, head: str | None = None) -> C
 
 
 def _config(checkpoint: Checkpoint, head: str | None) -> Config:
+    if (folder := converted_folder(checkpoint)) is not None:
+        return load_converted_config(folder, head)
     file, values = checkpoint.settings_path, checkpoint.settings()
     family = values.get("model_type") if isinstance(values, dict) else None
     if not isinstance(family, str) or family not in FAMILIES:
         like = nearest(family) if isinstance(family, str) else None
         hint = "" if like is None else f"; the nearest is {like!r}"
         raise BadCheckpoint(
-            f"{file}: model_type = {quoted(family)} isn't supported, only {', '.join(FAMILIES)} are{hint}"
+            f"{file}: model_type = {quoted(family)} isn't supported, only {', '.join(FAMILIES)} are{hint};"
+            f" with {INSTALL} every model type of Hugging Face transformers that reads texts is"
         )
     settings, harmless = Settings(values, head), FAMILIES[family].harmless
     config = FAMILIES[family].read_config(settings)
@@ -86,6 +93,19 @@ def _config(checkpoint: Checkpoint, head: str | None) -> Config:
     if reference is not None and (ignored := settings.ignored(harmless, reference)):
         warn_caller(f"{file}: fields that Hugging Face transformers doesn't read are ignored: {', '.join(ignored)}")
     return dataclasses.replace(config, family=family)
+
+
+def converted_folder(checkpoint: Checkpoint) -> Path | None:
+    """Return the folder of a checkpoint of no family of this package, where PyTorch's code for it can be run.
+
+    Args:
+        checkpoint: a checkpoint.
+    """
+    if not isinstance(checkpoint, Directory) or any(find_spec(name) is None for name in ("torchax", "transformers")):
+        return None
+    values = checkpoint.settings()
+    family = values.get("model_type") if isinstance(values, dict) else None
+    return checkpoint.path if isinstance(family, str) and family not in FAMILIES else None
 
 
 def skeleton(config: Config, dtype: DTypeLike) -> Transformer:
@@ -209,6 +229,11 @@ def load(
     dtype = _dtype(dtype)
     loaded_tokenizer = load_tokenizer(path) if tokenizer else None
     checkpoint = _open(path)
+    if (folder := converted_folder(checkpoint)) is not None:
+        if scanned or mesh is not None or device is not None:
+            raise DuatError(f"{folder}: a model that PyTorch's code computes takes no device, mesh or scanned")
+        converted = load_converted(folder, dtype, head)
+        return converted if loaded_tokenizer is None else (converted, loaded_tokenizer)
     config = _config(checkpoint, head)
     if scanned:
         turn_of([vars(block) for block in config.blocks])

@@ -15,7 +15,6 @@ from duat_jax.models.head import Logits, ReadOut
 from duat_jax.models.mask import require_mask
 from duat_jax.nn.config import make_block, make_norm
 from duat_jax.nn.linear import Linear
-from duat_jax.nn.scanned_stack import ScannedStack
 from duat_jax.nn.stack import Stack
 
 
@@ -29,6 +28,7 @@ class Transformer(nnx.Module):
         config: the parts.
         dtype: dtype of the parameters; everything is computed in float32 at least.
         rngs: source of the random initial weights; zeros without it, for a skeleton that is to be filled.
+        stack: the layers, `stack(x, mask)`; those of the configuration if absent.
 
     Raises:
         DuatError: naming every problem of the configuration.
@@ -45,7 +45,9 @@ class Transformer(nnx.Module):
         (3, 11)
     """
 
-    def __init__(self, config: Config, *, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs | None) -> None:
+    def __init__(
+        self, config: Config, *, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs | None, stack: Any = None
+    ) -> None:
         if problems := config.problems():
             raise DuatError("; ".join(problems))
         first = config.blocks[0]
@@ -59,7 +61,9 @@ class Transformer(nnx.Module):
             if config.embedding_features is None
             else Linear(config.embedding_features, config.features, "projection", dtype=dtype, rngs=rngs)
         )
-        self.stack: Stack | ScannedStack = Stack(make_block(block, dtype=dtype, rngs=rngs) for block in config.blocks)
+        if stack is None:
+            stack = Stack(make_block(block, dtype=dtype, rngs=rngs) for block in config.blocks)
+        self.stack: Any = stack
         self.final_norm = make_norm(first, "final_norm", dtype) if config.final_norm else None
         self.head = ReadOut(config, dtype=dtype, rngs=rngs)
 

@@ -12,7 +12,7 @@ from duat_jax.transform.primitives import FOLLOWED, LINEAR, NONLINEAR, REFUSED
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARIES = tuple({*sysconfig.get_paths().values(), os.path.dirname(jax.__file__), _PACKAGE})
-_FUNCTIONS_OF_NETWORKS = ("jax/_src/nn", "flax", "torchax")
+_FUNCTIONS_OF_NETWORKS = ("jax/_src/nn", "flax", "torchax/ops")
 
 
 def source_line(equation: core.JaxprEqn) -> str | None:

@@ -231,7 +231,7 @@ def test_a_full_disk_names_the_file_and_keeps_the_result(tmp_path, monkeypatch, 
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     monkeypatch.setattr(output, "write", full)
-    file = tmp_path / ("out.html" if option == "--html" else "out.png")
+    file = tmp_path / f"out.{option[2:].replace('plot', 'png')}"
     result = run("explain", "x = 1", option, file)
     assert result.exit_code == NOT_WRITTEN
     assert f"{file} couldn't be written: No space left" in result.stderr and "sum of all parts" in result.stdout

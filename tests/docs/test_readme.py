@@ -88,6 +88,7 @@ RUN_ELSEWHERE = {
     *(
         "images.md",
         "in-context.md",
+        "pytorch.md",
         "recipes.md",
         "why-a-head-attends.md",
         "your-own-family.md",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,8 @@ from duat_jax.inputs.images import seen_image
 from duat_jax.inputs.model_inputs import OneInput
 from duat_jax.interpret.comparison import compare_runs
 from duat_jax.interpret.contrast.result import Contrast
-from duat_jax.interpret.pipeline import certified, forward_from
+from duat_jax.interpret.pipeline import certified, forward_from, rows_of_tokens
+from duat_jax.marking import program
 from duat_jax.models.sites import HEADS, NEURONS
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
@@ -29,6 +30,10 @@ from duat_jax.transform.keys import Marked
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+
+MIXED, ACTIVATED = (HEADS, program.MIXED), (NEURONS, program.NEURONS)
+"""The names of points: those of this package's models, and those that `duat.auto` places."""
 
 
 class _Parts(NamedTuple):
@@ -143,9 +148,9 @@ def _split(
         difference = secant(number, at=(marks.STREAM, marks.POINT), held=held)(xs[0], y)
         streams, points = difference.contributions.streams, difference.contributions.points
         return _Parts(
-            jnp.stack([part.sum(-1) for part in streams.values()]),
-            Marked({key: part.sum(-1) for key, part in points.items() if key.name == HEADS}),
-            Marked({key: part for key, part in points.items() if key.name == NEURONS}),
+            jnp.stack([part.sum(-1) for part in _of_layers(streams, len(y))]),
+            rows_of_tokens(Marked({key: part.sum(-1) for key, part in points.items() if key.name in MIXED}), len(y)),
+            rows_of_tokens(Marked({key: part for key, part in points.items() if key.name in ACTIVATED}), len(y)),
             Marked({key: part.sum() for key, part in difference.moved.items()}),
             difference.discontinuities,
             difference.completeness,
@@ -154,3 +159,10 @@ def _split(
 
     found = jax.vmap(parts)(xs[1:])
     return jax.tree.map(lambda leaf: leaf.mean(0), found)._replace(unrecognised=found.unrecognised)
+
+
+def _of_layers(streams: Marked[Array], tokens: int) -> list[Array]:
+    """Return the parts of the stream after the embedding and after each layer, of which a layer may have several."""
+    rows = rows_of_tokens(streams, tokens)
+    of_layers: dict[Any, Array] = {key if key.layer is None else key.layer: part for key, part in rows.items()}
+    return list(of_layers.values())

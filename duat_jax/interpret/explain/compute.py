@@ -19,7 +19,7 @@ from duat_jax.inputs.labels import Labels, labels_of
 from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.inputs.request import check
 from duat_jax.interpret.explain.result import Explanation
-from duat_jax.interpret.pipeline import Predicted, certified, read_targets, recomputation
+from duat_jax.interpret.pipeline import Predicted, certified, read_targets, recomputation, rows_of_tokens
 from duat_jax.models.targets.base import ManyTargets, OneTarget, Reading, Target
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_gated, require_loaded
@@ -181,15 +181,18 @@ def _split(
             """Return the states, and by name what is added to each read-out of them."""
             return model.states(x, inputs.real), {name: offset(jnp.stack(each), name) for name, each in added.items()}
 
+        tokens = len(inputs.real)
         recording = record_kinds(read_from, model.embed(inputs.given, inputs.segments), _KINDS)
 
         def parts(readout: Any, target: Step | None) -> _Parts:
             decomposed = decomposition.contributions(recording, readout, target=target)
             collapsed = affine_form.collapsed_contributions(recording, readout, target=target, gate_rule=gate_rule)
+            coefficients = rows_of_tokens(decomposed.coefficients, tokens)
+            elsewhere = {key: part.sum() for key, part in decomposed.terms.items() if key not in coefficients}
             return _Parts(
                 decomposed.input.sum(-1),
-                decomposed.coefficients,
-                decomposed.offsets,
+                coefficients,
+                Marked({**decomposed.offsets, **elsewhere}),
                 collapsed.input.sum(-1),
                 collapsed.bias,
                 decomposed.completeness,
@@ -212,7 +215,7 @@ def _split(
             together = jax.vmap(partial(parts, target=target))(stacked)
             for place, k in enumerate(same):
                 result[k] = row(together, place)
-        return result, recording.dynamics.activations
+        return result, rows_of_tokens(recording.dynamics.activations, tokens)
 
     return jax.vmap(split)(batch, readings)
 

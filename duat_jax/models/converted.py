@@ -1,0 +1,298 @@
+"""Checkpoints of any architecture that Hugging Face transformers has: its PyTorch code, run by JAX and marked."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.typing import DTypeLike
+from jaxtyping import Array, Bool, Float
+
+from duat_jax.errors import BadCheckpoint, DuatError
+from duat_jax.marking.automatic import auto
+from duat_jax.models.checkpoint.problems import quoted
+from duat_jax.models.config import Config, Head
+from duat_jax.models.transformer import Transformer
+from duat_jax.nn.config import BlockConfig
+from duat_jax.pytorch.module import (
+    INSTALL,
+    TorchFunction,
+    require_agreement,
+    torch_and_torchax,
+    torch_outputs,
+    weights_of,
+)
+from duat_jax.transform.marks import stream
+
+AUTOMATIC = {"next token": "AutoModelForCausalLM", "masked token": "AutoModelForMaskedLM", "hidden": "AutoModel"}
+"""The class of transformers that loads a checkpoint with a read-out."""
+HEADS = {"ForCausalLM": "next token", "LMHeadModel": "next token", "ForMaskedLM": "masked token"}
+"""The kind of read-out of a class of transformers, by the end of its name; the hidden states of any other."""
+CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "context_length")
+LONGEST = 131_072
+"""The longest text of a model whose configuration has no limit."""
+
+
+@final
+class ConvertedStack(nnx.Module):
+    """The layers of a PyTorch model, from embeddings to the states that logits are read from, marked by `duat.auto`.
+
+    Args:
+        function: the model as a JAX function, whose read-out is the identity.
+        output: the name of its output.
+    """
+
+    def __init__(self, function: TorchFunction, output: str) -> None:
+        self.weights = nnx.data(function.weights)
+        self.module, self.output = function.module, output
+
+    @property
+    def blocks(self) -> Any:
+        """No blocks: the layers are known as marks alone.
+
+        Raises:
+            DuatError: always.
+        """
+        raise DuatError("a model that PyTorch's code computes has no numbered streams or layers to begin at")
+
+    def __call__(
+        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
+    ) -> Float[Array, "... tokens _"]:
+        """Return the states.
+
+        Args:
+            x: the embeddings, `[..., tokens, features]`.
+            mask: true for real tokens, `[..., tokens]`.
+        """
+        real = jnp.ones(x.shape[:-1], bool) if mask is None else jnp.broadcast_to(mask, x.shape[:-1])
+        function = TorchFunction(self.weights, self.module)
+        attention_mask = real.reshape(-1, real.shape[-1]).astype(int)
+
+        def states(x: Array) -> Array:
+            rows = x.reshape(-1, *x.shape[-2:])
+            output = function(inputs_embeds=rows, attention_mask=attention_mask, **_arguments(self.module))
+            return output[self.output].reshape(*x.shape[:-1], -1)
+
+        return auto(states)(stream(x, "layer"))
+
+
+def _arguments(module: Any) -> dict[str, Any]:
+    """Return what a model of transformers is asked, beside its inputs."""
+    return {"use_cache": False} if hasattr(module.config.get_text_config(), "use_cache") else {}
+
+
+def _architecture(path: Path, head: str | None) -> tuple[Any, Any]:
+    """Return the class that a checkpoint was saved with, or one with another read-out, and its settings."""
+    torch_and_torchax()
+    try:
+        import transformers
+    except ImportError as error:
+        raise DuatError(f"the model needs transformers ({error}): {INSTALL}") from None
+    try:
+        settings = transformers.AutoConfig.from_pretrained(str(path), trust_remote_code=False)
+        name = (getattr(settings, "architectures", None) or ["AutoModel"])[0] if head is None else AUTOMATIC[head]
+        return getattr(transformers, name), settings
+    except Exception as error:
+        raise BadCheckpoint(f"{path}: transformers {transformers.__version__}: {_line(error)}") from None
+
+
+def load_converted_config(path: Path, head: str | None) -> Config:
+    """Load what is known of a checkpoint of any architecture that transformers has, without its weights.
+
+    Args:
+        path: the checkpoint directory.
+        head: the kind of read-out; that of the saved checkpoint if absent.
+
+    Raises:
+        BadCheckpoint: where transformers doesn't have it.
+        DuatError: without PyTorch; without embeddings of tokens or a linear read-out.
+    """
+    architecture, settings = _architecture(path, head)
+    torch, _ = torch_and_torchax()
+    build = getattr(architecture, "from_config", architecture)
+    try:
+        with torch.device("meta"):
+            module = build(settings)
+    except Exception as error:
+        raise BadCheckpoint(f"{path}: {_line(error)}") from None
+    return config_of(module, str(path))
+
+
+def load_converted(path: Path, dtype: DTypeLike, head: str | None) -> Transformer:
+    """Load a checkpoint of any architecture that transformers has.
+
+    Args:
+        path: the checkpoint directory.
+        dtype: dtype of the parameters: float32 or float64.
+        head: the kind of read-out; that of the saved checkpoint if absent.
+
+    Raises:
+        BadCheckpoint: where transformers can't load it.
+        DuatError: without PyTorch; without embeddings of tokens or a linear read-out; where a text's logits differ from
+            PyTorch's.
+    """
+    return from_hugging_face(_architecture(path, head)[0], path, dtype=dtype)
+
+
+def from_hugging_face(architecture: Any, path: Path | str, *, dtype: DTypeLike = jnp.float32) -> Transformer:
+    """Load a checkpoint by a class of Hugging Face transformers, whose PyTorch code is run by JAX and marked.
+
+    Args:
+        architecture: the class, for example `transformers.AutoModelForCausalLM`.
+        path: the checkpoint directory.
+        dtype: dtype of the parameters: float32 or float64.
+
+    Returns:
+        The model, as `duat.load` returns it.
+
+    Raises:
+        BadCheckpoint: where transformers can't load it.
+        DuatError: without PyTorch; for another dtype; where a text's logits differ from PyTorch's.
+
+    Example:
+        >>> import pytest
+        >>> _, transformers = pytest.importorskip("torchax"), pytest.importorskip("transformers")
+        >>> from_hugging_face(transformers.AutoModelForCausalLM, "nowhere")
+        Traceback (most recent call last):
+        ...
+        duat_jax.errors.BadCheckpoint: nowhere: ...
+    """
+    torch, _ = torch_and_torchax()
+    dtype = jnp.dtype(dtype)
+    if dtype not in (jnp.float32, jnp.float64):
+        raise DuatError(f"a model that PyTorch's code computes is loaded in float32 or float64, not {quoted(dtype)}")
+    try:
+        module = architecture.from_pretrained(
+            str(path),
+            dtype=getattr(torch, dtype.name),
+            attn_implementation="eager",
+            trust_remote_code=False,
+            local_files_only=True,
+        ).eval()
+    except Exception as error:
+        raise BadCheckpoint(f"{path}: {_line(error)}") from None
+    return converted(module, f"{path}")
+
+
+def _line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+def converted(module: Any, name: str) -> Transformer:
+    """Return a model of transformers as one of this package.
+
+    Args:
+        module: the model, whose read-out will be the identity.
+        name: what it is called in messages.
+
+    Raises:
+        DuatError: for one without embeddings of tokens or with another read-out; where a text's logits differ from
+            PyTorch's.
+    """
+    import torch
+
+    config = config_of(module, name)
+    module.config._experts_implementation = "batched_mm"  # others choose rows by numbers that aren't known in a trace
+    # Ids in the middle: the first are often padding and masks, whose positions some models don't count.
+    sample = (config.vocab // 2 + torch.arange(min(8, config.positions))).remainder(config.vocab)[None]
+    asked = {"attention_mask": torch.ones_like(sample), **_arguments(module)}
+    output = "last_hidden_state" if config.head.kind == "hidden" else "logits"
+    expected = torch_outputs(module, (), {"input_ids": sample, **asked})[output]
+    read_out = module.get_output_embeddings()
+    if config.head.kind != "hidden":
+        # Its logits are the states from which they are read.
+        read_out.forward = torch.nn.Identity().forward
+        if config.head.cap is not None:
+            module.config.get_text_config().final_logit_softcapping = None
+    function = TorchFunction(weights_of(module), module)
+    model = Transformer(config, rngs=None, stack=ConvertedStack(function, output))
+    embedding: Any = model.embedding
+    embedding.token = nnx.Param(_array(module.get_input_embeddings().weight))
+    if config.head.kind != "hidden":
+        model.head.unembedding = nnx.Param(_array(read_out.weight))
+        model.head.bias = None if read_out.bias is None else nnx.Param(_array(read_out.bias))
+    found = jax.jit(lambda model, ids: model(ids))(model, jnp.asarray(sample.numpy()))
+    require_agreement(function, expected, found, "a sample")
+    return model
+
+
+def _array(tensor: Any) -> Array:
+    return jnp.asarray(tensor.detach().numpy())
+
+
+def config_of(module: Any, name: str) -> Config:
+    """Return what is known of a model of transformers: sizes, and the kind of its read-out.
+
+    Args:
+        module: the model.
+        name: what it is called in messages.
+
+    Raises:
+        DuatError: for one without embeddings of tokens or with another read-out.
+    """
+    settings, kind = module.config.get_text_config(), "hidden"
+    for end, of_end in HEADS.items():
+        kind = of_end if type(module).__name__.endswith(end) else kind
+    table, read_out = module.get_input_embeddings(), module.get_output_embeddings()
+    if not hasattr(table, "weight") or (kind != "hidden" and not hasattr(read_out, "weight")):
+        raise DuatError(f"{name}: a {type(module).__name__} has no table of embeddings or no linear read-out")
+    vocab, features = table.weight.shape
+    head = Head()
+    if kind != "hidden":
+        cap = getattr(settings, "final_logit_softcapping", None)
+        head = Head(kind=kind, outputs=len(read_out.weight), bias=read_out.bias is not None, cap=cap)
+
+    def size(names: Sequence[str], default: int) -> int:
+        sizes = (getattr(settings, each, None) for each in names)
+        return next((number for number in sizes if isinstance(number, int) and number > 0), default)
+
+    # What a block computes is the module's code: these stand for sizes alone.
+    block = BlockConfig(
+        arrangement="pre-norm",
+        features=features,
+        heads=size(("num_attention_heads",), 1),
+        head_features=1,
+        neurons=size(("intermediate_size",), 4 * features),
+    )
+    return Config(
+        family=module.config.model_type,
+        blocks=(block,) * size(("num_hidden_layers", "num_layers"), 1),
+        vocab=vocab,
+        positions=size(CONTEXT, LONGEST),
+        position_embedding=False,
+        embedding_scale=_scale(table),
+        final_norm=False,
+        head=head,
+    )
+
+
+def _scale(table: Any) -> float:
+    """Return the factor of a table's rows: Gemma's and T5's tables have one."""
+    scales = (getattr(table, name, None) for name in ("scalar_embed_scale", "embed_scale"))
+    return float(next((scale for scale in scales if scale is not None), 1.0))
+
+
+def require_source_agrees(model: Transformer, ids: Any, real: Any, states: Any) -> None:
+    """Raise where the states of texts differ from those that a model's PyTorch code computes, of each text alone.
+
+    Args:
+        model: a model; one of this package's own families is its own source.
+        ids: token ids, padded on the right, `[texts, tokens]`.
+        real: true for real tokens, `[texts, tokens]`.
+        states: the states that JAX computes, `[texts, tokens, features]`.
+
+    Raises:
+        DuatError: with both numbers.
+    """
+    stack = model.stack
+    if not isinstance(stack, ConvertedStack):
+        return
+    for row, mask, found in zip(np.asarray(ids), np.asarray(real), np.asarray(states), strict=True):
+        tokens = int(mask.sum())
+        text = row[None, :tokens].astype(np.int64)
+        asked = {"input_ids": text, "attention_mask": np.ones_like(text), **_arguments(stack.module)}
+        expected = torch_outputs(stack.module, (), asked)[stack.output]
+        require_agreement(TorchFunction({}, stack.module), expected[0], found[:tokens], "this text")

@@ -1,0 +1,245 @@
+"""A PyTorch module as a JAX function: its own code runs, on arrays of JAX.
+
+The one file that meets PyTorch's dispatch: torchax says what each of PyTorch's operations is in JAX.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from duat_jax.errors import DuatError
+
+if TYPE_CHECKING:
+    import torch
+
+INSTALL = "pip install 'duat-jax[torch]'"
+AGREE = {"float64": 1e-6, "float32": 1e-4}
+"""How far two libraries may round apart, relative to the largest number of an output.
+
+PyTorch code that is given float64 often computes a norm or positions in float32.
+"""
+
+
+def torch_and_torchax() -> tuple[Any, Any]:
+    """Return the two libraries.
+
+    Raises:
+        DuatError: naming what has to be installed.
+    """
+    try:
+        import torch
+        import torchax
+    except ImportError as error:
+        raise DuatError(f"PyTorch modules need PyTorch and torchax ({error}): {INSTALL}") from None
+    return torch, torchax
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class TorchFunction:
+    """A PyTorch module as a pure JAX function of its arguments; a pytree of the module's weights.
+
+    Args:
+        weights: parameters and buffers by name; shared ones once.
+        module: the module, whose own code is run.
+    """
+
+    weights: dict[str, jax.Array]
+    module: "torch.nn.Module" = field(metadata={"static": True})
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the module's outputs: arrays in dictionaries and tuples, without what is no array.
+
+        Args:
+            args: the module's arguments, arrays in the place of tensors.
+            kwargs: the same by name.
+
+        Raises:
+            DuatError: naming an operation that torchax doesn't have.
+        """
+        torch, torchax = torch_and_torchax()
+        environment = torchax.default_env()
+        with ExitStack() as stack:
+            for context in (
+                warnings.catch_warnings(),
+                jax.default_matmul_precision("highest"),
+                jax.numpy_dtype_promotion("standard"),
+                torch.no_grad(),
+                _scopes(self.module),
+                # Code that looks at a tensor's numbers to save work doesn't while it is written down.
+                patch.multiple(torch.compiler, _is_compiling_flag=True, _is_exporting_flag=True),
+                environment,
+            ):
+                stack.enter_context(context)
+            # Whole numbers of 64 bits have 32 where JAX has no others.
+            warnings.filterwarnings("ignore", message="Explicitly requested dtype")
+            tensors, args, kwargs = environment.j2t_iso((self.weights, args, kwargs))
+            try:
+                output = torch.func.functional_call(self.module, tensors, args, kwargs)
+            except torchax.tensor.OperatorNotFound as error:
+                name = str(error).split("operator named")[-1].strip()
+                raise DuatError(f"torchax {torchax.__version__} has no {name}, which the module computes") from None
+            return _arrays(output, environment.t2j_iso)
+
+
+def _arrays(output: Any, convert: Any) -> Any:
+    """Return the arrays of a module's output."""
+    if isinstance(output, Mapping):
+        found = {name: _arrays(value, convert) for name, value in output.items()}
+        return {name: value for name, value in found.items() if value is not None}
+    if isinstance(output, tuple | list):
+        return tuple(value for each in output if (value := _arrays(each, convert)) is not None)
+    return convert(output) if hasattr(output, "detach") else None
+
+
+def _names(module: "torch.nn.Module") -> dict[Any, str]:
+    """Return the scope of each module inside another one: `layers.3` for one of a list, else its own name.
+
+    What stands around the only list of layers, as `model` does, and a module without weights have none.
+    """
+    import torch
+
+    modules = dict(module.named_modules())
+    lists = [name for name, each in modules.items() if isinstance(each, torch.nn.ModuleList)]
+    outermost = [name for name in lists if not any(name.startswith(f"{other}.") for other in lists)]
+    names: dict[Any, str] = {}
+    for name, each in modules.items():
+        around, _, last = name.rpartition(".")
+        if around in lists:
+            names[each] = f"{'layers' if [around] == outermost else around.rpartition('.')[2]}.{last}"
+        elif next(each.parameters(), None) is not None and not f"{outermost[0] if outermost else ''}.".startswith(
+            f"{name}."
+        ):
+            names[each] = last
+    return names
+
+
+@contextmanager
+def _scopes(module: "torch.nn.Module") -> Iterator[None]:
+    """Compute every module's operations in a scope of its name, as `jax.named_scope` gives it."""
+    import torch
+
+    names = _names(module)
+    opened: list[Any] = []
+
+    def enter(inner: Any, _: Any) -> None:
+        opened.append(jax.named_scope(names[inner]) if names.get(inner) else ExitStack())
+        opened[-1].__enter__()
+
+    def leave(*_: Any) -> None:
+        opened.pop().__exit__(None, None, None)
+
+    hooks = torch.nn.modules.module
+    handles = (
+        hooks.register_module_forward_pre_hook(enter),
+        hooks.register_module_forward_hook(leave, always_call=True),
+    )
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def weights_of(module: "torch.nn.Module") -> dict[str, jax.Array]:
+    """Return a module's parameters and buffers as arrays, which share its memory where JAX can.
+
+    Args:
+        module: the module.
+    """
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    return {name: jnp.asarray(tensor.detach().cpu().numpy()) for name, tensor in tensors.items()}
+
+
+def from_torch(module: "torch.nn.Module", example: Sequence[Any] | Mapping[str, Any]) -> TorchFunction:
+    """Return a PyTorch module as a JAX function, whose outputs are compared with PyTorch's on an example.
+
+    The module's own code runs, whenever the function is traced, on arrays of JAX; every operation stands in a scope
+    of its module's name.  `duat.auto`, `duat.secant` and JAX's transformations take the function.
+
+    Args:
+        module: the module, in the mode for inference: `module.eval()`.
+        example: arguments, by position or by name: tensors, arrays, or what isn't traced.
+
+    Returns:
+        The function; its `weights` are a pytree, its outputs arrays in dictionaries and tuples.
+
+    Raises:
+        DuatError: if PyTorch isn't installed; for a module in training; naming an operation that has no counterpart;
+            where outputs differ from PyTorch's, with both numbers.
+
+    Example:
+        >>> import pytest
+        >>> torch, _ = pytest.importorskip("torch"), pytest.importorskip("torchax")
+        >>> function = from_torch(torch.nn.Linear(3, 2).eval(), [torch.ones(3)])
+        >>> function(jnp.ones(3)).shape
+        (2,)
+
+    Source: Wang & Li, Section 3.2, for code of another library.
+    """
+    torch_and_torchax()
+    if module.training:
+        raise DuatError(f"{type(module).__name__} is in training: call .eval() on it first")
+    args, kwargs = ((), dict(example)) if isinstance(example, Mapping) else (tuple(example), {})
+    function = TorchFunction(weights_of(module), module)
+    given, named = jax.tree.map(_array, (args, kwargs))
+    require_agreement(function, torch_outputs(module, args, kwargs), function(*given, **named))
+    return function
+
+
+def _array(value: Any) -> Any:
+    return jnp.asarray(value.detach().cpu().numpy()) if hasattr(value, "detach") else value
+
+
+def torch_outputs(module: "torch.nn.Module", args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return what PyTorch itself computes, as arrays of NumPy.
+
+    Args:
+        module: the module.
+        args: its arguments: tensors, or arrays.
+        kwargs: the same by name.
+    """
+    import torch
+
+    def tensor(value: Any) -> Any:
+        return torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray | jax.Array) else value
+
+    with torch.no_grad():
+        output = module(*map(tensor, args), **{name: tensor(value) for name, value in kwargs.items()})
+    return _arrays(output, lambda found: found.detach().cpu().numpy())
+
+
+def require_agreement(function: TorchFunction, expected: Any, found: Any, what: str = "the example") -> None:
+    """Raise where outputs differ from PyTorch's by more than rounding.
+
+    Args:
+        function: the converted module.
+        expected: what PyTorch computes.
+        found: what JAX computes.
+        what: the inputs, for the message.
+
+    Raises:
+        DuatError: naming the first output that differs, with both numbers.
+    """
+    structures: list[Any] = [jax.tree.structure(expected), jax.tree.structure(found)]
+    if structures[0] != structures[1]:
+        raise DuatError(f"{type(function.module).__name__}: on {what} its outputs have another structure in JAX")
+    for (path, theirs), ours in zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(found), strict=True):
+        name = f"{type(function.module).__name__}: on {what} its output{jax.tree_util.keystr(path)}"
+        if theirs.shape != ours.shape:
+            raise DuatError(f"{name} has the shape {list(ours.shape)} in JAX and {list(theirs.shape)} in PyTorch")
+        if not theirs.size or not np.issubdtype(theirs.dtype, np.floating):
+            continue
+        away = np.abs(np.asarray(ours, np.float64) - theirs)
+        away = np.where(np.asarray(ours) == theirs, 0, away)  # infinite ones too
+        largest = np.abs(np.where(np.isfinite(theirs), theirs, 0)).max(initial=0.0)
+        if not away.max() <= AGREE.get(str(ours.dtype), 1e-2) * largest:  # NaN agrees with nothing
+            k = np.unravel_index(np.nanargmax(away) if not np.isnan(away).all() else 0, away.shape)
+            raise DuatError(f"{name} is {ours[k]} in JAX and {theirs[k]} in PyTorch, at {list(map(int, k))}")

@@ -55,7 +55,10 @@ class _Writer:
         self, equation: core.JaxprEqn, operands: list[Ref], scopes: tuple[str, ...], calls: tuple[str, ...]
     ) -> Sequence[Ref]:
         # `jnp.einsum` opens a scope that is its specification, torchax one for every operation of PyTorch.
-        name, around = equation.primitive.name, (*scopes, *(s for s in scopes_of(equation) if "->" not in s and "::" not in s))
+        name, around = (
+            equation.primitive.name,
+            (*scopes, *(s for s in scopes_of(equation) if "->" not in s and "::" not in s)),
+        )
         inner = sub_program(equation)
         if inner is not None and (name == "scan" or name in RECOMPUTED):
             body = written_out(inner)

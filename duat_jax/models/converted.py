@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float
 
 from duat_jax.errors import BadCheckpoint, DuatError
 from duat_jax.marking.automatic import auto
+from duat_jax.models.checkpoint.place import local_path
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config, Head
 from duat_jax.models.transformer import Transformer
@@ -142,7 +143,7 @@ def from_hugging_face(architecture: Any, path: Path | str, *, dtype: DTypeLike =
 
     Args:
         architecture: the class, for example `transformers.AutoModelForCausalLM`.
-        path: the checkpoint directory.
+        path: the checkpoint directory, or `hub:OWNER/NAME` as in `load`.
         dtype: dtype of the parameters: float32 or float64.
 
     Returns:
@@ -160,6 +161,7 @@ def from_hugging_face(architecture: Any, path: Path | str, *, dtype: DTypeLike =
         ...
         duat_jax.errors.BadCheckpoint: nowhere: ...
     """
+    path = local_path(path)
     torch, _ = torch_and_torchax()
     dtype = jnp.dtype(dtype)
     if dtype not in (jnp.float32, jnp.float64):

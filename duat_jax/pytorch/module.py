@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 INSTALL = "pip install 'duat-jax[torch]'"
 AGREE = {"float64": 1e-6, "float32": 1e-4}
-"""How far two libraries may round apart, relative to the largest number of an output.
+"""The largest difference that rounding makes between two libraries, relative to the largest number of an output.
 
 PyTorch code that is given float64 often computes a norm or positions in float32.
 """

@@ -23,7 +23,7 @@ class Choices(NamedTuple):
 
     Args:
         holds: how many operands are held, by name: a `"pattern"` of a sum over products, a `"scale"`, a `"choice"` of
-            entries, a `"factor"`.
+            entries, the ratio of a `"soft_cap"`, a `"factor"`.
         terms: how many activations are terms.
         biases: how many constants are biases.
         streams: how many sums are residual streams.
@@ -87,7 +87,7 @@ class Automatic:
         ]
         whole = [p.graph.producer[v] for p in plans for v in sorted(p.whole)]
         return Choices(
-            holds=dict(Counter(name for p in plans for name in p.held.values())),
+            holds=dict(Counter(name for p in plans for name in [*p.held.values(), *["soft_cap"] * len(p.caps)])),
             terms=sum(len(p.terms) for p in plans),
             biases=sum(len(p.offsets) for p in plans),
             streams=sum(len(p.streams) + len(p.layers) for p in plans),
@@ -133,11 +133,11 @@ def _flows(plan: Plan, node: Any) -> bool:
 def auto(fn: Callable[[Any], Any], *, prefer: Mapping[str, int] | None = None) -> Automatic:
     """Return a function with marks, so that its closed form exists without a change to its code.
 
-    `auto(fn)(x) = fn(x)`, but that a product such as `z (σ(z) u)` is taken in the order `(z σ(z)) u`.  A planner looks
-    at the traced function and decides which operands are held, which elementwise functions are terms, which constants
-    biases and which sums residual streams.  These are choices, and others are possible: every form of the result is
-    checked as that of a function marked by hand is, so that a bad choice costs attribution and never a sum.  Marks that
-    `fn` has are kept.
+    `auto(fn)(x) = fn(x)`, but for rounding where a product such as `z (σ(z) u)` is taken in the order `(z σ(z)) u`, and
+    a soft cap `f(z) = c tanh(z / c)` as `(f(z) / z) z`.  A planner looks at the traced function and decides which
+    operands are held, which elementwise functions are terms, which constants biases and which sums residual
+    streams.  These are choices, and others are possible: every form of the result is checked as that of a function
+    marked by hand is, so that a bad choice costs attribution and never a sum.  Marks that `fn` has are kept.
 
     Args:
         fn: a pure function of one pytree of arrays, with or without marks.

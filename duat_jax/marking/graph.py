@@ -34,10 +34,10 @@ class Action(NamedTuple):
 
     Args:
         kind: `"linear"` in `flowing`, everything else held; a `"term"` of the value `root`, or one that the user has
-            `"marked"`; a `"choice"`, of which the derivative is held; a `"body"` with actions of its own; or held as a
-            `"whole"`.
+            `"marked"`; a soft `"cap"` of the value `root`; a `"choice"`, of which the derivative is held; a `"body"`
+            with actions of its own; or held as a `"whole"`.
         flowing: the operands that flow.
-        root: the pre-activation of a term.
+        root: the pre-activation of a term, the value under a cap.
     """
 
     kind: str

@@ -17,6 +17,7 @@ from duat_jax.marking.axes import Axes, label
 from duat_jax.marking.dependence import depend
 from duat_jax.marking.graph import MOVES_NOTHING, Action, Graph, Node, Ref
 from duat_jax.marking.products import SUMS, Products
+from duat_jax.marking.ratios import multiplied_by_ratio, soft_capped
 from duat_jax.marking.regions import FAR, root_of
 from duat_jax.marking.streams import layered_carry, residual_sums
 from duat_jax.transform import marks
@@ -62,6 +63,7 @@ class Plan:
         held: the names under which operands of operations are held.
         offsets: the operands of operations that are biases.
         terms: the pre-activation of every activation.
+        caps: the value under every soft cap.
         whole: the values that are held whole.
         flowing: the values that flow to the result.
         streams: the values that are residual streams.
@@ -73,6 +75,7 @@ class Plan:
     held: dict[tuple[Node, int], str] = field(default_factory=dict)
     offsets: set[tuple[Node, int]] = field(default_factory=set)
     terms: dict[int, int] = field(default_factory=dict)
+    caps: dict[int, int] = field(default_factory=dict)
     whole: set[int] = field(default_factory=set)
     flowing: set[int] = field(default_factory=set)
     streams: set[int] = field(default_factory=set)
@@ -146,10 +149,14 @@ class Planner:
             return Action("marked", root=root), _of_term(cost[root])
         flows = [k for k in node.moving if graph.is_float(node.operands[k])]
         if flows and all(map(graph.is_float, node.results)):
+            if (capped := soft_capped(graph, node)) is not None:
+                return Action("cap", root=capped), cost[capped] + FULL
             together = linear_operands(node.equation, node.moving) if node.equation else range(1, len(node.operands))
             if set(node.moving) <= set(together or ()):
                 return Action("linear", node.moving), most + sums
             if (root_found := root_of(graph, node.results[0], cost)) is not None:
+                if (k := multiplied_by_ratio(graph, node, root_found)) is not None:
+                    return Action("linear", (k,)), cost[root_found] + FULL
                 return Action("term", root=root_found), _of_term(cost[root_found])
             if LINEAR.get(node.name) == ONE:
                 flowing: tuple[int, ...] = (self._factor(node, products, flows),)
@@ -217,6 +224,9 @@ def _demand(plan: Plan, results: Iterable[Ref]) -> None:
                 waiting += [node.operands[k] for k in node.action.flowing]
             case "term":
                 plan.terms[v] = node.action.root
+                waiting.append(node.action.root)
+            case "cap":
+                plan.caps[v] = node.action.root
                 waiting.append(node.action.root)
             case "marked":
                 waiting.append(node.action.root)

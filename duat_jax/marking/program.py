@@ -120,6 +120,8 @@ def _marked(plan: Plan, node: Node, v: int, values: dict[int, Any]) -> Any:
     x = values[v]
     if v in plan.terms:
         return _term(plan, v, values)
+    if v in plan.caps:
+        return _capped(values[plan.caps[v]], x)
     if v in plan.whole:
         return marks.offset(marks.hold(x, NOT_ATTRIBUTED), NOT_ATTRIBUTED)
     if v in plan.streams:
@@ -142,6 +144,14 @@ def _term(plan: Plan, v: int, values: dict[int, Any]) -> Any:
     for node in nodes:
         inside |= zip(node.results, node.compute([read(ref) for ref in node.operands]), strict=True)
     return bind_mark(inside[v], marks.ACTIVATION, name)
+
+
+def _capped(z: Any, capped: Any) -> Any:
+    """Return a soft cap's result as a held ratio of its operand, or held where that is infinite."""
+    at, capped = marks.hold(z, "soft_cap.at"), marks.hold(capped, "soft_cap")
+    ratio = jnp.where(at == 0, 1, capped / jnp.where(at == 0, 1, at).astype(capped.dtype))
+    finite = jnp.isfinite(at)
+    return jnp.where(finite, jnp.where(finite, z, 0).astype(capped.dtype) * ratio, capped)
 
 
 def _name_of_term(nodes: Sequence[Node]) -> str:

@@ -94,6 +94,27 @@ def test_factors_in_any_order_have_the_parts_of_marks_by_hand(name):
     assert_same_parts(parts_of(marked, X)[0], parts_of(duat.auto(by_hand), X)[0])
 
 
+CAPS = {
+    "a quotient": lambda z: 3 * jnp.tanh(z / 3),
+    "a product": lambda z: jnp.tanh(z * (1 / 3)) * 3,
+    "twice": lambda z: 2 * (1.5 * jnp.tanh(z / 3)),
+    "a ratio": lambda z: z * jnp.where(z == 0, 1, 3 * jnp.tanh(z / 3) / jnp.where(z == 0, 1, z)),
+}
+
+
+@pytest.mark.parametrize("name", CAPS)
+def test_a_soft_cap_is_a_held_ratio(name):
+    def logits(x, cap):
+        return jnp.vdot(cap(0.5 * (x + jax.nn.relu(x @ W) @ W.T)), jnp.arange(1.0 * X.size).reshape(X.shape))
+
+    x = X.at[0, 0].set(0)
+    marked = duat.auto(lambda x: logits(x, CAPS[name]))
+    near(marked(x), logits(x, CAPS["a quotient"]), 1e-12)
+    by_hand = duat.auto(lambda x: logits(x, lambda z: z * duat.hold(3 * jnp.tanh(z / 3) / z, "cap")))
+    assert_same_parts(parts_of(marked, x)[0], parts_of(by_hand, x)[0])
+    assert marked.choices(x).terms == 1
+
+
 @contextmanager
 def without_marks():
     with patch("duat_jax.transform.marks.bind_mark", lambda x, *_: jnp.asarray(x)):
@@ -101,9 +122,8 @@ def without_marks():
 
 
 FAMILIES = [name for name in CHECKPOINTS if "-" not in name]
-OTHERWISE = {"gemma2", "gpt_oss"}
-"""Families whose capped logits are a held ratio by hand, and one more term without marks; whose routers' weights of
-biases are held by hand, and flow."""
+OTHERWISE = {"gpt_oss"}
+"""The family whose routers' weights of biases are held by hand, and flow without marks."""
 
 
 @pytest.mark.slow
@@ -228,6 +248,7 @@ VALUES = {
     "a loop that has no end where it isn't taken": lambda x: lax.cond(
         x[0, 0] > 1e9, lambda z: lax.while_loop(lambda v: v.sum() < 1e9, lambda v: v * 0, z), lambda z: z, x @ W
     ),
+    "a soft cap of what may be infinite": lambda x: 2 * jnp.tanh((x @ W + INFINITE) / 2) + x[:, :6],
     "a product with numbers that move": lambda x: (
         (x @ W) * (jnp.sign(x[0, 0]) * jnp.sign(x[1, 1]) * jax.nn.sigmoid(x @ W) * (x @ W[:, :1]))
     ),
@@ -296,7 +317,8 @@ def test_a_tie_is_said_and_decided_by_the_caller():
 READOUTS = {
     "a probability": (lambda x: jax.nn.softmax(x @ W)[-1, 2], "exp"),
     "a class's probability": (lambda x: jax.nn.sigmoid((x @ W)[-1, 2]), "logistic"),
-    "a capped logit": (lambda x: 30 * jnp.tanh(x @ W / 30)[-1, 2], "tanh"),
+    "a logit's hyperbolic tangent": (lambda x: 2 * jnp.tanh(x @ W / 3)[-1, 2], "tanh"),
+    "a capped logit": (lambda x: (30 * jnp.tanh(x @ W / 30))[-1, 2], None),
     "a logit": (lambda x: (x @ W)[-1, 2], None),
     "a network of sigmoids": (lambda x: (jax.nn.sigmoid(x @ W) @ B)[-1], None),
     "a probability's logarithm": (lambda x: jax.nn.log_softmax(x @ W)[-1, 2], None),

@@ -1,5 +1,6 @@
 """Functions without marks have the closed form that those marked by hand have."""
 
+import itertools
 import warnings
 from contextlib import contextmanager
 from unittest.mock import patch
@@ -92,6 +93,19 @@ def test_factors_in_any_order_have_the_parts_of_marks_by_hand(name):
     marked = duat.auto(gated(GATED[name]))
     near(marked(X), by_hand(X), 1e-12)
     assert_same_parts(parts_of(marked, X)[0], parts_of(duat.auto(by_hand), X)[0])
+
+
+@pytest.mark.slow
+def test_every_order_and_bracketing_of_a_gated_neuron_has_the_same_parts():
+    expected = parts_of(duat.auto(gated(lambda z, u: jax.nn.silu(z) * u)), X)[0]
+    for order in itertools.permutations(range(3)):
+        for bracketed in (lambda a, b, c: a * b * c, lambda a, b, c: a * (b * c)):
+
+            def neuron(z, u, order=order, bracketed=bracketed):
+                factors = z, jax.nn.sigmoid(z), u
+                return bracketed(*(factors[k] for k in order))
+
+            assert_same_parts(parts_of(duat.auto(gated(neuron)), X)[0], expected)
 
 
 CAPS = {

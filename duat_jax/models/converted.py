@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 
 from duat_jax.errors import BadCheckpoint, DuatError
 from duat_jax.marking.automatic import auto
-from duat_jax.models.checkpoint.place import local_path
+from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config, Head
 from duat_jax.models.transformer import Transformer
@@ -131,7 +131,7 @@ def load_converted(path: Path, dtype: DTypeLike, head: str | None) -> Transforme
         head: the kind of read-out; that of the saved checkpoint if absent.
 
     Raises:
-        BadCheckpoint: where transformers can't load it.
+        BadCheckpoint: where there is none, or transformers can't load it.
         DuatError: without PyTorch; without embeddings of tokens or a linear read-out; where a text's logits differ from
             PyTorch's.
     """
@@ -150,7 +150,7 @@ def from_hugging_face(architecture: Any, path: Path | str, *, dtype: DTypeLike =
         The model, as `duat.load` returns it.
 
     Raises:
-        BadCheckpoint: where transformers can't load it.
+        BadCheckpoint: where there is none, or transformers can't load it.
         DuatError: without PyTorch; for another dtype; where a text's logits differ from PyTorch's.
 
     Example:
@@ -159,9 +159,9 @@ def from_hugging_face(architecture: Any, path: Path | str, *, dtype: DTypeLike =
         >>> from_hugging_face(transformers.AutoModelForCausalLM, "nowhere")
         Traceback (most recent call last):
         ...
-        duat_jax.errors.BadCheckpoint: nowhere: ...
+        duat_jax.errors.BadCheckpoint: nowhere is not a directory: ...
     """
-    path = local_path(path)
+    path = open_checkpoint(path).settings_path.parent
     torch, _ = torch_and_torchax()
     dtype = jnp.dtype(dtype)
     if dtype not in (jnp.float32, jnp.float64):

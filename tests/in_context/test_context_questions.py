@@ -165,7 +165,7 @@ def test_the_command_shows_and_writes_the_ledger(tokenizer, tmp_path):
     asked = "c =", "--demonstration", "a = 1", "--demonstration", "b = 1", "--answer", " 1"
     result = command(*asked, "--plot", picture, "--json", file)
     assert result.exit_code == 0, result.output
-    assert "'·1' after" in result.stdout and "holds" in result.stdout
+    assert "' 1' after" in result.stdout and "holds" in result.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
     said = json.loads(file.read_text())
     question = question_of(tokenizer, ["a = 1", "b = 1"], "c =", " 1")
@@ -203,10 +203,10 @@ def test_the_command_compares_with_other_demonstrations(tokenizer, tmp_path):
     runs = [float(jax.nn.log_softmax(model(text.task.ids))[-1, text.answer]) for text in texts]
     near([said["first"], said["second"]], runs, within=1e-4)
     near(np.sum(said["layers"]) + sum(said["inputs"]), runs[0] - runs[1], within=1e-4)
-    assert said["other"] == texts[1].text
+    assert said["reference"] == texts[1].text
     drawn = command("--task", "uppercase", "--demonstrations", 2, "--control", "exchanged", "--json", file)
     assert drawn.exit_code == 0, drawn.output
-    assert json.loads(file.read_text())["other"] == draw_question(tokenizer, "uppercase", 2, control=EXCHANGED).text
+    assert json.loads(file.read_text())["reference"] == draw_question(tokenizer, "uppercase", 2, control=EXCHANGED).text
 
 
 @pytest.mark.slow

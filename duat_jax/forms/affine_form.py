@@ -208,8 +208,8 @@ def collapse(
         The linear map without its matrix, the bias, and their completeness.
 
     Raises:
-        DuatError: if `x` or the result isn't one array; if there is no gated term with such a rule; if `marks` isn't
-            known.
+        DuatError: if `x` or the result isn't one array; if there is no gated term with such a rule; for marks of
+            an unknown kind.
         NotAffine: naming each operation that isn't linear, its source line and the missing mark.
 
     Example:

@@ -324,7 +324,7 @@ def unroll(fn: Callable[[Array], Any] | Model, x: Any, *, marks: str | None = No
         The closed form.
 
     Raises:
-        DuatError: if `x` isn't one array of floating-point numbers, or `marks` isn't known.
+        DuatError: if `x` isn't one array of floating-point numbers; for marks of an unknown kind.
         NotAffine: when a parameter is evaluated and a mark is missing.
 
     Example:

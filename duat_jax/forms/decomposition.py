@@ -257,7 +257,7 @@ def decompose(
         The exact parts and their completeness.
 
     Raises:
-        DuatError: if `fn` doesn't return one scalar, `x` is all whole numbers, or `marks` isn't known.
+        DuatError: if `fn` doesn't return one scalar or `x` is all whole numbers; for marks of an unknown kind.
         NotAffine: naming each operation that isn't linear, its source line and the missing mark.
 
     Example:

@@ -63,4 +63,5 @@ def test_an_unknown_family_names_the_nearest(tmp_path, model_type, nearest):
     directory = copy_checkpoint(tmp_path, model_type=model_type)
     with pytest.raises(duat.BadCheckpoint, match=f"model_type = '{model_type}' isn't supported") as raised:
         duat.load_config(directory)
-    assert str(raised.value).endswith(" are" if nearest is None else f"; the nearest is '{nearest}'")
+    hint = "" if nearest is None else f"; the nearest is '{nearest}'"
+    assert f" are{hint}; with pip install 'duat-jax[torch]' every model type" in str(raised.value)

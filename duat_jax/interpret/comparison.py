@@ -11,7 +11,16 @@ from jaxtyping import Array, Bool, Float
 from duat_jax.inputs.baselines import ContrastRequest, Reference, as_it_is
 from duat_jax.inputs.batching import bucket, row, stack
 from duat_jax.inputs.labels import Prediction, labels_of
-from duat_jax.interpret.pipeline import Predicted, embedded, forward_from, read, readers_of, require_finite
+from duat_jax.interpret.pipeline import (
+    Predicted,
+    embedded,
+    forward_from,
+    forward_passes,
+    read,
+    readers_of,
+    require_finite,
+)
+from duat_jax.models.converted import require_source_agrees
 from duat_jax.models.targets.base import ForwardPass, Reader, Reading
 from duat_jax.models.targets.description import TargetDescription
 from duat_jax.models.transformer import Transformer
@@ -84,6 +93,7 @@ def compare_runs(model: Transformer, request: ContrastRequest, tokenizer: "Token
     labels = [labels_of(model.config, each.inputs, tokenizer) for each in inputs]
     length = bucket(len(request.inputs.real), model.config.positions)
     rows = stack(each.padded(length) for each in inputs)
+    require_source_agrees(model, rows.inputs, lambda: forward_passes(model, rows.inputs).states)
 
     def run(model: Transformer, found: Reading | None) -> tuple[Array, Reader, tuple[Reading, Predicted]]:
         (reader,) = readers_of(model, [request.target])

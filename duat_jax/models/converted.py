@@ -1,6 +1,6 @@
 """Checkpoints of any architecture that Hugging Face transformers has: its PyTorch code, run by JAX and marked."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -277,14 +277,13 @@ def _scale(table: Any) -> float:
     return float(next((scale for scale in scales if scale is not None), 1.0))
 
 
-def require_source_agrees(model: Transformer, ids: Any, real: Any, states: Any) -> None:
+def require_source_agrees(model: Transformer, batch: Any, states: Callable[[], Any]) -> None:
     """Raise where the states of texts differ from those that a model's PyTorch code computes, of each text alone.
 
     Args:
         model: a model; one of this package's own families is its own source.
-        ids: token ids, padded on the right, `[texts, tokens]`.
-        real: true for real tokens, `[texts, tokens]`.
-        states: the states that JAX computes, `[texts, tokens, features]`.
+        batch: the texts, padded on the right: `given`, their token ids, and `real`, both `[texts, tokens]`.
+        states: returns the states that JAX computes, `[texts, tokens, features]`; not called for a family's model.
 
     Raises:
         DuatError: with both numbers.
@@ -292,7 +291,7 @@ def require_source_agrees(model: Transformer, ids: Any, real: Any, states: Any) 
     stack = model.stack
     if not isinstance(stack, ConvertedStack):
         return
-    for row, mask, found in zip(np.asarray(ids), np.asarray(real), np.asarray(states), strict=True):
+    for row, mask, found in zip(*map(np.asarray, (batch.given, batch.real, states())), strict=True):
         tokens = int(mask.sum())
         text = row[None, :tokens].astype(np.int64)
         asked = {"input_ids": text, "attention_mask": np.ones_like(text), **_arguments(stack.module)}

@@ -151,6 +151,8 @@ def test_what_its_code_computes_is_checked_on_every_text():
     model.stack.weights = weights | {name: weights[name] + 1}
     with pytest.raises(duat.DuatError, match="on this text its output .* in JAX and .* in PyTorch"):
         duat.explain(model, [3, 4, 5], 6)
+    with pytest.raises(duat.DuatError, match="on this text its output .* in JAX and .* in PyTorch"):
+        duat.contrast(model, [3, 4, 5], [3, 7, 5], 6)
 
 
 def test_the_page_prints_what_it_shows(capsys):

@@ -88,6 +88,10 @@ def _arguments(module: Any) -> dict[str, Any]:
 def _architecture(path: Path, head: str | None) -> tuple[Any, Any]:
     """Return the class that a checkpoint was saved with, or one with another read-out, and its settings."""
     torch_and_torchax()
+    if head not in (None, *AUTOMATIC):
+        raise BadCheckpoint(
+            f"{path}: head = {quoted(head)}: by its PyTorch code it has {', '.join(map(repr, AUTOMATIC))}"
+        )
     try:
         import transformers
     except ImportError as error:

@@ -153,10 +153,10 @@ class Programs:
 
 
 NOT_ASKED = {
-    *("load", "load_config", "load_tokenizer", "load_image", "open", "widget"),
+    *("load", "load_config", "load_tokenizer", "load_image", "open", "widget", "from_hugging_face", "from_torch"),
     *("hold", "offset", "point", "stream", "term"),
 }
-"""Public functions that run no program: those that read files, and the marks, which stand in every program."""
+"""Public functions that run no program: those that read files or PyTorch modules, and the marks."""
 
 
 def questions(mesh: Mesh, dtype: str) -> dict[str, Callable[[], Any]]:

@@ -165,7 +165,11 @@ OF_COMPLEX_NUMBERS_AND_DEVICES = {
     ),
 }
 
-ACCURATE = ("cbrt", "cos", "exp", "exp2", "expm1", "log", "log1p", "logistic", "rsqrt", "sin", "sqrt", "tan", "tanh")
+ACCURATE = [
+    name for name in dir(lax) if callable(fn := getattr(lax, name)) and "accuracy" in getattr(fn, "__annotations__", {})
+]
+IN_ANY_ORDER = "is_stable" in lax.top_k.__annotations__
+"""What the installed version of JAX has: the functions that take an accuracy, and ties of `top_k` in any order."""
 
 NOT_LINEAR = {
     "accuracy": lambda x: [getattr(lax, f)(0.25 + x * x / 8, accuracy=lax.AccuracyMode.HIGHEST) for f in ACCURATE],
@@ -209,4 +213,5 @@ NOT_LINEAR = {
         lax.sort(x, dimension=1, is_stable=False),
     ],
     "top_k": lambda x: lax.top_k(x, 2, axis=0)[0],
+    **({"top_k, is_stable": lambda x: lax.top_k(x, 2, is_stable=False)[0]} if IN_ANY_ORDER else {}),
 }

@@ -112,6 +112,14 @@ def probability(_):
     duat.auto(lambda x: jax.nn.sigmoid(x[0]))(jnp.ones(2))
 
 
+def probability_in_a_trace(_):
+    duat.decompose(lambda x: jax.nn.sigmoid(x[0]), jnp.ones(2), marks="auto")
+
+
+def no_such_marks(_):
+    duat.secant(lambda x: jnp.tanh(x[0]), at="activation")(jnp.ones(2), jnp.zeros(2))
+
+
 RAISED = {
     "evaluation/journal": [journal],
     "saved": [saved],
@@ -120,7 +128,8 @@ RAISED = {
     "models/checkpoint/tokenizer_configured": [another_class],
     "models/encoding": [first_token],
     "interpret/memory": [little_memory],
-    "marking/automatic": [probability],
+    "marking/automatic": [probability, probability_in_a_trace],
+    "forms/secant": [no_such_marks],
     "display/fonts": [missing_characters],
     "survey/tables": [older_survey],
     "inputs/baseline_kinds": [baseline],

@@ -238,8 +238,8 @@ def collapsed_contributions(
         target: the value that is read; the function's result if absent.
         gate_rule: the rule for gated terms, as in `collapse`.
     """
-    require_flowing(recording.arguments)
     require_affine(recording, target)
+    require_flowing(recording.arguments)
     readout = checked_readout(readout, recording.value if target is None else recording.at(target))
     return _contributions(recording, readout, target, gate_rule)
 

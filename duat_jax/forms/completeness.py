@@ -41,11 +41,12 @@ Truth = Bool[Array, "..."] | Bool[np.ndarray, "..."] | bool
 ALL_ZERO = "Every part is zero, and so is their sum: that it is the value doesn't test the parts."
 
 
-def in_one_line(result: Any) -> str:
+def in_one_line(result: Any, **more: Any) -> str:
     """Return a result in one line: its numbers, the shapes of its arrays, how many entries others have, the verdict.
 
     Args:
         result: a named tuple.
+        **more: values that are shown besides.
     """
 
     def shown(value: Any) -> str:
@@ -60,7 +61,7 @@ def in_one_line(result: Any) -> str:
             return f"({', '.join(map(shown, value))})"
         return type(value).__name__
 
-    fields = ", ".join(f"{name}: {shown(value)}" for name, value in result._asdict().items())
+    fields = ", ".join(f"{name}: {shown(value)}" for name, value in (result._asdict() | more).items())
     return f"{type(result).__name__}({fields})"
 
 

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from duat_jax.errors import DuatError
 from duat_jax.forms.analysed_function import with_marks
 from duat_jax.forms.completeness import Completeness, completeness_of, in_one_line
+from duat_jax.marking.program import NOT_ATTRIBUTED
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.keys import Marked
@@ -43,8 +44,16 @@ class Decomposition(NamedTuple):
     unmarked: Array
     completeness: Completeness
 
+    @property
+    def not_attributed(self) -> Float[Array, "..."]:
+        """The contribution of what `duat.auto` can't follow and holds whole; zero where it follows everything."""
+        value = jnp.asarray(self.completeness.value)
+        held = (part for key, part in self.offsets.items() if key.name == NOT_ATTRIBUTED)
+        return sum((part.sum(range(value.ndim, part.ndim)) for part in held), jnp.zeros_like(value))
+
     def __repr__(self) -> str:
-        return in_one_line(self)
+        held = any(key.name == NOT_ATTRIBUTED for key in self.offsets)
+        return in_one_line(self, **({"not attributed": self.not_attributed} if held else {}))
 
 
 def default_readout(value: Any) -> Array:
@@ -175,8 +184,8 @@ def contributions(
 
     Source: Wang & Li, Eq. 11; the split of one read-out follows from its linearity in the terms.
     """
-    require_flowing(recording.arguments)
     require_affine(recording, target)
+    require_flowing(recording.arguments)
     readout = checked_readout(readout, recording.value if target is None else recording.at(target))
     return _contributions(recording, readout, target, neurons)
 

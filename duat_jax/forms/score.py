@@ -126,9 +126,9 @@ def split_score(
 
     Source: Wang & Li, Eq. 35, for the score; its split follows from the closed form of each stream, Eq. 34.
     """
-    require_flowing(recording.arguments)
     for target in (queries, keys):
         require_affine(recording, target)
+    require_flowing(recording.arguments)
     return _split_score(recording, queries, keys, query, key, through)
 
 

@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from duat_jax.deprecation import renamed_fields
-from duat_jax.errors import DuatError, UnsupportedProgram
+from duat_jax.errors import DuatError, UnsupportedProgram, warn_caller
 from duat_jax.forms.cancellation import explains, rounding_of_difference
 from duat_jax.forms.completeness import FAILS, Completeness, completeness_of, in_one_line
 from duat_jax.forms.decomposition import require_flowing
@@ -109,7 +109,8 @@ def secant(
     Discontinuities, such as a router's choice, are held, and where one differs it has a part of its own.  `D` depends
     on the program: two ways to write one function may split its difference differently.
 
-    It needs no marks; where there are some, the difference can be read at each.  It composes with `jit` and `vmap`;
+    It needs no marks; where there are some, the difference can be read at each, and `secant(auto(fn), at="activation")`
+    reads it at the neurons of a function that has none.  It composes with `jit` and `vmap`;
     a function that is asked more than once is compiled once for each shape, and under `jax.jit(secant(fn))` also traced
     once.  `f(x)` and `f(y)` are computed together, without a forward pass more, but operations of which a batch may
     compute something else than its members, such as random bits, are evaluated at each input by itself.
@@ -189,6 +190,11 @@ def _secant(fn: Callable, kinds: tuple[str, ...], names: bool | tuple[str, ...],
     plan = make_plan(program, held)
     held = frozenset(site for site in held if site in plan.marks)
     wanted = frozenset(s for s in program.of_kind(*kinds) if s in plan.marks) | held
+    if kinds and not program.of_kind(*kinds):
+        warn_caller(
+            f"the function has no mark of the kind {' or '.join(kinds)}, so that the difference has no parts there:"
+            f" duat.secant(duat.auto(fn), at={kinds if len(kinds) > 1 else kinds[0]!r}) places marks"
+        )
 
     xs, ys = (list(map(jnp.asarray, jax.tree.leaves(tree))) for tree in (x, y))
     split = _split(program, held, wanted, constants, xs, ys)

@@ -35,8 +35,9 @@ def require_loaded(model: Any) -> None:
     """
     if not isinstance(getattr(model, "config", None), Config):
         raise DuatError(
-            f"the model is a {type(model).__name__}: give one that duat.load returns. For a function or a module of"
-            " your own there are duat.decompose, duat.secant, duat.unroll and duat.edit"
+            f"the model is a {type(model).__name__}: give one that duat.load returns. A function or a module of your"
+            ' own is explained by duat.decompose(fn, x, marks="auto"), contrasted by duat.secant(fn)(x, y) and changed'
+            " by duat.edit(duat.auto(fn), edits)"
         )
 
 

@@ -119,9 +119,14 @@ def require_affine(recording: Recording, target: Target) -> None:
         target: the value that is read.
 
     Raises:
-        DuatError: if the recording has no such mark, or it is one that is held.
+        DuatError: if it is no recording, if that has no such mark, or if it is one that is held.
         NotAffine: naming every operation that isn't linear and the mark that is missing.
     """
+    if not isinstance(recording, Recording):
+        raise DuatError(
+            f"the recording is a {type(recording).__name__}: give that of a function at an input, duat.record(fn)(x),"
+            " or duat.record(duat.auto(fn))(x) if the function has no marks"
+        )
     if target is not None:
         _require(recording, target, TARGETS, "target")
     recording.traced.affinity.require(*([] if target is None else [target]), value=target is None)

@@ -147,9 +147,17 @@ for ask in (
     lambda model: duat.lora.lora_change(model, {}, [1, 2]),
     lambda model: duat.in_context.ledger(model, task),
     lambda model: duat.pruning.prune(model, jnp.ones((2, 4), int), 0.5),
+    lambda model: duat.graph(model, [1, 2]),
 ):
+    for model in (Mine(), jnp.sum):
+        try:
+            ask(model)
+        except duat.DuatError as error:
+            print(error)
+
+for ask in (duat.linear_map, duat.contributions, lambda fn: duat.split_score(fn, None, None, None, None)):
     try:
-        ask(Mine())
+        ask(jnp.sum)
     except duat.DuatError as error:
         print(error)
 
@@ -166,9 +174,12 @@ def test_a_module_of_ones_own_and_the_name_of_a_mark_are_told_what_is_taken():
     # In a process of its own: the tests' type checks would refuse it first.
     run = subprocess.run([sys.executable, "-c", OF_A_LOADED_MODEL], capture_output=True, text=True, check=True)
     said = run.stdout.splitlines()
-    assert len(said) == 10
-    assert all("the model is a Mine: give one that duat.load returns" in line for line in said[:8])
-    assert all("'layer' can't be the target of a linear map: choose one of" in line for line in said[8:])
+    assert len(said) == 23
+    for given in ("Mine", "function"):
+        assert sum(f"the model is a {given}: give one that duat.load returns" in line for line in said[:18]) == 9
+    assert all('explained by duat.decompose(fn, x, marks="auto")' in line for line in said[:18])
+    assert all("the recording is a function: give that of a function at an input" in line for line in said[18:21])
+    assert all("'layer' can't be the target of a linear map: choose one of" in line for line in said[21:])
 
 
 def test_nothing_flows_from_whole_numbers():

@@ -183,6 +183,10 @@ def test_what_cannot_be_followed_is_one_named_part(name):
     found, not_attributed = parts_of(duat.auto(fn), X)
     assert len(not_attributed) == 1
     near(sum(float(found.offsets[key].sum()) for key in not_attributed), fn(X) - (X @ W).sum(), 1e-12)
+    near(found.not_attributed, fn(X) - (X @ W).sum(), 1e-12)
+    assert str(found).endswith(f"completeness: holds, not attributed: {float(found.not_attributed):.6g})")
+    many = jax.vmap(lambda x: duat.decompose(fn, x, marks="auto"))(jnp.stack([X, 2 * X]))
+    near(many.not_attributed, jnp.stack([fn(x) - (x @ W).sum() for x in (X, 2 * X)]), 1e-12)
     (line,) = duat.auto(fn).choices(X).not_attributed
     assert f"({name})" in line
 
@@ -330,6 +334,8 @@ def test_a_tie_is_said_and_decided_by_the_caller():
 
 READOUTS = {
     "a probability": (lambda x: jax.nn.softmax(x @ W)[-1, 2], "exp"),
+    "a probability minus another": (lambda x: jnp.subtract(*jax.nn.softmax(x @ W)[-1, :2]), "exp"),
+    "a probability more than a logit": (lambda x: (x @ W + jax.nn.sigmoid(x @ W))[0, 0], None),
     "a class's probability": (lambda x: jax.nn.sigmoid((x @ W)[-1, 2]), "logistic"),
     "a logit's hyperbolic tangent": (lambda x: 2 * jnp.tanh(x @ W / 3)[-1, 2], "tanh"),
     "a capped logit": (lambda x: (30 * jnp.tanh(x @ W / 30))[-1, 2], None),
@@ -342,10 +348,12 @@ READOUTS = {
 @pytest.mark.parametrize("name", READOUTS)
 def test_a_read_out_that_is_one_activation_is_warned_of(name):
     fn, said = READOUTS[name]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        duat.auto(fn)(X)
-    assert [f"one {said}," in str(w.message) and w.filename == __file__ for w in caught] == [True] * (said is not None)
+    for call in (lambda: duat.auto(fn)(X), lambda: duat.decompose(fn, X, marks="auto")):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call()
+        lines = [f"the result is {said}," in str(w.message) and w.filename == __file__ for w in caught]
+        assert lines == [True] * (said is not None)
 
 
 def test_the_choices_are_said():
@@ -364,3 +372,12 @@ def test_a_function_is_planned_at_every_call_and_compiled_once():
     weight[0] = 2 * W
     assert trace(marked, X)[0] == first  # equal programs share what was compiled
     assert duat.decompose(marked, X).completeness.value == marked.fn(X)
+
+
+def test_a_secant_has_the_parts_of_neurons_at_automatic_marks():
+    def fn(x):
+        return (jax.nn.relu(x @ W + B) @ jnp.arange(6.0)).sum()
+
+    y = X[::-1] / 2
+    parts = duat.secant(duat.auto(fn), at="activation")(X, y).contributions.activations["relu"]
+    near(parts, (jax.nn.relu(X @ W + B) - jax.nn.relu(y @ W + B)) * jnp.arange(6.0), 1e-12)

@@ -3,10 +3,12 @@
 The one file that meets PyTorch's dispatch: torchax says what each of PyTorch's operations is in JAX.
 """
 
+import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -15,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from duat_jax.errors import DuatError
+from duat_jax.pytorch.corrections import corrections
+from duat_jax.pytorch.known_numbers import known_numbers
 
 if TYPE_CHECKING:
     import torch
@@ -25,6 +29,15 @@ AGREE = {"float64": 1e-6, "float32": 1e-4}
 
 PyTorch code that is given float64 often computes a norm or positions in float32.
 """
+
+
+UNKNOWN = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+"""Errors of code that asks for numbers which aren't known in a trace."""
 
 
 def torch_and_torchax() -> tuple[Any, Any]:
@@ -62,7 +75,7 @@ class TorchFunction:
             kwargs: the same by name.
 
         Raises:
-            DuatError: naming an operation that torchax doesn't have.
+            DuatError: naming the operations that torchax doesn't have.
         """
         torch, torchax = torch_and_torchax()
         environment = torchax.default_env()
@@ -76,17 +89,57 @@ class TorchFunction:
                 # Code that looks at a tensor's numbers to save work doesn't while it is written down.
                 patch.multiple(torch.compiler, _is_compiling_flag=True, _is_exporting_flag=True),
                 environment,
+                known_numbers(environment),
+                corrections(environment),
             ):
                 stack.enter_context(context)
             # Whole numbers of 64 bits have 32 where JAX has no others.
             warnings.filterwarnings("ignore", message="Explicitly requested dtype")
-            tensors, args, kwargs = environment.j2t_iso((self.weights, args, kwargs))
+            tensors = environment.j2t_iso((self.weights, args, kwargs))
             try:
-                output = torch.func.functional_call(self.module, tensors, args, kwargs)
-            except torchax.tensor.OperatorNotFound as error:
-                name = str(error).split("operator named")[-1].strip()
-                raise DuatError(f"torchax {torchax.__version__} has no {name}, which the module computes") from None
-            return _arrays(output, environment.t2j_iso)
+                return _arrays(torch.func.functional_call(self.module, *tensors), environment.t2j_iso)
+            except torchax.tensor.OperatorNotFound:
+                pass
+            except UNKNOWN as error:
+                where = f"{type(self.module).__name__} chooses its way by a tensor's numbers{_line_of(error)}"
+                raise DuatError(f"{where}: it can't be traced") from None
+        names = ", ".join(_missing(self.module, args, kwargs))
+        raise DuatError(f"torchax {torchax.__version__} has no {names}, which the module computes")
+
+
+def _line_of(error: Exception) -> str:
+    """Return the place in a module's own code at which an error was raised."""
+    libraries = ("/torch/", "/torchax/", "/jax/", "/duat_jax/")
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if not any(map(frame.filename.count, libraries))
+    ]
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+
+
+def _missing(module: "torch.nn.Module", args: Any, kwargs: Any) -> list[str]:
+    """Return the names of all operations that a module computes on zeros and torchax doesn't have."""
+    torch, torchax = torch_and_torchax()
+    mode: Any = torch.utils._python_dispatch.TorchDispatchMode
+    names = set()
+
+    class Names(mode):
+        def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            try:
+                torchax.default_env()._get_op_or_decomp(operation)
+            except torchax.tensor.OperatorNotFound:
+                names.add(f"{operation}")
+            return operation(*args, **(kwargs or {}))
+
+    zeros = jax.tree.map(
+        lambda each: np.zeros(each.shape, each.dtype) if hasattr(each, "shape") else each, (args, kwargs)
+    )
+    with (
+        corrections(torchax.default_env()),
+        torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
+        Names(),
+    ):
+        torch_outputs(module, *zeros)
+    return sorted(names)
 
 
 def _arrays(output: Any, convert: Any) -> Any:
@@ -189,8 +242,19 @@ def from_torch(module: "torch.nn.Module", example: Sequence[Any] | Mapping[str, 
         raise DuatError(f"{type(module).__name__} is in training: call .eval() on it first")
     args, kwargs = ((), dict(example)) if isinstance(example, Mapping) else (tuple(example), {})
     function = TorchFunction(weights_of(module), module)
-    given, named = jax.tree.map(_array, (args, kwargs))
-    require_agreement(function, torch_outputs(module, args, kwargs), function(*given, **named))
+    leaves, structure = jax.tree.flatten(jax.tree.map(_array, (args, kwargs)))
+    traced = [isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in leaves]
+
+    @jax.jit  # as it is asked later; and one program is compiled sooner than one of each operation
+    def outputs(function: TorchFunction, arrays: list[jax.Array]) -> Any:
+        given = iter(arrays)
+        args, kwargs = jax.tree.unflatten(
+            structure, [next(given) if is_traced else leaf for leaf, is_traced in zip(leaves, traced, strict=True)]
+        )
+        return function(*args, **kwargs)
+
+    arrays = [leaf for leaf, is_traced in zip(leaves, traced, strict=True) if is_traced]
+    require_agreement(function, torch_outputs(module, args, kwargs), outputs(function, arrays))
     return function
 
 
@@ -233,8 +297,10 @@ def require_agreement(function: TorchFunction, expected: Any, found: Any, what: 
         raise DuatError(f"{type(function.module).__name__}: on {what} its outputs have another structure in JAX")
     for (path, theirs), ours in zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(found), strict=True):
         name = f"{type(function.module).__name__}: on {what} its output{jax.tree_util.keystr(path)}"
-        if theirs.shape != ours.shape:
-            raise DuatError(f"{name} has the shape {list(ours.shape)} in JAX and {list(theirs.shape)} in PyTorch")
+        dtype = jax.dtypes.canonicalize_dtype(theirs.dtype)
+        if (theirs.shape, dtype) != (ours.shape, ours.dtype):
+            kinds = [f"{each} of shape {list(like.shape)}" for each, like in ((ours.dtype, ours), (dtype, theirs))]
+            raise DuatError(f"{name} is {kinds[0]} in JAX and {kinds[1]} in PyTorch")
         if not theirs.size or not np.issubdtype(theirs.dtype, np.floating):
             continue
         away = np.abs(np.asarray(ours, np.float64) - theirs)

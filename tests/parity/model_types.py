@@ -1,18 +1,19 @@
 """A small random model of every model type of the installed transformers: is it converted, exact, and certified?
 
-`python -m tests.parity.model_types --to results.json` tries all of them, `--part 3/40` one of forty parts, and
-`--types llama bart` some; other results in the file are kept.
+`python -m tests.parity.model_types` tries all of them and writes `docs/model-types.md`; `--part 3/40` tries one of
+forty parts, and `--types llama bart` some; other results are kept.
 """
 
 import argparse
-import inspect
+import copy
 import json
+import os
 import signal
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from importlib.metadata import version
 from typing import Any
 
 import jax
@@ -20,54 +21,14 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 import transformers
-from transformers.models.auto import configuration_auto, modeling_auto
 
 import duat_jax as duat
+from duat_jax.pytorch.module import TorchFunction, require_agreement, torch_outputs, weights_of
+from tests.parity.model_types_page import KEPT, write_page
+from tests.parity.small_models import CLASSES, small_models
 
-TOKENS, SECONDS = 6, 120
-"""The length of a text, and the most that a model may take."""
-READS_TEXTS = ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_TEXT_TO_TEXT")
-OTHERS = ("CTC", "SPEECH_SEQ_2_SEQ", "IMAGE_CLASSIFICATION")
-CLASSES = {
-    model_type: name
-    for kind in ("", *(f"FOR_{kind}_" for kind in (*OTHERS, *reversed(READS_TEXTS))))
-    for model_type, name in getattr(modeling_auto, f"MODEL_{kind}MAPPING_NAMES").items()
-}
-"""The class that is tried of each model type: one with logits of tokens where there is one."""
-SIZES = {
-    32: "hidden_size d_model n_embd dim embed_dim word_embed_proj_dim embedding_size hidden_dim d_embed q_lora_rank",
-    64: "intermediate_size ffn_dim d_ff n_inner encoder_ffn_dim decoder_ffn_dim ffn_hidden_size dim_ff vocab_size"
-    " shared_expert_intermediate_size moe_shared_expert_intermediate_size max_position_embeddings n_positions"
-    " max_source_positions max_target_positions",
-    2: "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers num_encoder_layers depth"
-    " num_decoder_layers num_key_value_heads num_experts_per_tok num_experts_per_token moe_topk top_k_experts moe_k"
-    " num_nextn_predict_layers",
-    4: "num_attention_heads n_head n_heads num_heads encoder_attention_heads decoder_attention_heads num_experts"
-    " n_routed_experts num_local_experts moe_num_experts",
-    8: "head_dim qk_nope_head_dim qk_rope_head_dim v_head_dim patch_size d_kv kv_lora_rank state_size mamba_d_state"
-    " ssm_state_size",
-    16: "moe_intermediate_size expert_ffn_hidden_size moe_ffn_hidden_size",
-    48: "image_size",
-    1: "n_group topk_group n_shared_experts first_k_dense_replace moe_layer_start_index",
-    0: "pad_token_id bos_token_id eos_token_id decoder_start_token_id",
-}
-SIZE_OF = {name: size for size, names in SIZES.items() for name in names.split()}
-
-
-def small(settings: type) -> dict[str, Any]:
-    """Return arguments of a configuration that make its model small."""
-    defaults, arguments = settings().to_dict(), {}
-    for name, value in defaults.items():
-        inner = getattr(settings, "sub_configs", {}).get(name)
-        if inner is not None and hasattr(inner, "to_dict") and inner is not transformers.AutoConfig:
-            arguments[name] = small(inner)
-        elif isinstance(value, dict) and "model_type" in value:
-            arguments[name] = small(configuration_auto.CONFIG_MAPPING[value["model_type"]])
-        elif name in SIZE_OF and (isinstance(value, int) or (value is None and name != "head_dim")):
-            arguments[name] = SIZE_OF[name]
-        elif name == "layer_types" and value:
-            arguments[name] = list(dict.fromkeys(value))[:2] * (3 - min(2, len(set(value))))
-    return arguments
+SECONDS = 120
+"""The most that a model may take."""
 
 
 @contextmanager
@@ -85,38 +46,6 @@ def limited(seconds: int) -> Iterator[None]:
         signal.alarm(0)
 
 
-def example_of(module: Any) -> tuple[str, dict[str, Any]]:
-    """Return the name of the floating-point input of a model, and all its inputs."""
-    takes = inspect.signature(module.forward).parameters
-    settings = module.config
-    vision = getattr(settings, "vision_config", settings)
-    ids = torch.arange(TOKENS)[None] + 20
-    given: dict[str, Any] = {}
-    if "inputs_embeds" in takes and module.get_input_embeddings() is not None:
-        name = "inputs_embeds"
-        given[name] = module.get_input_embeddings()(ids).detach()
-        given |= {"attention_mask": torch.ones_like(ids)} if "attention_mask" in takes else {}
-    elif "pixel_values" in takes:
-        size = getattr(vision, "image_size", 48)
-        height, width = size if isinstance(size, list | tuple) else (size, size)
-        name, given["pixel_values"] = "pixel_values", torch.randn(1, getattr(vision, "num_channels", 3), height, width)
-        given |= {"input_ids": ids, "attention_mask": torch.ones_like(ids)} if "input_ids" in takes else {}
-    elif "input_values" in takes:
-        name, given["input_values"] = "input_values", torch.randn(1, 4000)
-    elif "input_features" in takes:
-        bins = getattr(settings, "num_mel_bins", getattr(settings, "feature_size", 80))
-        name = "input_features"
-        places = getattr(settings, "max_source_positions", None)
-        given[name] = torch.randn(1, bins, 2 * places) if places else torch.randn(1, 64, bins)
-    else:
-        raise TypeError(f"its inputs are {', '.join(takes)}")
-    if "decoder_input_ids" in takes:
-        given["decoder_input_ids"] = ids[:, :3]
-    if hasattr(settings.get_text_config(), "use_cache") and "use_cache" in takes:
-        given["use_cache"] = False
-    return name, given
-
-
 def logits(output: Any) -> Any:
     """Return the logits of a model's output, or its first floating-point array."""
     if isinstance(output, dict) and "logits" in output:
@@ -124,65 +53,116 @@ def logits(output: Any) -> Any:
     return next(leaf for leaf in jax.tree.leaves(output) if jnp.issubdtype(leaf.dtype, jnp.floating))
 
 
+def converted(module: Any, given: dict[str, Any]) -> tuple[Any, dict[str, Any], float]:
+    """Return a module as a function, its arguments as arrays, and how far its logits are from PyTorch's at most.
+
+    Args:
+        module: the module.
+        given: its arguments; the difference is relative to the largest of PyTorch's logits.
+    """
+    function = TorchFunction(weights_of(module), module)
+    arrays = {key: jnp.asarray(each.numpy()) if hasattr(each, "numpy") else each for key, each in given.items()}
+    theirs, ours = torch_outputs(module, (), given), function(**arrays)
+    require_agreement(function, theirs, ours)
+    expected, computed = np.asarray(logits(theirs)), np.asarray(logits(ours))
+    finite = np.isfinite(expected)
+    away = np.abs(computed - expected)[finite].max() / np.abs(expected[finite]).max()
+    return function, arrays, float(f"{away:.0e}")
+
+
+def certified(row: dict[str, Any], module: Any, name: str, given: dict[str, Any]) -> None:
+    """Note how far a module's logits are from PyTorch's, and whether a number made of them is certified.
+
+    Args:
+        row: where it is noted, step by step.
+        module: the module.
+        name: the input that the number is a function of.
+        given: all inputs.
+    """
+    row |= {"class": type(getattr(module, "module", module)).__name__, "input": name, "step": "converted"}
+    function, arrays, row["float32"] = converted(module, given)
+    x = arrays.pop(name)
+    weights: list[Any] = []
+
+    def number(x: Any) -> Any:
+        vector = logits(function(**{name: x}, **arrays)).reshape(-1)
+        weights[:] = weights or [np.random.default_rng(0).normal(size=vector.shape)]
+        return vector @ jnp.asarray(weights[0], vector.dtype)
+
+    row["step"] = "secant"
+    row["secant"] = duat.secant(number)(x, x[:, ::-1] if x.ndim == 3 else x[..., ::-1]).completeness.verdict
+    row["step"] = "marked"
+    parts = duat.decompose(duat.auto(number), x)
+    row |= {"marked": parts.completeness.verdict, "terms": len(parts.terms)}
+    whole = sum(float(jnp.sum(part)) for key, part in parts.offsets.items() if key.name == "not_attributed")
+    row["not attributed"] = float(f"{abs(whole) / max(abs(float(parts.completeness.value)), 1e-9):.2g}")
+    row["step"] = "float64"
+    row["float64"] = in_float64(module, given)
+    row["step"] = "done"
+
+
+def in_float64(module: Any, given: dict[str, Any]) -> float:
+    """Return how far a module's logits in float64 are from PyTorch's."""
+    wide = {key: each.double() for key, each in given.items() if hasattr(each, "dtype") and each.is_floating_point()}
+    with jax.enable_x64(True):
+        return converted(copy.deepcopy(module).double(), given | wide)[2]
+
+
 def tried(model_type: str) -> dict[str, Any]:
-    """Return what was found of a model type."""
-    name = CLASSES[model_type]
-    row: dict[str, Any] = {"class": name if isinstance(name, str) else name[0]}
+    """Return what was found of a model type, with the first of its inputs by which it is certified."""
+    rows: list[dict[str, Any]] = []
     began = time.monotonic()
-    try:
-        with limited(SECONDS), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            torch.manual_seed(0)
-            row["step"] = "built"
-            settings = configuration_auto.CONFIG_MAPPING[model_type]
-            config = settings(**small(settings))
-            module = getattr(transformers, row["class"])._from_config(config, attn_implementation="eager").eval()
-            for part in (module.config, module.config.get_text_config()):
-                part._experts_implementation = "batched_mm"
-            name, given = example_of(module)
-            row["step"] = "converted"
-            function = duat.from_torch(module, given)
-            arrays = {key: jnp.asarray(each.numpy()) if hasattr(each, "numpy") else each for key, each in given.items()}
-            x = arrays.pop(name)
-            weights: list[Any] = []
-
-            def number(x: Any) -> Any:
-                vector = logits(function(**{name: x}, **arrays)).reshape(-1)
-                weights[:] = weights or [np.random.default_rng(0).normal(size=vector.shape)]
-                return vector @ jnp.asarray(weights[0], vector.dtype)
-
-            y = x[:, ::-1] if x.ndim == 3 else x[..., ::-1]
-            row["step"] = "secant"
-            row["secant"] = duat.secant(number)(x, y).completeness.verdict
-            row["step"] = "marked"
-            parts = duat.decompose(duat.auto(number), x)
-            row["marked"] = parts.completeness.verdict
-            row["terms"] = len(parts.terms)
-            whole = sum(float(jnp.sum(part)) for key, part in parts.offsets.items() if key.name == "not_attributed")
-            row["not attributed"] = abs(whole) / max(abs(float(parts.completeness.value)), 1e-9)
-            row["step"] = "done"
-    except Exception as error:
-        row["reason"] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    with limited(SECONDS), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for example in small_models(model_type):
+                rows.append({})
+                try:
+                    certified(rows[-1], *example)
+                except Exception as error:
+                    rows[-1]["reason"] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+                if rows[-1]["step"] == "done" or len(rows) == 3:
+                    break
+        except Exception as error:
+            rows = rows or [{"step": "built", "reason": " ".join(f"{type(error).__name__}: {error}".split())[:200]}]
+    row = rows[-1] if rows[-1]["step"] == "done" else rows[0]
     row["seconds"] = round(time.monotonic() - began, 1)
-    jax.clear_caches()
     return row
 
 
+def kept() -> dict[str, dict[str, Any]]:
+    """Return what was found of every model type."""
+    return json.loads(KEPT.read_text(encoding="utf-8"))["types"] if KEPT.is_file() else {}
+
+
+def keep(rows: dict[str, dict[str, Any]]) -> None:
+    """Keep what was found of model types, one a line, with the versions of the libraries."""
+    versions = {name: version(name) for name in ("transformers", "torch", "torchax", "jax")}
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(rows[name])}" for name in sorted(rows))
+    KEPT.write_text(f'{{"versions": {json.dumps(versions)}, "types": {{\n{lines}\n}}}}\n', encoding="utf-8")
+
+
 def main() -> None:
-    """Try every model type of a part, and write what was found."""
+    """Try every model type of a part, keep what was found, and write the page."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--types", nargs="*")
-    parser.add_argument("--to", type=Path, required=True)
     asked = parser.parse_args()
+    if unknown := sorted(set(asked.types or ()) - set(CLASSES)):
+        parser.error(f"transformers {transformers.__version__} has no model type {', '.join(unknown)}")
     transformers.logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    # Programs that run once or twice, as in `conftest.py`.
+    os.environ["XLA_FLAGS"] = "--xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false"
     jax.config.update("jax_disable_most_optimizations", True)
     part, parts = map(int, asked.part.split("/"))
-    for model_type in asked.types or sorted(CLASSES)[part - 1 :: parts]:
+    for k, model_type in enumerate(sorted(CLASSES)[part - 1 :: parts] if asked.types is None else asked.types):
+        if k % 40 == 39:
+            jax.clear_caches()  # compiled programs take memory; until then they serve models of the same shapes
         row = tried(model_type)
-        found = json.loads(asked.to.read_text()) if asked.to.is_file() else {}
-        asked.to.write_text(json.dumps({**found, model_type: row}, indent=1))
+        keep(kept() | {model_type: row})
         print(model_type, row, flush=True)
+    write_page()
 
 
 if __name__ == "__main__":

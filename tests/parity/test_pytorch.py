@@ -4,6 +4,7 @@ import re
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -75,13 +76,42 @@ def test_the_secant_sums_to_pytorchs_own_difference(name):
             Computes(lambda module, x: {"sum": x + module.runs}),
             r"Computes: on the example its output\['sum'\] is 3.0 in JAX and 2.0 in PyTorch, at \[0\]",
         ),
-        (Computes(lambda _, x: torch.special.airy_ai(x)), "torchax .* has no .*airy_ai.*, which the module computes"),
+        (
+            Computes(
+                lambda _, x: torch.special.airy_ai(x) + torch.special.i0(x) * torch.special.spherical_bessel_j0(x)
+            ),
+            r"torchax .* has no aten.special_airy_ai.default, aten.special_spherical_bessel_j0.default, which the",
+        ),
+        (
+            Computes(lambda _, x: torch.nonzero(x)),
+            r"Computes chooses its way by a tensor's numbers \(test_pytorch.py, line \d+\): it can't be traced",
+        ),
         (nn.Linear(1, 2).train(), r"Linear is in training: call .eval\(\) on it first"),
     ],
 )
 def test_what_cant_be_converted_is_refused(module, message):
     with pytest.raises(duat.DuatError, match=message):
         duat.from_torch(module if type(module) is nn.Linear else module.eval(), [torch.ones(1)])
+
+
+OPERATIONS = {
+    "is_all_true": lambda x: torch.ops.aten._is_all_true(x > -9) * x,
+    "cummax": lambda x: torch.stack([each.to(x.dtype) for each in torch.cummax(x, -1)]),
+    "cummax of ties": lambda x: torch.cummax(x.round(), 1).indices * x,
+    "logcumsumexp": lambda x: torch.logcumsumexp(x, -1),
+    "bilinear": lambda x: nn.functional.interpolate(x[:, None], (7, 3), mode="bilinear", antialias=True),
+    "bicubic": lambda x: nn.functional.interpolate(x[:, None], (7, 3), mode="bicubic", antialias=True),
+    "numbers": lambda x: x[:, : torch.tensor([[3, 2]])[0].tolist()[0]] * int(torch.arange(4).max()),
+    "constants": lambda x: x[:, torch.from_numpy(np.array([2, 0]))],
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_is_pytorchs(name):
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 8, dtype=torch.float64)
+    function = duat.from_torch(Computes(lambda _, x: OPERATIONS[name](x)).eval(), [x])
+    near(jax.jit(function)(jnp.asarray(x.numpy())), OPERATIONS[name](x).numpy(), within=1e-12)
 
 
 def tiny(model_type, architecture, **sizes):

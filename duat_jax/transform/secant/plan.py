@@ -328,11 +328,13 @@ class _Planner:
         name = equation.primitive.name
         rule, together = RULES.get(name), linear_operands(equation, flowing)
         linear = together is not None and set(flowing) <= set(together)
+        if linear:
+            return
         if any(
             jnp.issubdtype(jnp.result_type(v.aval), jnp.complexfloating) for v in (*equation.invars, *equation.outvars)
         ):
-            why = "complex numbers aren't followed: take real and imaginary part apart before"
-        elif linear or (rule is not None and rule.applies(flowing, _chooses(equation, moves))):
+            why = "only linear maps of complex numbers are followed: take real and imaginary part apart before"
+        elif rule is not None and rule.applies(flowing, _chooses(equation, moves)):
             return
         elif name in REFUSED:
             why = REFUSED[name]

@@ -1,0 +1,47 @@
+"""Operations of PyTorch that torchax lacks, or computes wrongly beside the versions of JAX that are supported here."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import jax
+import jax.numpy as jnp
+
+
+def _cummax(x: jax.Array, dim: int) -> tuple[jax.Array, jax.Array]:
+    """Return the largest entries so far and their last places."""
+    places = jnp.indices(x.shape)[dim]
+
+    def larger(one: Any, two: Any) -> Any:
+        return jax.tree.map(lambda a, b: jnp.where(two[0] >= one[0], b, a), one, two)
+
+    return jax.lax.associative_scan(larger, (x, places), axis=dim)
+
+
+@contextmanager
+def corrections(environment: Any) -> Iterator[None]:
+    """Have operations computed rightly.
+
+    Args:
+        environment: torchax' environment, which computes every operation.
+    """
+    import torch
+    from torchax.ops import jax_reimplement, ops_registry
+
+    aten = torch.ops.aten
+    functions = {
+        aten._is_all_true.default: jnp.all,
+        aten.cummax.default: _cummax,
+        aten.logcumsumexp.default: lambda x, dim: jax.lax.cumlogsumexp(x, dim % x.ndim),
+    }
+    operators = {
+        operation: ops_registry.Operator(
+            operation, function, is_jax_function=True, is_user_defined=True, needs_env=False, is_view_op=False
+        )
+        for operation, function in functions.items()
+    }
+    # Since JAX 0.10 a kernel stands beside its width.
+    kernels = {name: each[-1] if isinstance(each, tuple) else each for name, each in jax_reimplement._kernels.items()}
+    with patch.dict(environment._ops, operators), patch.object(jax_reimplement, "_kernels", kernels):
+        yield

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float
 
 from duat_jax.errors import BadCheckpoint, DuatError
 from duat_jax.marking.automatic import auto
+from duat_jax.models.checkpoint.dtypes import valid_dtype
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config, Head
@@ -155,7 +156,8 @@ def from_hugging_face(architecture: Any, path: Path | str, *, dtype: DTypeLike =
 
     Raises:
         BadCheckpoint: where there is none, or transformers can't load it.
-        DuatError: without PyTorch; for another dtype; where a text's logits differ from PyTorch's.
+        DuatError: without PyTorch; for another dtype, and for float64 where JAX has none; where a text's logits differ
+            from PyTorch's.
 
     Example:
         >>> import pytest
@@ -167,9 +169,7 @@ def from_hugging_face(architecture: Any, path: Path | str, *, dtype: DTypeLike =
     """
     path = open_checkpoint(path).settings_path.parent
     torch, _ = torch_and_torchax()
-    dtype = jnp.dtype(dtype)
-    if dtype not in (jnp.float32, jnp.float64):
-        raise DuatError(f"a model that PyTorch's code computes is loaded in float32 or float64, not {quoted(dtype)}")
+    dtype = valid_dtype(dtype, ("float64", "float32"))
     try:
         module = architecture.from_pretrained(
             str(path),

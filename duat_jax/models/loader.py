@@ -21,6 +21,7 @@ from tokenizers.processors import TemplateProcessing
 from duat_jax.errors import BadCheckpoint, DuatError, warn_caller
 from duat_jax.models.chat import set_reads_chats, template_of
 from duat_jax.models.checkpoint.directory import Directory
+from duat_jax.models.checkpoint.dtypes import DTYPES, valid_dtype
 from duat_jax.models.checkpoint.memory import check_memory
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
@@ -118,22 +119,6 @@ def skeleton(config: Config, dtype: DTypeLike) -> Transformer:
     return nnx.eval_shape(lambda: Transformer(config, dtype=dtype, rngs=None))
 
 
-DTYPES = ("float64", "float32", "bfloat16", "float16")
-"""The dtypes that parameters may have."""
-
-
-def _dtype(dtype: DTypeLike) -> jnp.dtype:
-    try:
-        valid = jnp.dtype(dtype)
-    except TypeError:
-        valid = None
-    if valid is None or valid.name not in DTYPES:
-        raise DuatError(f"dtype must be {', '.join(DTYPES[:-1])} or {DTYPES[-1]}, not {quoted(dtype)}")
-    if valid == jnp.float64 and not jax.config.read("jax_enable_x64"):
-        raise DuatError('float64 is off in JAX: call jax.config.update("jax_enable_x64", True) first')
-    return valid
-
-
 def _is_in_memory(place: Device | Sharding | None) -> bool:
     """Return whether a parameter that is put on a device is in the host's memory."""
     if place is None:
@@ -226,7 +211,7 @@ def load(
         True
         >>> model, tokenizer = load(tokenizer=True)
     """
-    dtype = _dtype(dtype)
+    dtype = valid_dtype(dtype)
     loaded_tokenizer = load_tokenizer(path) if tokenizer else None
     checkpoint = _open(path)
     if (folder := converted_folder(checkpoint)) is not None:

@@ -201,3 +201,10 @@ def test_derivatives_are_pytorchs():
     function = duat.from_torch(module, [x])
     gradient = jax.jit(jax.grad(lambda x: function(x).sum()))(jnp.asarray(x.detach().numpy()))
     near(gradient, x.grad.numpy(), within=1e-9)
+
+
+def test_a_dtype_that_isnt_there_is_refused():
+    with jax.enable_x64(False), pytest.raises(duat.DuatError, match="float64 is off in JAX"):
+        duat.from_hugging_face(transformers.AutoModelForCausalLM, GOLDEN / "gpt2", dtype="float64")
+    with pytest.raises(duat.DuatError, match="dtype must be float64 or float32, not 'bfloat16'"):
+        duat.from_hugging_face(transformers.AutoModelForCausalLM, GOLDEN / "gpt2", dtype="bfloat16")

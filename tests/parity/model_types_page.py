@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.pages import table
+from tests.parity.small_models import CLASSES
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "model-types.md"
@@ -22,12 +23,13 @@ HEAD = (
 )
 INTRODUCTION = """# Model types of Transformers
 
-**Of {types} model types of `transformers` {transformers}, {holds} are converted and certified: a small random model of
-each has the same outputs in JAX as in PyTorch, and its parts sum to them.**
+**Of {types} model types of `transformers` {transformers} that were tried, {holds} are converted and certified: a small
+random model of each has the same outputs in JAX as in PyTorch, and its parts sum to them.**
 
 Each is built by its own class, with at least two layers; [its PyTorch code is run by JAX](pytorch.md), and
 `duat.auto` marks it. A random combination of its logits, or of its first output, is explained from the embeddings of a
-text, from an image or from sound.
+text, from an image or from sound. Those that are used most were tried first, then those whose configuration is easily
+made small; the others aren't tried yet, and some need packages of their own, such as `timm`.
 
 - **float32, float64**: the largest difference to PyTorch's logits, relative to the largest of them, where it was
   measured. Much code computes norms and positions in float32 always.
@@ -88,6 +90,7 @@ def page(versions: dict[str, str], rows: dict[str, dict[str, Any]]) -> str:
     """
     names, holds = sorted(rows), sorted(name for name in rows if certified(rows[name]))
     counts = {
+        "with a model": len(CLASSES),
         "tried": len(rows),
         "converted, with PyTorch's outputs": sum(
             row["step"] in ("secant", "marked", "float64", "done") for row in rows.values()

@@ -53,6 +53,7 @@ ROTARY = {"rope_type": "default", "rope_theta": 10_000.0}
 RESNET = {"model_type": "resnet", "depths": [1, 1, 1, 1], "out_features": ["stage2", "stage3", "stage4"]}
 OF_TYPE: dict[str, dict[str, Any]] = {
     "mamba2": {"hidden_size": 32, "num_heads": 8, "head_dim": 8},
+    "blip-2": {"image_token_index": 20, "num_query_tokens": 1},
     "longformer": {"attention_window": 4},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
     **{name: {"vocabulary_map": {"<image>": 4}} for name in ("chameleon", "emu3")},

@@ -10,11 +10,11 @@ import pytest
 from helpers import close, make_input, weights_of
 from jax import lax
 from test_primitives import EXAMPLES as LINEAR
-from test_secant_primitives import COMPLEX, JUMPING, NONLINEAR, ON_DEVICES, SMOOTH
+from test_secant_primitives import JUMPING, NONLINEAR, ON_DEVICES, SMOOTH
 
 import duat_jax as duat
 
-EXAMPLES = {name: fn for name, fn in (LINEAR | NONLINEAR | JUMPING).items() if name not in COMPLEX | ON_DEVICES}
+EXAMPLES = {name: fn for name, fn in (LINEAR | NONLINEAR | JUMPING).items() if name not in ON_DEVICES}
 
 
 def numbers_of(secant):

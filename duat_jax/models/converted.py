@@ -195,6 +195,7 @@ def converted(module: Any, name: str) -> Transformer:
         name: what it is called in messages.
 
     Raises:
+        BadCheckpoint: where PyTorch can't compute a sample.
         DuatError: for one without embeddings of tokens or with another read-out; where a text's logits differ from
             PyTorch's.
     """
@@ -206,7 +207,10 @@ def converted(module: Any, name: str) -> Transformer:
     sample = (config.vocab // 2 + torch.arange(min(8, config.positions))).remainder(config.vocab)[None]
     asked = {"attention_mask": torch.ones_like(sample), **_arguments(module)}
     output = "last_hidden_state" if config.head.kind == "hidden" else "logits"
-    expected = torch_outputs(module, (), {"input_ids": sample, **asked})[output]
+    try:
+        expected = torch_outputs(module, (), {"input_ids": sample, **asked})[output]
+    except Exception as error:
+        raise BadCheckpoint(f"{name}: PyTorch can't compute it: {_line(error)}") from None
     read_out = module.get_output_embeddings()
     if config.head.kind != "hidden":
         # Its logits are the states from which they are read.
@@ -216,7 +220,7 @@ def converted(module: Any, name: str) -> Transformer:
     function = TorchFunction(weights_of(module), module)
     model = Transformer(config, rngs=None, stack=ConvertedStack(function, output))
     embedding: Any = model.embedding
-    embedding.token = nnx.Param(_array(module.get_input_embeddings().weight))
+    embedding.token = nnx.Param(_array(_embeddings(module.get_input_embeddings())))
     if config.head.kind != "hidden":
         model.head.unembedding = nnx.Param(_array(read_out.weight))
         model.head.bias = None if read_out.bias is None else nnx.Param(_array(read_out.bias))
@@ -269,16 +273,17 @@ def config_of(module: Any, name: str) -> Config:
         vocab=vocab,
         positions=size(CONTEXT, LONGEST),
         position_embedding=False,
-        embedding_scale=_scale(table),
         final_norm=False,
         head=head,
     )
 
 
-def _scale(table: Any) -> float:
-    """Return the factor of a table's rows: Gemma's and T5's tables have one."""
-    scales = (getattr(table, name, None) for name in ("scalar_embed_scale", "embed_scale"))
-    return float(next((scale for scale in scales if scale is not None), 1.0))
+def _embeddings(table: Any) -> Any:
+    """Return the embedding of every token: the rows of a plain table, or what another layer computes of each id."""
+    import torch
+
+    # A plain table's rows are shared with the module's weights.
+    return table.weight if type(table) is torch.nn.Embedding else table(torch.arange(len(table.weight)))
 
 
 def require_source_agrees(model: Transformer, batch: Any, states: Callable[[], Any]) -> None:

@@ -174,6 +174,30 @@ def test_a_checkpoint_of_no_family_is_explained_and_contrasted(name, tmp_path):
     assert {key.layer for key in contrast.neurons} - {None} == {0, 1}
 
 
+class Normed(nn.Embedding):
+    """A table of embeddings whose rows are normalised when they are read, as Inkling's are."""
+
+    def forward(self, ids):
+        """Return the embeddings."""
+        return nn.functional.rms_norm(super().forward(ids), (self.embedding_dim,))
+
+
+def test_an_embedding_layer_may_compute_more_than_a_row():
+    module = tiny("mamba", "AutoModelForCausalLM", state_size=8)
+    module.get_input_embeddings().__class__ = Normed
+    ids = torch.tensor([[3, 4, 5, 6]])
+    with torch.no_grad():
+        expected = module(ids).logits[0].numpy()
+    near(converted(module, "a model")(jnp.asarray(ids[0].numpy())), expected, within=1e-5)
+
+
+def test_a_model_that_pytorch_cannot_compute_is_refused_in_words():
+    module = tiny("mamba", "AutoModelForCausalLM", state_size=8)
+    module.forward = lambda **_: torch.ones(2) + torch.ones(3)
+    with pytest.raises(duat.BadCheckpoint, match="a model: PyTorch can't compute it: RuntimeError: The size of tensor"):
+        converted(module, "a model")
+
+
 def test_what_its_code_computes_is_checked_on_every_text():
     model = converted(tiny("gpt_neo", *NO_FAMILY["gpt_neo"][:1], **NO_FAMILY["gpt_neo"][1]), "a model")
     weights = dict(model.stack.weights)

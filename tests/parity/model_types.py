@@ -94,8 +94,8 @@ def certified(row: dict[str, Any], module: Any, name: str, given: dict[str, Any]
     row["step"] = "marked"
     parts = duat.decompose(duat.auto(number), x)
     row |= {"marked": parts.completeness.verdict, "terms": len(parts.terms)}
-    whole = sum(float(jnp.sum(part)) for key, part in parts.offsets.items() if key.name == "not_attributed")
-    row["not attributed"] = float(f"{abs(whole) / max(abs(float(parts.completeness.value)), 1e-9):.2g}")
+    share = abs(float(parts.not_attributed)) / max(abs(float(parts.completeness.value)), 1e-9)
+    row["not attributed"] = float(f"{share:.2g}")
     row["step"] = "float64"
     row["float64"] = in_float64(module, given)
     row["step"] = "done"

@@ -63,12 +63,12 @@ def cells(name: str, row: dict[str, Any]) -> list[str]:
 
 
 def certified(row: dict[str, Any]) -> bool:
-    """Return whether both verdicts on a model type are that it holds.
+    """Return whether both verdicts on a model type are that it holds, for logits that float32 can tell from zero.
 
     Args:
         row: what was found of it.
     """
-    return row.get("secant") == row.get("marked") == "holds"
+    return row.get("secant") == row.get("marked") == "holds" and (row.get("float32") or 0) < 1e-4
 
 
 def reason(row: dict[str, Any]) -> str:
@@ -77,7 +77,7 @@ def reason(row: dict[str, Any]) -> str:
     Args:
         row: what was found of it.
     """
-    verdicts = f"secant {row.get('secant')}, decomposition {row.get('marked')}"
+    verdicts = f"secant {row.get('secant')}, decomposition {row.get('marked')}, logits apart by {row.get('float32')}"
     return row.get("reason", verdicts).replace("|", "/").replace("`", "'")
 
 

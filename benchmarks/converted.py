@@ -1,4 +1,4 @@
-"""Claim: a checkpoint by its PyTorch code is loaded and run at costs near those of a family of this package.
+"""Claim: a forward pass by a checkpoint's own PyTorch code takes as long as a family's; loading takes seconds more.
 
 Run `.venv-reference/bin/python -m benchmarks.converted`, which needs PyTorch.
 

@@ -3,7 +3,7 @@
 # Seen with torchax 0.0.14.dev20261026, JAX 0.10.2, PyTorch 2.13.0: bilinear and bicubic with antialias=True raise a
 #   TypeError; bilinear without it is PyTorch's to 1e-6.
 # Output seen: bilinear agrees, bilinear antialiased TypeError, bicubic antialiased TypeError
-# Why it matters: image encoders that resize their table of positions so, as SigLIP 2 does, can't be run by JAX.
+# Why it matters: image encoders that resize their table of positions so, as SigLIP 2 does, fail there.
 # Source: torchax/ops/jax_reimplement.py reads jax.image's private table of kernels, whose entries became pairs of a width
 #   and a function.
 set -euo pipefail

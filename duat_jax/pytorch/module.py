@@ -29,8 +29,6 @@ AGREE = {"float64": 1e-6, "float32": 1e-4}
 
 PyTorch code that is given float64 often computes a norm or positions in float32.
 """
-
-
 UNKNOWN = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,

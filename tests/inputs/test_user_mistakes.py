@@ -1,4 +1,4 @@
-"""What a user may get wrong is said in one sentence, whichever question is asked."""
+"""Every question answers a mistake of the user with one sentence."""
 
 import subprocess
 import sys

@@ -97,8 +97,8 @@ def page(versions: dict[str, str], rows: dict[str, dict[str, Any]]) -> str:
         ),
         "secant holds": sum(row.get("secant") == "holds" for row in rows.values()),
         "decomposition holds": sum(row.get("marked") == "holds" for row in rows.values()),
-        "both hold": len(holds),
-        "both hold, and nothing is left unattributed": sum(not rows[name]["not attributed"] for name in holds),
+        "both hold, for logits that agree": len(holds),
+        "of these, nothing is left unattributed": sum(not rows[name]["not attributed"] for name in holds),
     }
     fails = [[f"`{name}`", rows[name]["step"], f"`{reason(rows[name])}`"] for name in names if name not in holds]
     lines = [

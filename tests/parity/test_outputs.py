@@ -14,14 +14,14 @@ IMAGES = {"image_size": 16, "patch_size": 8}
 
 
 def an_image():
-    """What an image classifier's own processor makes of an image of 20 × 20 pixels."""
+    """Return the inputs that an image classifier's own processor computes from an image of 20 × 20 pixels."""
     process = transformers.ViTImageProcessor(size={"height": 16, "width": 16})
     pixels = np.random.default_rng(0).integers(0, 255, (20, 20, 3), dtype=np.uint8)
     return process(pixels, return_tensors="pt")
 
 
 def a_sound():
-    """What a speech recogniser's own processor makes of 400 numbers."""
+    """Return the inputs that a speech recogniser's own processor computes from 400 numbers."""
     process = transformers.Wav2Vec2FeatureExtractor()
     return process(np.sin(np.arange(400) / 7), sampling_rate=16_000, return_tensors="pt")
 
@@ -83,7 +83,9 @@ OUTPUTS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:all of the result is one logistic")  # a box is ranges: its secant says more
+@pytest.mark.filterwarnings(
+    "ignore:all of the result is one logistic"
+)  # a box's edge is one logistic function: its secant has parts
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_parts_of_any_output_sum_to_what_pytorch_computes(name):
     build, inputs_of, of = OUTPUTS[name]

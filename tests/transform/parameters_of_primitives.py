@@ -168,8 +168,9 @@ OF_COMPLEX_NUMBERS_AND_DEVICES = {
 ACCURATE = [
     name for name in dir(lax) if callable(fn := getattr(lax, name)) and "accuracy" in getattr(fn, "__annotations__", {})
 ]
+"""The functions that take an accuracy in the installed version of JAX."""
 IN_ANY_ORDER = "is_stable" in lax.top_k.__annotations__
-"""What the installed version of JAX has: the functions that take an accuracy, and ties of `top_k` in any order."""
+"""Whether `top_k` may give ties in any order in the installed version of JAX."""
 
 NOT_LINEAR = {
     "accuracy": lambda x: [getattr(lax, f)(0.25 + x * x / 8, accuracy=lax.AccuracyMode.HIGHEST) for f in ACCURATE],

@@ -2,43 +2,22 @@
 
 import itertools
 import warnings
-from contextlib import contextmanager
-from unittest.mock import patch
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from golden_checkpoints import CHECKPOINTS, golden
-from helpers import near, weights_of
+from helpers import near
 from jax import lax
 
 import duat_jax as duat
-from duat_jax.forms.completeness import HOLDS
 from duat_jax.transform.program import trace
+from tests.marking.comparison import assert_same_parts, parts_of, quick_or_slow
 from tests.marking.plain_programs import ATTENTIONS, GATED, PROGRAMS, X, gated, gelu_by_hand, gpt, weights
 
 W, B = weights((8, 6), (6,))
 FEW = "gpt by_products", "lstm", "cross_attention"
 """One of each kind; the others are slow."""
-
-
-def quick_or_slow(names, quick):
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
-
-
-def parts_of(fn, x):
-    """Return the decomposition of a function, which has to hold, and what isn't attributed."""
-    found = duat.decompose(fn, x)
-    assert found.completeness.verdict == HOLDS
-    return found, {key for key in found.offsets if key.name == "not_attributed"}
-
-
-def assert_same_parts(one, other, within=1e-12):
-    """Inputs and terms have the same parts, whatever these are called and however often a scan repeats a mark."""
-    near(one.input, other.input, within)
-    a, b = (np.concatenate([np.ravel(part) for part in found.terms.values()]) for found in (one, other))
-    near(a, b, within)
 
 
 @pytest.mark.parametrize("name", quick_or_slow(PROGRAMS, FEW))
@@ -127,38 +106,6 @@ def test_a_soft_cap_is_a_held_ratio(name):
     by_hand = duat.auto(lambda x: logits(x, lambda z: z * duat.hold(3 * jnp.tanh(z / 3) / z, "cap")))
     assert_same_parts(parts_of(marked, x)[0], parts_of(by_hand, x)[0])
     assert marked.choices(x).terms == 1
-
-
-@contextmanager
-def without_marks():
-    with patch("duat_jax.transform.marks.bind_mark", lambda x, *_: jnp.asarray(x)):
-        yield
-
-
-FAMILIES = [name for name in CHECKPOINTS if "-" not in name]
-OTHERWISE = {"gpt_oss"}
-"""The family whose routers' weights of biases are held by hand, and flow without marks."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in OTHERWISE])
-def test_a_family_has_the_parts_of_its_marks_without_them(name):
-    model, given, _ = golden(name)
-    x = model.embed(given)
-    readout = weights_of(model.output(x).shape)
-
-    def fn(x):
-        return jnp.vdot(readout, model.output(x))
-
-    def unmarked(x):
-        with without_marks():
-            return fn(x)
-
-    assert "duat_mark" not in str(jax.make_jaxpr(unmarked)(x))
-    assert duat.auto(unmarked)(x) == fn(x)
-    found, not_attributed = parts_of(duat.auto(unmarked), x)
-    assert not not_attributed
-    assert_same_parts(found, duat.decompose(fn, x))
 
 
 def to_whole_numbers(x):

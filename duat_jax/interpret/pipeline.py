@@ -218,25 +218,36 @@ def _value(model: Transformer, reader: Reader, inputs: Any, stream: int | None) 
     return reader.read(model, forward(model, inputs.given, inputs.real, streams, inputs.segments)).value
 
 
-def by_token(part: Float[Array, "..."], tokens: int) -> Float[Array, "tokens units"] | None:
+def by_token(
+    part: Float[Array, "..."], tokens: int, other: tuple[int, ...] | None = None
+) -> Float[Array, "tokens units"] | None:
     """Return numbers of units with one row for each token; `None` where no axis is that of tokens.
 
     Args:
         part: the numbers, in the layout of a model's code: `[tokens, units]`, `[1, heads, tokens]`.
         tokens: the number of tokens.
+        other: the shape that they have in a text of another length, where an axis of the same size may be another one.
     """
-    axes = [axis for axis in (-2, *range(part.ndim)) if -part.ndim <= axis and part.shape[axis] == tokens]
+    last_but_one = range(part.ndim)[-2:-1]
+    axes = [
+        axis
+        for axis in (*last_but_one, *range(part.ndim))
+        if part.shape[axis] == tokens and (other is None or other[axis] != tokens)
+    ]
     return jnp.moveaxis(part, axes[0], 0).reshape(tokens, -1) if axes else None
 
 
-def rows_of_tokens(parts: Marked[Array], tokens: int) -> Marked[Array]:
+def rows_of_tokens(
+    parts: Marked[Array], tokens: int, others: Mapping[Any, tuple[int, ...]] | None = None
+) -> Marked[Array]:
     """Return the parts that have an axis of tokens, with one row for each.
 
     Args:
         parts: numbers of units, by mark.
         tokens: the number of tokens.
+        others: the shapes of what is marked in a text of another length, for a model whose layout isn't known.
     """
-    rows = {key: by_token(part, tokens) for key, part in parts.items()}
+    rows = {key: by_token(part, tokens, (others or {}).get(key)) for key, part in parts.items()}
     return Marked({key: part for key, part in rows.items() if part is not None})
 
 

@@ -1,6 +1,6 @@
 """Checkpoints of any architecture that Hugging Face transformers has: its PyTorch code, run by JAX and marked."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
@@ -16,9 +16,9 @@ from duat_jax.marking.automatic import auto
 from duat_jax.models.checkpoint.dtypes import valid_dtype
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import quoted
-from duat_jax.models.config import Config, Head
+from duat_jax.models.config import Config
+from duat_jax.models.converted_config import HEADS, OTHERWISE, config_of, read_out_of
 from duat_jax.models.transformer import Transformer
-from duat_jax.nn.config import BlockConfig
 from duat_jax.pytorch.module import (
     INSTALL,
     TorchFunction,
@@ -28,14 +28,15 @@ from duat_jax.pytorch.module import (
     weights_of,
 )
 from duat_jax.transform.marks import stream
+from duat_jax.transform.recording import record
 
-AUTOMATIC = {"next token": "AutoModelForCausalLM", "masked token": "AutoModelForMaskedLM", "hidden": "AutoModel"}
+AUTOMATIC = {
+    "next token": "AutoModelForCausalLM",
+    "masked token": "AutoModelForMaskedLM",
+    "classes": "AutoModelForSequenceClassification",
+    "hidden": "AutoModel",
+}
 """The class of transformers that loads a checkpoint with a read-out."""
-HEADS = {"ForCausalLM": "next token", "LMHeadModel": "next token", "ForMaskedLM": "masked token"}
-"""The kind of read-out of a class of transformers, by the end of its name; the hidden states of any other."""
-CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "context_length")
-LONGEST = 131_072
-"""The longest text of a model whose configuration has no limit."""
 
 
 @final
@@ -76,9 +77,29 @@ class ConvertedStack(nnx.Module):
         def states(x: Array) -> Array:
             rows = x.reshape(-1, *x.shape[-2:])
             output = function(inputs_embeds=rows, attention_mask=attention_mask, **_arguments(self.module))
-            return output[self.output].reshape(*x.shape[:-1], -1)
+            return _at_tokens(output[self.output], rows.shape[1]).reshape(*x.shape[:-1], -1)
 
         return auto(states)(stream(x, "layer"))
+
+
+def _at_tokens(output: Any, tokens: int) -> Any:
+    """Return the output at every token; that of a whole text is the same at each."""
+    return output if output.ndim == 3 else output[:, None].repeat(tokens, 1)
+
+
+def shapes_of_marks(model: Transformer, tokens: int) -> dict[Any, tuple[int, ...]] | None:
+    """Return the shapes of what is marked in a text of another length, which tell axes of tokens from others.
+
+    Args:
+        model: a model; one of a family has its tokens where its own code puts them, and no shapes are needed.
+        tokens: the length of the text that is asked about.
+    """
+    if not isinstance(model.stack, ConvertedStack):
+        return None
+    embedding: Any = model.embedding
+    x = jax.ShapeDtypeStruct((tokens - 1 or 2, model.config.features), embedding.token.dtype)
+    dynamics = jax.eval_shape(lambda x: record(model.hidden)(x).dynamics, x)
+    return {key: value.shape for kind in dynamics for key, value in kind.items()}
 
 
 def _arguments(module: Any) -> dict[str, Any]:
@@ -201,18 +222,24 @@ def converted(module: Any, name: str) -> Transformer:
     """
     import torch
 
-    config = config_of(module, name)
+    config, whole = config_of(module, name), module
+    kind, read_out = config.head.kind, read_out_of(module, config.head.kind)
+    if kind == "classes" and read_out is not None:
+        module = whole.base_model
     module.config._experts_implementation = "batched_mm"  # others choose rows by numbers that aren't known in a trace
     # Ids in the middle: the first are often padding and masks, whose positions some models don't count.
     sample = (config.vocab // 2 + torch.arange(min(8, config.positions))).remainder(config.vocab)[None]
     asked = {"attention_mask": torch.ones_like(sample), **_arguments(module)}
-    output = "last_hidden_state" if config.head.kind == "hidden" else "logits"
+    output = "logits" if module is whole and kind != "hidden" else "last_hidden_state"
     try:
-        expected = torch_outputs(module, (), {"input_ids": sample, **asked})[output]
+        computed = torch_outputs(whole, (), {"input_ids": sample, **asked})
     except Exception as error:
         raise BadCheckpoint(f"{name}: PyTorch can't compute it: {_line(error)}") from None
-    read_out = module.get_output_embeddings()
-    if config.head.kind != "hidden":
+    result = "last_hidden_state" if kind == "hidden" else "logits"
+    if result not in computed:
+        known = ", ".join(sorted(HEADS))
+        raise DuatError(f"{name}: a {type(whole).__name__} is none of {known}: give head='hidden'{OTHERWISE}")
+    if read_out is not None and module is whole:
         # Its logits are the states from which they are read.
         read_out.forward = torch.nn.Identity().forward
         if config.head.cap is not None:
@@ -221,61 +248,18 @@ def converted(module: Any, name: str) -> Transformer:
     model = Transformer(config, rngs=None, stack=ConvertedStack(function, output))
     embedding: Any = model.embedding
     embedding.token = nnx.Param(_array(_embeddings(module.get_input_embeddings())))
-    if config.head.kind != "hidden":
+    if read_out is not None:
         model.head.unembedding = nnx.Param(_array(read_out.weight))
         model.head.bias = None if read_out.bias is None else nnx.Param(_array(read_out.bias))
-    found = jax.jit(lambda model, ids: model(ids))(model, jnp.asarray(sample.numpy()))
-    require_agreement(function, expected, found, "a sample")
+    elif kind == "classes":
+        model.head.unembedding = nnx.Param(jnp.eye(config.head.outputs, dtype=embedding.token.dtype))
+    found = jax.jit(lambda model, ids: model(ids[0]))(model, jnp.asarray(sample.numpy()))
+    require_agreement(function, computed[result][0], found, "a sample")
     return model
 
 
 def _array(tensor: Any) -> Array:
     return jnp.asarray(tensor.detach().numpy())
-
-
-def config_of(module: Any, name: str) -> Config:
-    """Return what is known of a model of transformers: sizes, and the kind of its read-out.
-
-    Args:
-        module: the model.
-        name: what it is called in messages.
-
-    Raises:
-        DuatError: for one without embeddings of tokens or with another read-out.
-    """
-    settings, kind = module.config.get_text_config(), "hidden"
-    for end, of_end in HEADS.items():
-        kind = of_end if type(module).__name__.endswith(end) else kind
-    table, read_out = module.get_input_embeddings(), module.get_output_embeddings()
-    if not hasattr(table, "weight") or (kind != "hidden" and not hasattr(read_out, "weight")):
-        raise DuatError(f"{name}: a {type(module).__name__} has no table of embeddings or no linear read-out")
-    vocab, features = table.weight.shape
-    head = Head()
-    if kind != "hidden":
-        cap = getattr(settings, "final_logit_softcapping", None)
-        head = Head(kind=kind, outputs=len(read_out.weight), bias=read_out.bias is not None, cap=cap)
-
-    def size(names: Sequence[str], default: int) -> int:
-        sizes = (getattr(settings, each, None) for each in names)
-        return next((number for number in sizes if isinstance(number, int) and number > 0), default)
-
-    # What a block computes is the module's code: these stand for sizes alone.
-    block = BlockConfig(
-        arrangement="pre-norm",
-        features=features,
-        heads=size(("num_attention_heads",), 1),
-        head_features=1,
-        neurons=size(("intermediate_size",), 4 * features),
-    )
-    return Config(
-        family=module.config.model_type,
-        blocks=(block,) * size(("num_hidden_layers", "num_layers"), 1),
-        vocab=vocab,
-        positions=size(CONTEXT, LONGEST),
-        position_embedding=False,
-        final_norm=False,
-        head=head,
-    )
 
 
 def _embeddings(table: Any) -> Any:
@@ -304,5 +288,5 @@ def require_source_agrees(model: Transformer, batch: Any, states: Callable[[], A
         tokens = int(mask.sum())
         text = row[None, :tokens].astype(np.int64)
         asked = {"input_ids": text, "attention_mask": np.ones_like(text), **_arguments(stack.module)}
-        expected = torch_outputs(stack.module, (), asked)[stack.output]
+        expected = _at_tokens(torch_outputs(stack.module, (), asked)[stack.output], tokens)
         require_agreement(TorchFunction({}, stack.module), expected[0], found[:tokens], "this text")

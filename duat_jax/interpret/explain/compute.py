@@ -20,6 +20,7 @@ from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.inputs.request import check
 from duat_jax.interpret.explain.result import Explanation
 from duat_jax.interpret.pipeline import Predicted, certified, read_targets, recomputation, rows_of_tokens
+from duat_jax.models.converted import shapes_of_marks
 from duat_jax.models.targets.base import ManyTargets, OneTarget, Reading, Target
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_gated, require_loaded
@@ -182,12 +183,13 @@ def _split(
             return model.states(x, inputs.real), {name: offset(jnp.stack(each), name) for name, each in added.items()}
 
         tokens = len(inputs.real)
+        others = shapes_of_marks(model, tokens)
         recording = record_kinds(read_from, model.embed(inputs.given, inputs.segments), _KINDS)
 
         def parts(readout: Any, target: Step | None) -> _Parts:
             decomposed = decomposition.contributions(recording, readout, target=target)
             collapsed = affine_form.collapsed_contributions(recording, readout, target=target, gate_rule=gate_rule)
-            coefficients = rows_of_tokens(decomposed.coefficients, tokens)
+            coefficients = rows_of_tokens(decomposed.coefficients, tokens, others)
             elsewhere = {key: part.sum() for key, part in decomposed.terms.items() if key not in coefficients}
             return _Parts(
                 decomposed.input.sum(-1),
@@ -215,7 +217,7 @@ def _split(
             together = jax.vmap(partial(parts, target=target))(stacked)
             for place, k in enumerate(same):
                 result[k] = row(together, place)
-        return result, rows_of_tokens(recording.dynamics.activations, tokens)
+        return result, rows_of_tokens(recording.dynamics.activations, tokens, others)
 
     return jax.vmap(split)(batch, readings)
 

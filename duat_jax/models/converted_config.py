@@ -1,0 +1,109 @@
+"""The configuration of a model that its PyTorch code computes: sizes, and how its logits are read."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from duat_jax.errors import DuatError
+from duat_jax.models.config import Config, Head
+from duat_jax.nn.config import BlockConfig
+
+HEADS = {
+    "ForCausalLM": "next token",
+    "LMHeadModel": "next token",
+    "ForConditionalGeneration": "next token",
+    "ForMaskedLM": "masked token",
+    "ForSequenceClassification": "classes",
+}
+"""The kind of read-out of a class of transformers, by the end of its name; the hidden states of any other."""
+OTHERWISE = (
+    "; duat.from_torch(module, inputs) takes any module, and duat.decompose(…, marks='auto') explains a number of"
+    " its outputs"
+)
+CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "context_length")
+LONGEST = 131_072
+"""The longest text of a model whose configuration has no limit."""
+
+
+def read_out_of(module: Any, kind: str) -> Any:
+    """Return the linear layer that logits are read by; none for hidden states, and for classes read in another way.
+
+    Args:
+        module: the model.
+        kind: the kind of read-out.
+    """
+    import torch
+
+    if kind == "hidden":
+        return None
+    layer = getattr(module, "score", None) if kind == "classes" else module.get_output_embeddings()
+    return layer if isinstance(layer, torch.nn.Linear) or kind != "classes" else None
+
+
+def _table_of(module: Any) -> Any:
+    """Return the layer that embeds tokens, if there is one."""
+    try:
+        table = module.get_input_embeddings()
+    except NotImplementedError:  # as of models of images and of sound
+        return None
+    return table if hasattr(table, "weight") and table.weight.ndim == 2 else None
+
+
+def _head_of(module: Any, kind: str) -> Head:
+    """Return how a model's logits are read from the states that its code computes."""
+    read_out, settings = read_out_of(module, kind), module.config
+    bias = read_out is not None and read_out.bias is not None
+    if kind == "classes":
+        labels = tuple(str(settings.id2label[k]) for k in range(settings.num_labels))
+        pool, filler = ("first", None) if read_out is None else ("last", settings.pad_token_id)
+        return Head(kind=kind, outputs=len(labels), labels=labels, bias=bias, pool=pool, filler=filler)
+    if kind == "hidden":
+        return Head()
+    cap = getattr(settings.get_text_config(), "final_logit_softcapping", None)
+    return Head(kind=kind, outputs=len(read_out.weight), bias=bias, cap=cap)
+
+
+def config_of(module: Any, name: str) -> Config:
+    """Return what is known of a model of transformers: sizes, and the kind of its read-out.
+
+    Args:
+        module: the model.
+        name: what it is called in messages.
+
+    Raises:
+        DuatError: for one of two texts, without embeddings of tokens or with another read-out.
+    """
+    settings, kind = module.config.get_text_config(), "hidden"
+    for end, of_end in HEADS.items():
+        kind = of_end if type(module).__name__.endswith(end) else kind
+    table, problem = _table_of(module), None
+    if module.config.is_encoder_decoder:
+        problem = "reads two texts, an encoder's and a decoder's"
+    elif table is None:
+        problem = "has no table of tokens' embeddings"
+    elif kind not in ("hidden", "classes") and not hasattr(read_out_of(module, kind), "weight"):
+        problem = "has no linear read-out"
+    if problem is not None:
+        raise DuatError(f"{name}: a {type(module).__name__} {problem}{OTHERWISE}")
+    vocab, features = table.weight.shape
+
+    def size(names: Sequence[str], default: int) -> int:
+        sizes = (getattr(settings, each, None) for each in names)
+        return next((number for number in sizes if isinstance(number, int) and number > 0), default)
+
+    # What a block computes is the module's code: these stand for sizes alone.
+    block = BlockConfig(
+        arrangement="pre-norm",
+        features=features,
+        heads=size(("num_attention_heads",), 1),
+        head_features=1,
+        neurons=size(("intermediate_size",), 4 * features),
+    )
+    return Config(
+        family=module.config.model_type,
+        blocks=(block,) * size(("num_hidden_layers", "num_layers"), 1),
+        vocab=vocab,
+        positions=size(CONTEXT, LONGEST),
+        position_embedding=False,
+        final_norm=False,
+        head=_head_of(module, kind),
+    )

@@ -1,0 +1,94 @@
+"""The read-outs of a model by its PyTorch code: which are loaded, where their terms stand, and which are refused."""
+
+import jax.numpy as jnp
+import pytest
+import torch
+import transformers
+
+import duat_jax as duat
+from tests.helpers import near
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+TEXT = {"vocab_size": 50, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+IMAGES = {"image_size": 16, "patch_size": 8}
+ELECTRA = transformers.ElectraConfig(embedding_size=16, num_labels=3, **TEXT, **SIZES)
+NEO = transformers.GPTNeoConfig(
+    hidden_size=16, num_layers=2, num_heads=2, num_labels=3, attention_types=[[["global", "local"], 1]], **TEXT
+)
+LLAVA = transformers.LlavaConfig(
+    text_config=transformers.LlamaConfig(num_key_value_heads=2, **TEXT, **SIZES),
+    vision_config=transformers.CLIPVisionConfig(**IMAGES, **SIZES),
+    image_token_index=49,
+)
+T5 = transformers.T5Config(d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, decoder_start_token_id=1, **TEXT)
+LOADED = {
+    # The first has a read-out that is more than linear: its activation is of a whole text, of none of its tokens.
+    "classes of an encoder": (transformers.ElectraForSequenceClassification, ELECTRA, ["classifier.gelu"]),
+    "classes of a decoder": (transformers.GPTNeoForSequenceClassification, NEO, []),
+    "a text without its image": (transformers.LlavaForConditionalGeneration, LLAVA, []),
+}
+
+
+def saved(architecture, settings, folder):
+    """Return a random model, in a folder."""
+    torch.manual_seed(0)
+    module = architecture(settings).eval()
+    module.save_pretrained(folder)
+    return module
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_a_read_out_is_pytorchs_and_its_terms_stand_at_their_tokens(name, tmp_path):
+    architecture, settings, elsewhere = LOADED[name]
+    module = saved(architecture, settings, tmp_path)
+    model, texts = duat.load(tmp_path), [[3, 4, 5, 6, 7], [8, 9]]
+    with torch.no_grad():
+        logits = [module(torch.tensor([text])).logits[0] for text in texts]
+    if model.config.head.kind == "next token":
+        logits = [each[-1] for each in logits]
+    for text, explanation, each in zip(texts, duat.explain(model, texts, 1), logits, strict=True):
+        near(explanation.value, each[1].item(), within=1e-5)
+        assert explanation.completeness.verdict == "holds"
+        assert {key.layer for key in explanation.coefficients} == {0, 1}
+        assert {part.shape[0] for part in explanation.coefficients.values()} == {len(text)}
+        assert [str(key) for key in explanation.biases if "gelu" in str(key)] == elsewhere
+    contrast = duat.contrast(model, texts[0], [3, 9, 5, 6, 7], 1)
+    assert contrast.completeness.verdict == "holds" and contrast.flow.shape == (3, 5)
+    assert {key.layer for key in contrast.neurons} == {0, 1}
+
+
+def test_a_decoder_reads_classes_at_the_last_token_that_is_no_padding(tmp_path):
+    module = saved(transformers.GPTNeoForSequenceClassification, NEO, tmp_path)
+    text = [3, 4, 5, 0, 0]
+    with torch.no_grad():
+        expected = module(torch.tensor([text])).logits[0].numpy()
+    near(duat.load(tmp_path)(jnp.asarray(text)), expected, within=1e-5)
+
+
+REFUSED = {
+    "an encoder and a decoder": (transformers.T5ForConditionalGeneration, T5, "reads two texts, an encoder's and a"),
+    "classes of tokens": (transformers.ElectraForTokenClassification, ELECTRA, "is none of .*: give head='hidden'"),
+    "an image": (
+        transformers.Dinov2ForImageClassification,
+        transformers.Dinov2Config(**IMAGES, hidden_size=16, num_hidden_layers=2, num_attention_heads=2),
+        "has no table of tokens' embeddings",
+    ),
+    "an image and a text": (
+        transformers.CLIPModel,
+        transformers.CLIPConfig(text_config=TEXT | SIZES, vision_config=IMAGES | SIZES, projection_dim=8),
+        "has no table of tokens' embeddings",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_reads_no_single_text_is_refused_with_what_to_do(name, tmp_path):
+    architecture, settings, message = REFUSED[name]
+    saved(architecture, settings, tmp_path)
+    with pytest.raises(duat.DuatError, match=f"a {architecture.__name__} {message}.*duat.from_torch"):
+        duat.load(tmp_path)
+
+
+def test_another_read_out_is_loaded_by_name(tmp_path):
+    saved(transformers.ElectraForTokenClassification, ELECTRA, tmp_path)
+    assert duat.load(tmp_path, head="hidden").config.head.kind == "hidden"

@@ -20,7 +20,7 @@ from duat_jax.transform.calls import scan_of
 from duat_jax.transform.diagnosis import library_function
 from duat_jax.transform.identities import bind_mark
 from duat_jax.transform.keys import has_slice
-from duat_jax.transform.parameters import checkpointed, window_of
+from duat_jax.transform.parameters import checkpointed, mixed_axes_of, window_of
 
 MIXED, NEURONS = "mixed", "neurons"
 """The points of sums over held factors, such as outputs of heads, and of activations, times their gates."""
@@ -182,6 +182,8 @@ def _choice(plan: Plan, node: Node, operands: list[Any]) -> list[Any]:
     """Compute a maximum, a sort or their like as `f(x) = f'(x) x`, with the choice held."""
     if node.name in ("reduce_window_max", "reduce_window_min"):
         return [_pooled(node, operands[0])]
+    if node.name in ("reduce_max", "reduce_min") and operands[0].size:
+        return [_largest(node, operands[0])]
 
     graph = plan.graph
     flows = [k for k, ref in enumerate(node.operands) if graph.is_float(ref)]
@@ -218,6 +220,21 @@ def _pooled(node: Node, x: Any) -> Any:
     initial = np.array(worst, x.dtype), np.int32(0)
     _, at = lax.reduce_window((x, places), initial, better, *window_of(node.equation))
     return x.reshape(-1)[marks.hold(at, "choice")]
+
+
+def _largest(node: Node, x: Any) -> Any:
+    """Return the largest or smallest entry along some axes, as a lookup at held places.
+
+    JAX's derivative divides by the number of entries that equal the maximum, which the compiler may compute twice and
+    round in two ways: then none does.
+    """
+    assert node.equation is not None
+    axes = mixed_axes_of(node.equation)
+    kept = [axis for axis in range(x.ndim) if axis not in axes]
+    rows = x.transpose(*kept, *axes).reshape(*(x.shape[axis] for axis in kept), -1)
+    at = (jnp.argmax if node.name == "reduce_max" else jnp.argmin)(rows, -1)
+    firsts = jnp.arange(at.size, dtype=at.dtype).reshape(at.shape) * rows.shape[-1]
+    return rows.reshape(-1)[marks.hold(firsts + at, "choice")]
 
 
 def _region(plan: Plan, node: Node, operands: list[Any]) -> list[Any]:

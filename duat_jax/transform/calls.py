@@ -1,6 +1,6 @@
 """Programs inside of equations: calls, loops, and their operands; with parameters that may change with JAX."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -140,6 +140,31 @@ def programs_in(equation: core.JaxprEqn) -> list[SubProgram]:
 
     look(tuple(equation.params.values()))
     return programs
+
+
+def with_programs(equation: core.JaxprEqn, change: Callable[[core.Jaxpr], core.Jaxpr]) -> core.JaxprEqn:
+    """Return an equation with another program in the place of each of those that it runs; itself where none differs.
+
+    Args:
+        equation: any equation.
+        change: makes the other program, with the same operands and results; the same object where there is no other.
+    """
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            items = [changed(item) for item in value]
+            return value if all(a is b for a, b in zip(items, value, strict=True)) else type(value)(items)
+        if not hasattr(value, "eqns"):
+            return value
+        before = closed(value).jaxpr
+        after = change(before)
+        if after is before:
+            return value
+        return after if value is before else value.replace(jaxpr=after)
+
+    params = {name: changed(value) for name, value in equation.params.items()}
+    same = all(value is equation.params[name] for name, value in params.items())
+    return equation if same else equation.replace(params=params)
 
 
 class While(NamedTuple):

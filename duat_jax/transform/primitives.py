@@ -59,7 +59,7 @@ FOLLOWED = frozenset(
 """Primitives with a rule of their own."""
 
 REFUSED = {
-    "while": "a lax.while_loop has no transpose: use lax.scan, or a Python loop",
+    "while": "a lax.while_loop of unknown length has no transpose: use lax.scan, or a Python loop",
     "composite": "its decomposition belongs to a compiler: call the function itself",
     **dict.fromkeys(
         ("pure_callback", "io_callback", "ffi_call", "debug_callback", "debug_print"),

@@ -15,6 +15,7 @@ from duat_jax.transform import marks
 from duat_jax.transform.calls import CUSTOM_RULES, SubProgram, sub_program
 from duat_jax.transform.closed_over import modules_restored
 from duat_jax.transform.content import Content, content_of, described
+from duat_jax.transform.counted import counted
 from duat_jax.transform.keys import Site, Step, of_step
 from duat_jax.transform.places import Loop, Path, Place, order, sites_of
 
@@ -248,7 +249,8 @@ def trace(fn: Callable, x: Any) -> tuple[Program, list[Any]]:
             " mode does, and that state would outlive the trace: call a clone of it, nnx.clone(module)(x), or put it"
             " into evaluation mode, module.eval(). Under nnx.jit every module changes: take jax.jit"
         ) from error
-    sites, places = sites_of(closed.jaxpr)
+    program = counted(closed.jaxpr)
+    sites, places = sites_of(program)
     around = frozenset(path[:depth] for path in sites for depth in range(1, len(path)))
-    gated = dict(_gated(closed.jaxpr, (), sites))
-    return Program(closed.jaxpr, jax.tree.structure(shape), sites, places, around, gated), list(closed.consts)
+    gated = dict(_gated(program, (), sites))
+    return Program(program, jax.tree.structure(shape), sites, places, around, gated), list(closed.consts)

@@ -244,6 +244,7 @@ def with_rules(sigma):
 
 
 FORWARD, BACKWARD = with_rules(lambda z: 1 + jnp.sin(z))
+LENGTH = jnp.array([2])
 UNTRUE = {
     "custom_jvp": (FORWARD, lambda z: 1 + jnp.sin(z)),
     "custom_vjp": (BACKWARD, lambda z: 1 + jnp.sin(z)),
@@ -254,7 +255,7 @@ UNTRUE = {
         lambda z: 1 + jnp.sin(1 + jnp.sin(1 + jnp.sin(1 + jnp.sin(z)))),
     ),
     "in a loop without an end that is known": (
-        lambda z: jax.lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, FORWARD(s[1])), (0, z))[1],
+        lambda z: jax.lax.while_loop(lambda s: s[0] < LENGTH[0], lambda s: (s[0] + 1, FORWARD(s[1])), (0, z))[1],
         lambda z: 1 + jnp.sin(1 + jnp.sin(z)),
     ),
     "stop_gradient": (lambda z: 1 + z + jax.lax.stop_gradient(jnp.tanh(z)), lambda z: 1 + z + jnp.tanh(z)),

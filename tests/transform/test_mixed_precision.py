@@ -169,6 +169,7 @@ def with_vjp(fn):
     return fn
 
 
+LENGTH = jnp.array([2])
 INSIDE = {
     "jit": jax.jit,
     "remat": jax.checkpoint,
@@ -176,7 +177,9 @@ INSIDE = {
     "cond": lambda fn: lambda x: jax.lax.cond(True, fn, lambda x: x, x),
     "custom_jvp": lambda fn: with_jvp(fn),
     "custom_vjp": lambda fn: with_vjp(fn),
-    "while": lambda fn: lambda x: jax.lax.while_loop(lambda c: c[1] < 2, lambda c: (fn(c[0]), c[1] + 1), (x, 0))[0],
+    "while": lambda fn: (
+        lambda x: jax.lax.while_loop(lambda c: c[1] < LENGTH[0], lambda c: (fn(c[0]), c[1] + 1), (x, 0))[0]
+    ),
     "vmap": jax.vmap,
 }
 

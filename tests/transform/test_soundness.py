@@ -179,13 +179,14 @@ NAMES = (
     "relu relu6 sigmoid softplus soft_sign silu log_sigmoid leaky_relu hard_sigmoid hard_silu hard_tanh elu celu selu"
     " gelu squareplus mish identity sparse_plus sparse_sigmoid"
 )
+LENGTH = jnp.array([3])
 ELEMENTWISE = {name: getattr(jax.nn, name) for name in NAMES.split()} | {
     "a slope per neuron": lambda z: jnp.where(z > 0, z, B * z),
     "where": lambda z: jnp.where(z > 0, z, 0.0),
     "its own derivative": with_its_own_derivative,
     "a loop": lambda z: jax.lax.fori_loop(0, 3, lambda i, a: jnp.tanh(a) + z, z),
     "a while with a counter": lambda z: jax.lax.while_loop(
-        lambda c: c[1] < 3, lambda c: (jnp.tanh(c[0]), c[1] + 1), (z, 0)
+        lambda c: c[1] < LENGTH[0], lambda c: (jnp.tanh(c[0]), c[1] + 1), (z, 0)
     )[0],
     "a polynomial": lambda z: jnp.polyval(jnp.array([1.0, 2.0, 3.0]), z),
     "a logarithm": lambda z: jnp.log2(2.0 + z * z),

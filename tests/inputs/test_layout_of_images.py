@@ -65,7 +65,8 @@ def test_maps_over_an_image_have_the_same_layout():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         maps = duat.image_maps(number, image, other)
-    assert maps.path.shape == maps.collapse.shape == maps.change.shape == (6, 8)
+    assert maps.path.shape == maps.collapse.shape == maps.change.shape == maps.terms["tanh"].shape == (6, 8)
+    close(maps.terms["tanh"], jnp.tanh(weights * image).sum(0))
     close(maps.change.sum(), number(image) - number(other))
     with pytest.warns(FutureWarning, match="channels, height, width"):
         old = duat.image_maps(
@@ -85,3 +86,19 @@ def test_only_a_shape_that_tells_its_layout_is_read_otherwise(shape, warned):
         maps = duat.image_maps(lambda x: 2 * x.sum(), jnp.ones(shape))
     assert [each.category for each in seen] == [FutureWarning] * warned
     assert maps.path.shape == (shape[:2] if warned else shape[1:])
+
+
+@pytest.mark.parametrize(
+    ("shape", "places"),
+    [((6, 8, 5), 2), ((5, 6, 8), 0), ((1, 5, 3, 4), 0), ((3, 4, 1), 2), ((7, 5), None), ((1, 9, 8), None)],
+)
+def test_a_term_has_places_where_its_axes_have_the_proportions_of_the_image(shape, places):
+    read = jnp.asarray(numbers(6 * 8, *shape, key=3))
+    image = jnp.asarray(numbers(1, 6, 8, key=4))
+
+    def fired(pixels):
+        return jnp.tanh(jnp.tensordot(pixels.ravel(), read, 1))
+
+    maps = duat.image_maps(lambda pixels: fired(pixels).sum(), image, marks="auto")
+    expected = fired(image).sum().reshape(1, 1) if places is None else fired(image).reshape(shape[-3:]).sum(places)
+    close(next(iter(maps.terms.values())), expected)

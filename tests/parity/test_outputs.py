@@ -109,3 +109,21 @@ def test_parts_of_any_output_sum_to_what_pytorch_computes(name):
     near(difference.parts.sum(), expected[0] - expected[1], within=1e-6)
     assert parts.completeness.verdict == difference.completeness.verdict == "holds"
     assert "not_attributed" not in {key.name for key in parts.offsets}
+
+
+def test_maps_over_an_image_are_those_of_pytorchs_code():
+    torch.manual_seed(0)
+    sizes = {"embedding_size": 4, "hidden_sizes": [4, 8], "depths": [1, 1], "layer_type": "basic", "num_labels": 3}
+    module = transformers.ResNetForImageClassification(transformers.ResNetConfig(**sizes)).double().eval()
+    image, reference = torch.randn(2, 3, 16, 16, dtype=torch.float64)
+    with torch.no_grad():
+        value, other = module(torch.stack([image, reference])).logits[:, 1].tolist()
+    function = duat.from_torch(module, {"pixel_values": image[None]})
+    pixels = [jnp.asarray(each.numpy()) for each in (image, reference)]
+    maps = duat.image_maps(lambda x: function(pixel_values=x[None])["logits"][0, 1], *pixels, marks="auto")
+    near(maps.value, value, within=1e-9)
+    near(maps.change.sum(), value - other, within=1e-9)
+    assert (
+        maps.completeness.verdict == maps.collapse_completeness.verdict == maps.change_completeness.verdict == "holds"
+    )
+    assert {part.shape for part in maps.terms.values()} == {(8, 8), (4, 4), (2, 2)}

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import DuatError, warn_caller
 from duat_jax.forms import affine_form, decomposition
+from duat_jax.forms.analysed_function import with_marks
 from duat_jax.forms.secant import secant
 from duat_jax.inputs.images import SeenImage
 from duat_jax.interpret.images.result import ImageMaps
@@ -24,7 +25,9 @@ _KINDS = tuple(dict.fromkeys((*decomposition.KINDS, *affine_form.KINDS)))
 
 
 @renamed_arguments(against="reference")
-def image_maps(fn: Callable[[Array], Float[Array, ""]], x: Any, reference: Any = None) -> ImageMaps:
+def image_maps(
+    fn: Callable[[Array], Float[Array, ""]], x: Any, reference: Any = None, *, marks: str | None = None
+) -> ImageMaps:
     """Split one number that a network computes on an image over its pixels, its terms' places and its biases.
 
     Args:
@@ -33,6 +36,7 @@ def image_maps(fn: Callable[[Array], Float[Array, ""]], x: Any, reference: Any =
             read so for one release, with a warning.
         reference: another image of the same shape, for example an empty one: the difference `f(x) − f(reference)` is
             split over the pixels too.
+        marks: `"auto"` places those that `fn` lacks, as `duat.auto` does; its own alone if absent.
 
     Returns:
         The maps with their completeness; they show themselves in a notebook, `print` shows them in a terminal, and
@@ -59,7 +63,7 @@ def image_maps(fn: Callable[[Array], Float[Array, ""]], x: Any, reference: Any =
     if reference is not None and (np.shape(reference) != x.shape or getattr(reference, "dtype", None) != x.dtype):
         raise DuatError(f"the reference is {_described(reference)}, and the image {_described(x)}: give two alike")
     channels = _axis_of_channels(x.shape)
-    recording = record_kinds(fn, x, _KINDS)
+    recording = record_kinds(with_marks(fn, marks), x, _KINDS)
     parts = decomposition.contributions(recording)
     collapsed = affine_form.collapsed_contributions(recording)
     change = None if reference is None else secant(fn)(x, reference)
@@ -68,7 +72,7 @@ def image_maps(fn: Callable[[Array], Float[Array, ""]], x: Any, reference: Any =
     return ImageMaps(
         image=SeenImage(pixels, *pixels.shape[1:]),
         path=parts.input.sum(channels),
-        terms=Marked({key: _map(part) for key, part in parts.terms.items()}),
+        terms=Marked({key: _map(part, *pixels.shape[1:]) for key, part in parts.terms.items()}),
         biases=Marked({key: float(part) for key, part in parts.offsets.items()}),
         collapse=collapsed.input.sum(channels),
         collapse_bias=float(collapsed.bias),
@@ -91,8 +95,16 @@ def _axis_of_channels(shape: tuple[int, ...]) -> int:
     return -1
 
 
-def _map(part: Float[np.ndarray, "..."]) -> Float[np.ndarray, "_ _"]:
-    return part.sum(-1) if part.ndim == 3 else part.sum().reshape(1, 1)
+def _map(part: Float[np.ndarray, "..."], rows: int, columns: int) -> Float[np.ndarray, "_ _"]:
+    """Return a term's part by place; one number where no two neighbouring axes have the proportions of the image."""
+    part = part[0] if part.ndim == 4 and len(part) == 1 else part  # PyTorch's code computes a batch of images
+    if part.ndim == 3:
+        height, width, last = part.shape
+        unlike = {2: abs(height * columns - width * rows), 0: abs(width * columns - last * rows)}
+        channels = min(unlike, key=lambda axis: unlike[axis])
+        if unlike[channels] < max(rows, columns):
+            return part.sum(channels)
+    return part.sum().reshape(1, 1)
 
 
 def _described(x: Any) -> str:

@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import MaxNLocator
 
 from duat_jax.display.colours import NEGATIVE, POSITIVE
 from duat_jax.display.pictures import overlay, show, styled, titled
@@ -71,4 +72,5 @@ def _lay_over(
         rows, columns = numbers.shape
         drawn = overlay(panel, image._replace(rows=rows, columns=columns), numbers.ravel(), limit)
         panel.set_title(f"{name}\n{numbers.sum():+z.4f}", fontsize="small")
-    figure.colorbar(drawn, ax=axes, label="contribution of a place", shrink=0.8, location=location)
+    ticks = MaxNLocator(4)  # more would run into each other below a small picture
+    figure.colorbar(drawn, ax=axes, label="contribution of a place", shrink=0.8, location=location, ticks=ticks)

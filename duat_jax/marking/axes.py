@@ -177,7 +177,7 @@ def _note_contraction(
     factors = [labels[ref] for ref in made.moving_operands() if ref in labels] if made and made.name == "mul" else []
     if len(factors) == 2 and factors[0] is not factors[1]:
         for axis in removed:
-            if all(of[axis] is not None for of in factors):
+            if all(axis < len(of) and of[axis] is not None for of in factors):
                 axes.note(factors[0][axis], contracted=True)
 
 

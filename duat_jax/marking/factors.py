@@ -50,7 +50,7 @@ def regrouped(graph: Graph, equation: core.JaxprEqn, operands: Sequence[Ref]) ->
         operands: its operands.
     """
     shape = _shape(equation)
-    if not _is_product(equation, shape):
+    if not _is_product(equation, shape) or operands[0] == operands[1]:
         return None
     factors, equations = _factors(graph, equation, operands)
     full = [f for f in factors if isinstance(f.ref, int) and graph.shape(f.ref) == shape]
@@ -66,7 +66,9 @@ def regrouped(graph: Graph, equation: core.JaxprEqn, operands: Sequence[Ref]) ->
         groups += [group] if numerators else [[f] for f in group]
     groups.sort(key=lambda group: group[0].divides)
     numbers = [[f] for f in factors if f not in full]
-    return Product(groups + numbers, equations) if separated and len(groups) > 1 else None
+    scales = any(f.ref in graph.producer for (f,) in numbers if isinstance(f.ref, int))
+    separated |= scales and len({f.side for f in full}) > 1
+    return Product(groups + numbers, equations) if separated and (scales or len(groups) > 1) else None
 
 
 def _factors(

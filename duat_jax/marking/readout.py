@@ -1,16 +1,22 @@
 """Read-outs of which saturating activations have the whole value, so that nothing else has a part."""
 
+import math
+
+from duat_jax.marking.bounds import bounds
 from duat_jax.marking.graph import values_of
 from duat_jax.marking.plan import Plan
 from duat_jax.marking.products import SUMS
 from duat_jax.marking.regions import region
 
-SATURATES = frozenset(("exp", "exp2", "logistic", "tanh", "erf"))
+EXPONENTIALS = frozenset(("exp", "exp2"))
+SATURATES = EXPONENTIALS | {"logistic", "tanh", "erf"}
 """Functions that make a probability, or a soft cap, of a logit."""
 
 
 def advice_on_readout(plan: Plan) -> str | None:
-    """Return what to read instead, where the result is of entries of saturating activations alone; otherwise `None`.
+    """Return what to read instead, where the result is a sum of saturating activations alone; otherwise `None`.
+
+    These lie between two numbers, or are exponentials: SiLU, which has one in it, isn't one of them.
 
     Args:
         plan: the plan of a function.
@@ -19,13 +25,15 @@ def advice_on_readout(plan: Plan) -> str | None:
     while waiting:
         value = waiting.pop()
         if value in plan.terms:
-            names = SATURATES.intersection(node.name for node in region(plan.graph, value, plan.terms[value]))
-            if not names:
+            nodes = region(plan.graph, value, plan.terms[value])
+            names = SATURATES.intersection(node.name for node in nodes)
+            limits = bounds(plan.graph, value, plan.terms[value], nodes)
+            if not names or not (nodes[-1].name in EXPONENTIALS or all(map(math.isfinite, limits))):
                 return None
             saturating.add(min(names))
             continue
         node = plan.graph.producer.get(value)
-        if node is None or node.action.kind != "linear" or node.name in SUMS | {"reduce_sum"}:
+        if node is None or node.action.kind != "linear" or node.name in SUMS:
             return None
         waiting |= values_of(node.operands[k] for k in node.action.flowing)
     if not saturating:

@@ -105,8 +105,10 @@ class _Writer:
         """Return what equal operations share, so that `where(x @ w > 0, x @ w, 0)` reads one value twice."""
         if equation.primitive is mark_p or equation.effects or equation.primitive.multiple_results:
             return None
-        read = tuple(ref if isinstance(ref, int) else (str(ref.val), str(ref.aval)) for ref in operands)
-        return equation.primitive.name, settings_of(equation), read, tuple(map(str, self.branches))
+        read = [(str(ref),) if isinstance(ref, int) else (str(ref.val), str(ref.aval)) for ref in operands]
+        if equation.primitive.name in ("mul", "add"):
+            read.sort()
+        return equation.primitive.name, settings_of(equation), tuple(read), tuple(map(str, self.branches))
 
 
 def _repeats_or_acts(equation: core.JaxprEqn) -> bool:

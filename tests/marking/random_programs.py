@@ -5,7 +5,10 @@ import random
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.extend import core
 
+from duat_jax.transform.calls import sub_program
+from duat_jax.transform.parameters import bind
 from tests.marking.plain_programs import weights
 
 TOKENS, WIDTH = 3, 4
@@ -84,3 +87,44 @@ def program(seed, length=6):
         return READOUTS[readout](values[-1])
 
     return fn, [name for _, name, *_ in steps] + [readout]
+
+
+def rewritten(fn, rule):
+    """Return a function with every product, and every sum, of two numbers written in another way.
+
+    Args:
+        fn: a function of one array.
+        rule: `"swapped"`, or `"reassociated"`, which turns `(a b) c` into `a (b c)`.
+    """
+
+    def run(jaxpr, consts, arguments):
+        values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments], strict=True))
+        made = {}
+
+        def read(atom):
+            return atom.val if isinstance(atom, core.Literal) else values[atom]
+
+        for equation in jaxpr.eqns:
+            operands, inner = [read(atom) for atom in equation.invars], sub_program(equation)
+            name, shape = equation.primitive.name, equation.outvars[0].aval.shape
+            first = next((made.get(atom) for atom in equation.invars[:1] if not isinstance(atom, core.Literal)), None)
+            if inner is not None and name in ("jit", "pjit"):
+                results = run(inner.jaxpr, inner.consts, operands)
+            elif name not in ("mul", "add"):
+                results = bind(equation, operands)
+            elif rule == "swapped":
+                results = bind(equation, operands[::-1])
+            elif first is not None and first[0] == (name, shape):
+                (inside,) = bind(equation, [first[1][1], operands[1]])
+                results = bind(equation, [first[1][0], inside])
+            else:
+                results = bind(equation, operands)
+            made[equation.outvars[0]] = (name, shape), operands
+            values |= zip(equation.outvars, results, strict=True)
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def other(x):
+        closed = jax.make_jaxpr(fn)(x)
+        return run(closed.jaxpr, closed.consts, [x])[0]
+
+    return other

@@ -34,6 +34,11 @@ def method_of(config: Config, unit: str, name: str) -> Method:
     known = tokens.supported(config) if unit == "token" else METHODS[unit]
     if name not in known:
         raise BadText(f"no method {quoted(name)} scores {unit}s of this model: choose one of {'; '.join(known)}")
+    if unit != "token" and config.marks is not None:
+        raise BadText(
+            f"the {unit}s of a model that PyTorch's code computes are in no array of layers: attribute tokens, or"
+            " contrast the two inputs"
+        )
     if unit in ("neuron", "head"):
         sizes = {block.neurons if unit == "neuron" else block.heads for block in config.blocks}
         if len(sizes) > 1:

@@ -121,9 +121,12 @@ def _ask(
     import duat_jax as duat
     from duat_jax.interpret.intervene.compute import check
 
-    *_, applied = check(duat.load_config(path), text, changes, target, **about)
+    config = duat.load_config(path)
+    if config.marks is None:  # those of a model by its PyTorch code are known once it is loaded
+        check(config, text, changes, target, **about)
     with loading_bar() as progress:
         loaded = duat.load(path, dtype=dtype.value, progress=progress)
+    *_, applied = check(loaded.config, text, changes, target, **about)
     with working("Running the model with the changes"):
         return loaded, applied, duat.intervene(loaded, text, changes, target, **about)
 

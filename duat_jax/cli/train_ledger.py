@@ -58,6 +58,7 @@ def train_ledger(
         from duat_jax.models.encoding import encode
         from duat_jax.models.loader import EMBEDDED
         from duat_jax.models.saver import write_model
+        from duat_jax.models.validation import require_layers
         from duat_jax.training import influence, train
         from duat_jax.training.next_token import Settings, next_token_run, parts_of_pieces
         from duat_jax.training.over_examples.table import render_kinds
@@ -69,6 +70,7 @@ def train_ledger(
         if output is not None:
             check_new_directory(output)
         texts, config = read_texts(files), duat.load_config(model)
+        require_layers(config)
         if config.head.kind != "next token":
             raise BadText(f"a {config.family} model doesn't predict the next token: give a language model")
         if tokens > config.positions:

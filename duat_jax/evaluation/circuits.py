@@ -19,6 +19,7 @@ from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import Prompt, differences, logit_difference
 from duat_jax.models.sites import HEADS, NEURONS, STREAM
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import require_layers
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
@@ -45,8 +46,7 @@ def on_prompts(rule: Rule) -> Method:
 
 def _random(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
     """Return random scores, with a seed from the texts."""
-    scored = on_prompts(registry.METHODS["neuron"]["contributions"].rule)
-    like = jax.eval_shape(scored, model, clean, corrupted, right, wrong)
+    like = jax.eval_shape(METHODS["contributions"], model, clean, corrupted, right, wrong)
     key = jax.random.fold_in(jax.random.key(0), jnp.polyval(jnp.concatenate([clean, corrupted]), 31))
     keys = jax.random.split(key, len(like))
     return Scores(*(jax.random.normal(k, scores.shape, scores.dtype) for k, scores in zip(keys, like, strict=True)))
@@ -98,6 +98,7 @@ UNITS = {
 
 
 def _sites(model: Transformer, ids: Array, units: Units) -> dict[Site, Array]:
+    require_layers(model.config)
     recording = record_kinds(model.states, model.embed(ids), (units.kind,))
     return {site: recording.seen[site] for site in recording.program.of_kind(units.kind) if site.key.name == units.name}
 
@@ -167,8 +168,7 @@ def top(scores: Float[np.ndarray, "layers ..."]) -> Bool[np.ndarray, "fractions 
     Args:
         scores: a score for each unit.
     """
-    sizes = np.maximum(1, np.rint(np.multiply(FRACTIONS, scores.size)))
-    return ranks(scores) < sizes.reshape(-1, *[1] * scores.ndim)
+    return ranks(scores) < np.maximum(1, np.rint(np.multiply(FRACTIONS, scores.size))).reshape(-1, *[1] * scores.ndim)
 
 
 def ranks(scores: Float[np.ndarray, "layers ..."]) -> Int[np.ndarray, "layers ..."]:

@@ -25,6 +25,7 @@ from duat_jax.inputs.batching import bucket
 from duat_jax.interpret.contrast.compute import HEADS
 from duat_jax.interpret.pipeline import certified
 from duat_jax.models.config import Config
+from duat_jax.models.layout import NO_LAYERS
 from duat_jax.models.sites import PATTERN
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded
@@ -247,6 +248,8 @@ def model_problems(config: Config) -> list[str]:
     Args:
         config: the model's parts.
     """
+    if config.marks is not None:
+        return [NO_LAYERS]
     if config.head.kind == "next token" and all(block.causal for block in config.blocks):
         return []
     return ["in-context learning needs a causal language model: load one"]

@@ -16,13 +16,15 @@ from duat_jax.inputs.baselines import Reference
 from duat_jax.inputs.batching import batches, row, stack
 from duat_jax.inputs.labels import most_probable
 from duat_jax.inputs.model_inputs import Inputs, checked_input
+from duat_jax.models.config import Config
 from duat_jax.models.converted import require_source_agrees
 from duat_jax.models.embedding import TokenEmbedding
+from duat_jax.models.sites import HEADS
 from duat_jax.models.targets.base import ForwardPass, Reader, Reading, Target, forward
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import alike
 from duat_jax.processes import on_host
-from duat_jax.transform.keys import Marked
+from duat_jax.transform.keys import Marked, Site
 
 Model = TypeVar("Model")
 
@@ -218,37 +220,22 @@ def _value(model: Transformer, reader: Reader, inputs: Any, stream: int | None) 
     return reader.read(model, forward(model, inputs.given, inputs.real, streams, inputs.segments)).value
 
 
-def by_token(
-    part: Float[Array, "..."], tokens: int, other: tuple[int, ...] | None = None
-) -> Float[Array, "tokens units"] | None:
-    """Return numbers of units with one row for each token; `None` where no axis is that of tokens.
+def rows_of_tokens(config: Config, kind: str, parts: Marked[Array], tokens: int) -> Marked[Array]:
+    """Return the parts that have an axis of tokens, `[tokens, units]`, or of heads `[tokens, heads, head_features]`.
 
     Args:
-        part: the numbers, in the layout of a model's code: `[tokens, units]`, `[1, heads, tokens]`.
-        tokens: the number of tokens.
-        other: the shape that they have in a text of another length, where an axis of the same size may be another one.
-    """
-    last_but_one = range(part.ndim)[-2:-1]
-    axes = [
-        axis
-        for axis in (*last_but_one, *range(part.ndim))
-        if part.shape[axis] == tokens and (other is None or other[axis] != tokens)
-    ]
-    return jnp.moveaxis(part, axes[0], 0).reshape(tokens, -1) if axes else None
-
-
-def rows_of_tokens(
-    parts: Marked[Array], tokens: int, others: Mapping[Any, tuple[int, ...]] | None = None
-) -> Marked[Array]:
-    """Return the parts that have an axis of tokens, with one row for each.
-
-    Args:
+        config: the model's parts.
+        kind: the kind of the marks.
         parts: numbers of units, by mark.
         tokens: the number of tokens.
-        others: the shapes of what is marked in a text of another length, for a model whose layout isn't known.
     """
-    rows = {key: by_token(part, tokens, (others or {}).get(key)) for key, part in parts.items()}
-    return Marked({key: part for key, part in rows.items() if part is not None})
+    if config.marks is None:
+        rows = {key: part for key, part in parts.items() if part.ndim > 1 and len(part) == tokens}
+        return Marked({key: part if key.name == HEADS else part.reshape(tokens, -1) for key, part in rows.items()})
+    known = {each.site: each for each in config.marks}
+    return Marked(
+        {key: units.by_token(part) for key, part in parts.items() if (units := known.get(Site(kind, key))) is not None}
+    )
 
 
 def require_finite(label: str, numbers: Mapping[str, float], remedy: str) -> None:

@@ -13,7 +13,7 @@ from duat_jax.models.checkpoint.derived import write_derived
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.tensors import Tensors
 from duat_jax.models.loader import EMBEDDED
-from duat_jax.models.registry import FAMILIES
+from duat_jax.models.registry import family_of
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION
 
@@ -36,7 +36,7 @@ def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, b
     """
     check_new_directory(directory)
     checkpoint = open_checkpoint(EMBEDDED if base is None else base)
-    known, family = places(model), FAMILIES[model.config.family]
+    known, family = places(model), family_of(model.config)
     stored, single = checkpoint.tensors(), np.dtype(np.float32)
     full = Tensors(stored, single, prefix=family.prefix, ignored="(?!)", heads=family.heads, older=family.older).names
     tensors = {name: np.ascontiguousarray(stored.read(name, single)) for name in full.values()}

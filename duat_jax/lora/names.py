@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from duat_jax.models.registry import FAMILIES
+from duat_jax.models.registry import family_of
 from duat_jax.models.transformer import Transformer
 
 
@@ -14,7 +14,7 @@ def stored_module(model: Transformer, called: str) -> str:
         model: the model.
         called: its name in the reference implementation, now or before modules were renamed there.
     """
-    family = FAMILIES[model.config.family]
+    family = family_of(model.config)
     return _renamed(family.modules, called.removeprefix(family.prefix))
 
 
@@ -25,7 +25,7 @@ def prefixed(model: Transformer, name: str) -> str:
         model: the model.
         name: the name without the prefix.
     """
-    family = FAMILIES[model.config.family]
+    family = family_of(model.config)
     headless = model.config.head.kind == "hidden" or re.fullmatch(family.heads, name)
     return name if headless else family.prefix + name
 
@@ -37,7 +37,7 @@ def full_tensor(model: Transformer, name: str) -> str:
         model: the model.
         name: its name in a checkpoint, without the prefix.
     """
-    family, (module, _, end) = FAMILIES[model.config.family], name.rpartition(".")
+    family, (module, _, end) = family_of(model.config), name.rpartition(".")
     called = _renamed({stored: called for called, stored in family.modules.items()}, module)
     return f"{prefixed(model, name).removesuffix(name)}{called}.{end}"
 

@@ -23,7 +23,7 @@ from duat_jax.models.checkpoint.json_file import read_json
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.safetensors_files import BYTES, Safetensors
 from duat_jax.models.families.tensor_map import Entry, parameter_at
-from duat_jax.models.registry import FAMILIES
+from duat_jax.models.registry import family_of
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.untied import untied
 from duat_jax.nn.linear import computed_in
@@ -161,7 +161,7 @@ class _Files:
                 (wanted,) = entry.transform.shapes([self.shapes[path] for path in entry.parameters])
                 self._check(tensor, stored, wanted)
                 self.tensors[f"{module}.{end}"] = tensor
-            elif not entry and re.fullmatch(FAMILIES[model.config.family].heads, f"{module}.{end}"):
+            elif not entry and re.fullmatch(family_of(model.config).heads, f"{module}.{end}"):
                 absent.append(tensor)
             else:
                 self.problems.append(

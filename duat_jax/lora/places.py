@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from duat_jax.errors import BadText
 from duat_jax.models.config import Config
 from duat_jax.models.families.tensor_map import AS_IT_IS, TRANSPOSED, Entry, Transform, parameter_at, part_at
-from duat_jax.models.registry import FAMILIES
+from duat_jax.models.registry import family_of
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.untied import untied, untied_config
 from duat_jax.nn.linear import Linear
@@ -107,12 +107,12 @@ def entries_of(config: Config) -> list[Entry]:
     Args:
         config: the model's parts.
     """
-    table = FAMILIES[config.family].tensor_map(config)
+    table = family_of(config).tensor_map(config)
     if not config.head.tied:
         return table
     if config.head.kind != "next token":
         return [entry for entry in table if entry.parameters != (EMBEDDING,)]
-    own = FAMILIES[config.family].tensor_map(untied_config(config))
+    own = family_of(config).tensor_map(untied_config(config))
     return [*table, *(entry for entry in own if entry.parameters == (READ_OUT,))]
 
 

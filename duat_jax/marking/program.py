@@ -1,5 +1,6 @@
 """The program of a graph, with the marks of a plan."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
@@ -26,7 +27,9 @@ MIXED, NEURONS = "mixed", "neurons"
 """The points of sums over held factors, such as outputs of heads, and of activations, times their gates."""
 NOT_ATTRIBUTED = "not_attributed"
 """The name of what is held whole, and stands in a decomposition as a bias."""
-SCALES = frozenset(("mul", "div", "convert_element_type", "copy", "reshape", "squeeze", "transpose"))
+SCALES = frozenset(
+    ("mul", "div", "convert_element_type", "copy", "reshape", "squeeze", "transpose", "broadcast_in_dim")
+)
 MOVES_A_BIAS = frozenset(("broadcast_in_dim", "reshape", "convert_element_type"))
 
 
@@ -92,7 +95,11 @@ def _is_neurons(plan: Plan, ref: Ref) -> bool:
     node = plan.graph.producer.get(ref)
     if node is None or ref in plan.terms:
         return ref in plan.terms
-    return node.name in SCALES and any(_is_neurons(plan, node.operands[k]) for k in node.action.flowing)
+    graph = plan.graph
+    made_of = [of for k in node.action.flowing if isinstance(of := node.operands[k], int) and _is_neurons(plan, of)]
+    return node.name in SCALES and any(
+        node.name != "broadcast_in_dim" or math.prod(graph.shape(of)) == math.prod(graph.shape(ref)) for of in made_of
+    )
 
 
 def _scopes(names: Iterable[str]) -> AbstractContextManager[Any]:

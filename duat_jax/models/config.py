@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import final
 
+from duat_jax.models.layout import Units
 from duat_jax.models.pooling import MEAN, Pooling
 from duat_jax.nn.config import BlockConfig
 from duat_jax.nn.mlp import ACTIVATIONS
@@ -107,6 +108,7 @@ class Config:
         final_norm: whether the stream is normalised after the last block.
         head: the read-out.
         pooling: how an encoder's hidden states become the vector of a text.
+        marks: where the units of a model that PyTorch's code computes are, once it is loaded; nothing of a family.
     """
 
     family: str
@@ -125,6 +127,7 @@ class Config:
     final_norm: bool = True
     head: Head = Head()
     pooling: Pooling = field(default=MEAN, repr=False)  # the deletion study's kept work alone depends on it
+    marks: tuple[Units, ...] | None = field(default=None, repr=False, compare=False)
 
     @property
     def layers(self) -> int:

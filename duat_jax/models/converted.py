@@ -1,6 +1,8 @@
 """Checkpoints of any architecture that Hugging Face transformers has: its PyTorch code, run by JAX and marked."""
 
+import dataclasses
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -18,6 +20,7 @@ from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.converted_config import HEADS, OTHERWISE, config_of, read_out_of
+from duat_jax.models.layout import NO_LAYERS, Units, units_at
 from duat_jax.models.transformer import Transformer
 from duat_jax.pytorch.module import (
     INSTALL,
@@ -27,8 +30,11 @@ from duat_jax.pytorch.module import (
     torch_outputs,
     weights_of,
 )
+from duat_jax.transform import marks
+from duat_jax.transform.interpret import evaluate
+from duat_jax.transform.liveness import Question
 from duat_jax.transform.marks import stream
-from duat_jax.transform.recording import record
+from duat_jax.transform.program import trace
 
 AUTOMATIC = {
     "next token": "AutoModelForCausalLM",
@@ -37,6 +43,8 @@ AUTOMATIC = {
     "hidden": "AutoModel",
 }
 """The class of transformers that loads a checkpoint with a read-out."""
+BY_CHOICE = "by choice"
+"""The name under which transformers finds a sum over experts that is one of each token's choices after the other."""
 
 
 @final
@@ -59,7 +67,7 @@ class ConvertedStack(nnx.Module):
         Raises:
             DuatError: always.
         """
-        raise DuatError("a model that PyTorch's code computes has no numbered streams or layers to begin at")
+        raise DuatError(NO_LAYERS)
 
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
@@ -81,25 +89,24 @@ class ConvertedStack(nnx.Module):
 
         return auto(states)(stream(x, "layer"))
 
+    def until(
+        self, units: Units, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None
+    ) -> Float[Array, "tokens _"]:
+        """Return a residual stream, with the marks before it.
+
+        Args:
+            units: the mark of the stream.
+            x: the embeddings, `[tokens, features]`.
+            mask: true for real tokens, `[tokens]`.
+        """
+        program, constants = trace(partial(self, mask=mask), x)
+        question = Question(wanted=frozenset({units.site}), value=False, marked=True)
+        return units.by_token(evaluate(program, constants, [x], question, {})[1][units.site])
+
 
 def _at_tokens(output: Any, tokens: int) -> Any:
     """Return the output at every token; that of a whole text is the same at each."""
     return output if output.ndim == 3 else output[:, None].repeat(tokens, 1)
-
-
-def shapes_of_marks(model: Transformer, tokens: int) -> dict[Any, tuple[int, ...]] | None:
-    """Return the shapes of what is marked in a text of another length, which tell axes of tokens from others.
-
-    Args:
-        model: a model; one of a family has its tokens where its own code puts them, and no shapes are needed.
-        tokens: the length of the text that is asked about.
-    """
-    if not isinstance(model.stack, ConvertedStack):
-        return None
-    embedding: Any = model.embedding
-    x = jax.ShapeDtypeStruct((tokens - 1 or 2, model.config.features), embedding.token.dtype)
-    dynamics = jax.eval_shape(lambda x: record(model.hidden)(x).dynamics, x)
-    return {key: value.shape for kind in dynamics for key, value in kind.items()}
 
 
 def _arguments(module: Any) -> dict[str, Any]:
@@ -226,7 +233,7 @@ def converted(module: Any, name: str) -> Transformer:
     kind, read_out = config.head.kind, read_out_of(module, config.head.kind)
     if kind == "classes" and read_out is not None:
         module = whole.base_model
-    module.config._experts_implementation = "batched_mm"  # others choose rows by numbers that aren't known in a trace
+    module.config._experts_implementation = _experts_by_choice()
     # Ids in the middle: the first are often padding and masks, whose positions some models don't count.
     sample = (config.vocab // 2 + torch.arange(min(8, config.positions))).remainder(config.vocab)[None]
     asked = {"attention_mask": torch.ones_like(sample), **_arguments(module)}
@@ -245,9 +252,11 @@ def converted(module: Any, name: str) -> Transformer:
         if config.head.cap is not None:
             module.config.get_text_config().final_logit_softcapping = None
     function = TorchFunction(weights_of(module), module)
-    model = Transformer(config, rngs=None, stack=ConvertedStack(function, output))
+    stack, table = ConvertedStack(function, output), _array(_embeddings(module.get_input_embeddings()))
+    config = dataclasses.replace(config, marks=_units(stack, table, sample.shape[-1]))
+    model = Transformer(config, rngs=None, stack=stack)
     embedding: Any = model.embedding
-    embedding.token = nnx.Param(_array(_embeddings(module.get_input_embeddings())))
+    embedding.token = nnx.Param(table)
     if read_out is not None:
         model.head.unembedding = nnx.Param(_array(read_out.weight))
         model.head.bias = None if read_out.bias is None else nnx.Param(_array(read_out.bias))
@@ -256,6 +265,39 @@ def converted(module: Any, name: str) -> Transformer:
     found = jax.jit(lambda model, ids: model(ids[0]))(model, jnp.asarray(sample.numpy()))
     require_agreement(function, computed[result][0], found, "a sample")
     return model
+
+
+def _experts_by_choice() -> str:
+    """Return the name under which transformers finds a sum over experts, one of each token's choices after the other.
+
+    Its own sums choose rows by numbers that aren't known in a trace, or have an axis of tokens and choices together.
+    """
+    try:
+        from transformers.integrations import moe
+    except ImportError:  # before transformers 5 there is none
+        return "eager"
+
+    def experts(module: Any, states: Any, chosen: Any, weights: Any) -> Any:
+        choices = range(chosen.shape[-1])
+        return sum(moe.batched_mm_experts_forward(module, states, chosen[:, [k]], weights[:, [k]]) for k in choices)
+
+    moe.ALL_EXPERTS_FUNCTIONS.register(BY_CHOICE, experts)
+    return BY_CHOICE
+
+
+def _units(stack: ConvertedStack, table: Array, tokens: int) -> tuple[Units, ...]:
+    """Return how the units of every mark lie that has one axis of tokens, which is found by texts of two lengths."""
+    lengths = tokens, tokens - 1
+    programs = [trace(stack, table[:1].repeat(length, 0))[0] for length in lengths]
+    found = []
+    for site in programs[0].of_kind(marks.STREAM, marks.POINT, marks.ACTIVATION):
+        if site not in programs[1].places:
+            continue
+        first, second = (program.place(site).shape for program in programs)
+        axes = [axis for axis, sizes in enumerate(zip(first, second, strict=False)) if sizes == lengths]
+        if len(axes) == 1 and not programs[0].place(site).loops:
+            found.append(units_at(site, first, axes[0]))
+    return tuple(found)
 
 
 def _array(tensor: Any) -> Array:

@@ -106,4 +106,5 @@ def config_of(module: Any, name: str) -> Config:
         position_embedding=False,
         final_norm=False,
         head=_head_of(module, kind),
+        marks=(),
     )

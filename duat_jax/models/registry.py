@@ -3,6 +3,7 @@
 import difflib
 
 from duat_jax.errors import DuatError
+from duat_jax.models.config import Config
 from duat_jax.models.families import (
     albert,
     bert,
@@ -36,6 +37,7 @@ from duat_jax.models.families import (
     xlm_roberta,
 )
 from duat_jax.models.families.family import Family
+from duat_jax.models.validation import require_layers
 
 FAMILIES: dict[str, Family] = {
     "gpt2": gpt2.FAMILY,
@@ -88,6 +90,19 @@ def register_family(model_type: str, family: Family) -> None:
     """
     if FAMILIES.setdefault(model_type, family) is not family:
         raise DuatError(f"model_type = {model_type!r} is a family already: register yours under another name")
+
+
+def family_of(config: Config) -> Family:
+    """Return the family of a loaded checkpoint.
+
+    Args:
+        config: the model's parts.
+
+    Raises:
+        DuatError: for a model that PyTorch's code computes, which has none.
+    """
+    require_layers(config)
+    return FAMILIES[config.family]
 
 
 def nearest(model_type: str) -> str | None:

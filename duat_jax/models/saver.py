@@ -12,7 +12,7 @@ from duat_jax.errors import BadCheckpoint
 from duat_jax.models.checkpoint.derived import write_derived
 from duat_jax.models.checkpoint.stored import Checkpoint
 from duat_jax.models.families.tensor_map import parameter_at
-from duat_jax.models.registry import FAMILIES
+from duat_jax.models.registry import family_of
 from duat_jax.models.transformer import Transformer
 
 
@@ -36,7 +36,7 @@ def write_model(
         BadCheckpoint: naming every tensor with a number too large for the dtype; if the source's files can't be copied.
     """
     tensors: dict[str, np.ndarray] = {}
-    family = FAMILIES[model.config.family]
+    family = family_of(model.config)
     for entry in family.tensor_map(model.config):
         values = [np.asarray(parameter_at(model, path)[...]) for path in entry.parameters]
         with np.errstate(over="ignore"):

@@ -13,6 +13,7 @@ from duat_jax.models.config import Config
 from duat_jax.models.embedding import PatchEmbedding, TokenEmbedding
 from duat_jax.models.head import Logits, ReadOut
 from duat_jax.models.mask import require_mask
+from duat_jax.models.units import streams_of
 from duat_jax.nn.config import make_block, make_norm
 from duat_jax.nn.linear import Linear
 from duat_jax.nn.stack import Stack
@@ -104,6 +105,8 @@ class Transformer(nnx.Module):
             layers: the number of layers before it.
             mask: true for real tokens, `[..., tokens]`.
         """
+        if self.config.marks is not None:
+            return self.stack.until(streams_of(self.config, layers)[0], x, mask)
         return Stack(self.stack.blocks[:layers])(self.first(x), mask)
 
     def hidden(

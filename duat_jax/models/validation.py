@@ -14,6 +14,7 @@ from duat_jax.models.chat import is_chat
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config, Image
 from duat_jax.models.encoding import encode
+from duat_jax.models.layout import NO_LAYERS
 from duat_jax.models.vocabulary.classes import find_class
 from duat_jax.models.vocabulary.token import Token
 from duat_jax.models.vocabulary.vocabulary import find_token
@@ -39,6 +40,19 @@ def require_loaded(model: Any) -> None:
             ' own is explained by duat.decompose(fn, x, marks="auto"), contrasted by duat.secant(fn)(x, y) and changed'
             " by duat.edit(duat.auto(fn), edits)"
         )
+
+
+def require_layers(config: Config) -> None:
+    """Raise unless a model is made of layers of this package.
+
+    Args:
+        config: the model's parts.
+
+    Raises:
+        DuatError: for one that PyTorch's code computes.
+    """
+    if config.marks is not None:
+        raise DuatError(NO_LAYERS)
 
 
 class Places(NamedTuple):

@@ -15,6 +15,7 @@ from duat_jax.forms.coefficients import coefficients
 from duat_jax.forms.decomposition import KINDS
 from duat_jax.models import layer_parts, sites
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import require_layers
 from duat_jax.nn.linear import PRECISION
 from duat_jax.nn.stack import Stack
 from duat_jax.pruning import places
@@ -130,6 +131,7 @@ def prune_layers(
         >>> prune_layers(duat.load(), ids, 1 / 3, method="block influence", compensation="mean").config.layers
         4
     """
+    require_layers(model.config)
     if problems := fraction_problems([fraction]) + name_problems("method", [method], RANKINGS):
         raise DuatError("; ".join(problems))
     count = how_many_layers(model, fraction)

@@ -26,6 +26,7 @@ from duat_jax.models.config import Config
 from duat_jax.models.loader import load, load_config, load_tokenizer
 from duat_jax.models.targets.logit import Logit
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import require_layers
 from duat_jax.sealed import digest_of, seal, unseal_file
 from duat_jax.survey.explained import Explained
 from duat_jax.survey.measure import measure
@@ -130,6 +131,7 @@ def survey(
     if not 1 <= index <= count:
         raise BadText(f"shard {index}/{count} isn't there: give the first as 1/{count}, the last as {count}/{count}")
     config = load_config(name)
+    require_layers(config)
     if config.head.kind != "next token":
         raise DuatError(f"the model's head is {config.head.kind!r}: only models of the next token are surveyed")
     if any(block.experts is not None for block in config.blocks):

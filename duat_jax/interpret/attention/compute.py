@@ -21,7 +21,7 @@ from duat_jax.models.config import Config
 from duat_jax.models.embedding import TokenEmbedding
 from duat_jax.models.sites import HEADS, KEYS, QUERIES
 from duat_jax.models.transformer import Transformer
-from duat_jax.models.validation import Places, checked_position, require_loaded, whole_number
+from duat_jax.models.validation import Places, checked_position, require_layers, require_loaded, whole_number
 from duat_jax.nn.linear import alike
 from duat_jax.nn.pattern import attention_mask, cap_ratio
 from duat_jax.processes import on_host
@@ -103,6 +103,7 @@ def explain_attention(
     Source: Wang & Li, Eq. 35, for the score; its split follows from the closed form of each stream, Eq. 34.
     """
     require_loaded(model)
+    require_layers(model.config)
     request = check(model.config, inputs, layer, head, query, key, contrast, tokenizer)
     at = [request.key] if request.contrast is None else [request.key, request.contrast]
     signs = np.array([1, -1][: len(at)])

@@ -20,7 +20,6 @@ from duat_jax.interpret.comparison import compare_runs
 from duat_jax.interpret.contrast.result import Contrast
 from duat_jax.interpret.pipeline import certified, forward_from, rows_of_tokens
 from duat_jax.marking import program
-from duat_jax.models.converted import shapes_of_marks
 from duat_jax.models.sites import HEADS, NEURONS
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
@@ -141,20 +140,18 @@ def _split(
     held: bool | tuple[str, ...],
 ) -> _Parts:
     """Return the parts of the first row's number minus each other's, averaged over the references."""
-    others = shapes_of_marks(model, len(real))
 
     def number(x: Array) -> Array:
         return reader.read(model, forward_from(model, x, real, stream)).value
 
     def parts(y: Array) -> _Parts:
         difference = secant(number, at=(marks.STREAM, marks.POINT), held=held)(xs[0], y)
-        streams, points = difference.contributions.streams, difference.contributions.points
-        heads = Marked({key: part.sum(-1) for key, part in points.items() if key.name in MIXED})
-        neurons = Marked({key: part for key, part in points.items() if key.name in ACTIVATED})
+        by_token = partial(rows_of_tokens, model.config, tokens=len(y))
+        streams, units = difference.contributions.streams, by_token(marks.POINT, difference.contributions.points)
         return _Parts(
-            jnp.stack([part.sum(-1) for part in _of_layers(streams, len(y), others)]),
-            rows_of_tokens(heads, len(y), others),
-            rows_of_tokens(neurons, len(y), others),
+            jnp.stack([part.sum(-1) for part in _of_layers(by_token(marks.STREAM, streams))]),
+            Marked({key: part.sum(-1) for key, part in units.items() if key.name in MIXED}),
+            Marked({key: part for key, part in units.items() if key.name in ACTIVATED}),
             Marked({key: part.sum() for key, part in difference.moved.items()}),
             difference.discontinuities,
             difference.completeness,
@@ -165,8 +162,7 @@ def _split(
     return jax.tree.map(lambda leaf: leaf.mean(0), found)._replace(unrecognised=found.unrecognised)
 
 
-def _of_layers(streams: Marked[Array], tokens: int, others: Any) -> list[Array]:
+def _of_layers(rows: Marked[Array]) -> list[Array]:
     """Return the parts of the stream after the embedding and after each layer, of which a layer may have several."""
-    rows = rows_of_tokens(streams, tokens, others)
     of_layers: dict[Any, Array] = {key if key.layer is None else key.layer: part for key, part in rows.items()}
     return list(of_layers.values())

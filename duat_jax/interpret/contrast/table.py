@@ -82,7 +82,8 @@ def layer_of(key: Key) -> str:
     Args:
         key: its mark.
     """
-    return " ".join(part.replace("layers.", "layer ") for part in key.scope) or str(key)
+    number = [f"[{key.number}]"] if key.number else []
+    return " ".join([*(part.replace("layers.", "layer ") for part in key.scope), *number]) or str(key)
 
 
 def _said(contrast: Contrast) -> list[RenderableType]:

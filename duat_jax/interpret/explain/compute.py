@@ -20,9 +20,9 @@ from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.inputs.request import check
 from duat_jax.interpret.explain.result import Explanation
 from duat_jax.interpret.pipeline import Predicted, certified, read_targets, recomputation, rows_of_tokens
-from duat_jax.models.converted import shapes_of_marks
 from duat_jax.models.targets.base import ManyTargets, OneTarget, Reading, Target
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.units import streams_of
 from duat_jax.models.validation import require_gated, require_loaded
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
@@ -182,14 +182,13 @@ def _split(
             """Return the states, and by name what is added to each read-out of them."""
             return model.states(x, inputs.real), {name: offset(jnp.stack(each), name) for name, each in added.items()}
 
-        tokens = len(inputs.real)
-        others = shapes_of_marks(model, tokens)
+        by_token = partial(rows_of_tokens, model.config, marks.ACTIVATION, tokens=len(inputs.real))
         recording = record_kinds(read_from, model.embed(inputs.given, inputs.segments), _KINDS)
 
         def parts(readout: Any, target: Step | None) -> _Parts:
             decomposed = decomposition.contributions(recording, readout, target=target)
             collapsed = affine_form.collapsed_contributions(recording, readout, target=target, gate_rule=gate_rule)
-            coefficients = rows_of_tokens(decomposed.coefficients, tokens, others)
+            coefficients = by_token(decomposed.coefficients)
             elsewhere = {key: part.sum() for key, part in decomposed.terms.items() if key not in coefficients}
             return _Parts(
                 decomposed.input.sum(-1),
@@ -204,12 +203,12 @@ def _split(
         result: list[Any] = [None] * len(streams)
         for stream in dict.fromkeys(streams):
             same = [k for k, other in enumerate(streams) if other == stream]
-            target = None if stream is None else recording.streams[stream]
-            ones = jnp.eye(len(streams), dtype=readings[0].constant.dtype)
-            readouts = [
-                (readings[k].readout, dict.fromkeys(added, ones[k])) if stream is None else readings[k].readout
-                for k in same
-            ]
+            target, ones = None, jnp.eye(len(streams), dtype=readings[0].constant.dtype)
+            readouts: list[Any] = [(readings[k].readout, dict.fromkeys(added, ones[k])) for k in same]
+            if stream is not None:
+                units = streams_of(model.config, stream)[0]
+                target = next(step for step in recording.streams if step.site == units.site)
+                readouts = [units.as_they_lie(readings[k].readout) for k in same]
             if len(same) == 1:  # mapping over one would be traced and compiled for nothing
                 result[same[0]] = parts(readouts[0], target)
                 continue
@@ -217,7 +216,7 @@ def _split(
             together = jax.vmap(partial(parts, target=target))(stacked)
             for place, k in enumerate(same):
                 result[k] = row(together, place)
-        return result, rows_of_tokens(recording.dynamics.activations, tokens, others)
+        return result, by_token(recording.dynamics.activations)
 
     return jax.vmap(split)(batch, readings)
 

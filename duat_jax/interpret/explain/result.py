@@ -101,9 +101,9 @@ class Explanation(Paged, Plotted):
     @property
     def labels(self) -> dict[Key, str]:
         """The labels of terms in tables: the layer's number, if it is the layer's only term."""
-        terms_in = Counter(key.scope for key in self.terms)
+        terms_in = Counter(key.layer for key in self.terms)
         return {
-            key: f"layer {key.scope[0].removeprefix('layers.')}" if key.scope and terms_in[key.scope] == 1 else str(key)
+            key: str(key) if key.layer is None or terms_in[key.layer] > 1 else f"layer {key.layer}"
             for key in self.terms
         }
 

@@ -26,7 +26,7 @@ from duat_jax.interpret.pipeline import forward_from, read_target, readers_of
 from duat_jax.models.sites import HEADS, VALUES
 from duat_jax.models.targets.base import OneTarget
 from duat_jax.models.transformer import Transformer
-from duat_jax.models.validation import require_loaded, whole_number
+from duat_jax.models.validation import require_layers, require_loaded, whole_number
 from duat_jax.processes import on_host
 from duat_jax.transform.keys import Key, Marked
 from duat_jax.transform.recording import Recording, record_kinds
@@ -90,6 +90,7 @@ def graph(
     Source: Wang & Li, Eq. 34, of which each stream's parts follow.
     """
     require_loaded(model)
+    require_layers(model.config)
     checked, metric = check_one(model.config, inputs, target, contrast, against, position, tokenizer)
     counts = {"neurons": whole_number(neurons), "scores": whole_number(scores)}
     if wrong := [name for name, count in counts.items() if count is None or count < 0]:

@@ -34,7 +34,9 @@ def parts_of(contrast: Contrast, changes: Sequence[Applied]) -> list[float]:
 
     def part(change: Applied) -> float:
         if change.units is None:
-            return -float(contrast.flow[change.site.key.number][list(change.tokens)].sum())
+            key = change.site.key
+            row = key.number if key.layer is None else key.layer + 1
+            return -float(contrast.flow[row][list(change.tokens)].sum())
         parts = contrast.heads if change.site.key in contrast.heads else contrast.neurons
         return -float(parts[change.site.key][change.chosen].sum())
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from duat_jax.interpret.intervene.changes import SCALED, SET, STEERED, Change, Where, indices, some
-from duat_jax.models import sites
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
+from duat_jax.models.layout import Units
+from duat_jax.models.units import heads_of, neurons_of, streams_of
 from duat_jax.models.validation import whole_number
-from duat_jax.transform.keys import Site
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +73,7 @@ class Neurons(Place):
     def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
         if (layer := _layer(self.layer, layers, problems)) is None:
             return None
-        return _in_layer(
-            sites.neurons(layer), "neuron", self.neurons, sites.neuron_shape(config.blocks[layer]), problems
-        )
+        return _in_layer(neurons_of(config, layer), layer, "neuron", self.neurons, problems)
 
 
 @final
@@ -101,7 +99,7 @@ class Heads(Place):
     def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
         if (layer := _layer(self.layer, layers, problems)) is None:
             return None
-        return _in_layer(sites.heads(layer), "head", self.heads, sites.head_shape(config.blocks[layer]), problems)
+        return _in_layer(heads_of(config, layer), layer, "head", self.heads, problems)
 
 
 @final
@@ -127,14 +125,23 @@ class Stream(Place):
         if number is None or not 0 <= number <= layers:
             problems.append(f"stream {quoted(self.layers)} isn't there before what is read: give 0 to {layers}")
             return None
-        return Where(sites.stream(number), f"stream {number}", None, (config.features,))
+        if not (streams := streams_of(config, number)):
+            problems.append(
+                f"stream {number} isn't known: its code has no sum that is the stream after layer {number - 1}"
+            )
+            return None
+        return Where(streams[0].site, f"stream {number}", None, streams[0].shape)
 
 
-def _in_layer(site: Site, unit: str, given: Any, shape: tuple[int, ...], problems: list[str]) -> Where | None:
-    if (units := indices(given, unit, shape[0], problems)) is None:
+def _in_layer(found: list[Units], layer: int, unit: str, given: Any, problems: list[str]) -> Where | None:
+    if len(found) != 1:
+        known = ", ".join(str(each.site.key) for each in found) or "none"
+        problems.append(f"layer {layer} has no marks of its {unit}s alone, but {known}: change its stream")
         return None
-    named = f"layer {site.key.layer}, {unit}{'s' if len(units) > 1 else ''} {some(units)}"
-    return Where(site, named, units, shape)
+    if (units := indices(given, unit, found[0].shape[0], problems)) is None:
+        return None
+    named = f"layer {layer}, {unit}{'s' if len(units) > 1 else ''} {some(units)}"
+    return Where(found[0].site, named, units, found[0].shape)
 
 
 def _layer(layer: Any, layers: int, problems: list[str]) -> int | None:

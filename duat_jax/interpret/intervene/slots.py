@@ -9,8 +9,9 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.inputs.batching import power_of_two
 from duat_jax.interpret.intervene.changes import Applied
-from duat_jax.models import sites
 from duat_jax.models.config import Config
+from duat_jax.models.layout import Units
+from duat_jax.models.units import heads_of, neurons_of, streams_of
 from duat_jax.transform.editing import Edit
 from duat_jax.transform.keys import Site
 
@@ -21,15 +22,20 @@ Edits = dict[Site, Edit]
 
 
 class Alike(NamedTuple):
-    """Marks of one name whose values are of one shape.
+    """Marks of one name whose values lie alike.
 
     Args:
         sites: the marks, layer by layer.
-        shape: of the values of one token.
+        units: how they lie, of the first of them.
     """
 
     sites: tuple[Site, ...]
-    shape: tuple[int, ...]
+    units: Units
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the values of one token."""
+        return self.units.shape
 
 
 class Slots(NamedTuple):
@@ -52,16 +58,14 @@ def marks_alike(config: Config, layers: int, changes: Iterable[Applied]) -> tupl
         layers: the number of layers before what is read.
         changes: the changes.
     """
-    found: dict[tuple[str, tuple[int, ...]], list[Site]] = {}
-    for layer, block in enumerate(config.blocks[:layers]):
-        for site, shape in (
-            (sites.heads(layer), sites.head_shape(block)),
-            (sites.neurons(layer), sites.neuron_shape(block)),
-        ):
-            found.setdefault((site.key.name, shape), []).append(site)
-    found[sites.STREAM, (config.features,)] = sites.streams(layers)
     changed = {change.site for change in changes}
-    return tuple(Alike(tuple(alike), shape) for (_, shape), alike in found.items() if changed.intersection(alike))
+    every = [units for layer in range(layers) for units in (*heads_of(config, layer), *neurons_of(config, layer))]
+    every += [units for number in range(layers + 1) for units in streams_of(config, number)]
+    found: dict[tuple[Any, ...], list[Units]] = {}
+    for units in every:
+        found.setdefault((units.site.kind, units.site.key.name, units.axis, units.others), []).append(units)
+    alike = (Alike(tuple(units.site for units in of_kind), of_kind[0]) for of_kind in found.values())
+    return tuple(each for each in alike if changed.intersection(each.sites))
 
 
 def slots_of(
@@ -108,7 +112,8 @@ def edits_of(alike: tuple[Alike, ...], slots: tuple[Slots, ...]) -> Edits:
         for number, site in enumerate(each.sites):
             here = (marks == number).reshape(-1, *[1] * (kept.ndim - 1)).astype(kept.dtype)
             # Sums of products with 0 and 1, which are exact on every device.
-            edits[site] = Edit((here * kept).sum(0) + (1 - here.sum()), (here * added).sum(0))
+            whole = (here * kept).sum(0) + (1 - here.sum()), (here * added).sum(0)
+            edits[site] = Edit(*map(each.units.as_they_lie, whole))
     return edits
 
 
@@ -118,6 +123,6 @@ def at_slots(alike: Alike, slots: Slots, values: dict[Site, Array]) -> Float[Arr
     Args:
         alike: the marks.
         slots: the changes.
-        values: of every mark, `[tokens, *shape]`.
+        values: of every mark, as they lie.
     """
-    return jnp.stack([values[site] for site in alike.sites])[slots.marks]
+    return jnp.stack([alike.units.by_token(values[site]) for site in alike.sites])[slots.marks]

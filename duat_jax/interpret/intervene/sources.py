@@ -17,6 +17,7 @@ from duat_jax.interpret.attention.held_pattern import pattern_of, point_of
 from duat_jax.interpret.intervene.changes import SET, STEERED, Applied, Source
 from duat_jax.interpret.intervene.slots import Alike, marks_alike
 from duat_jax.interpret.pipeline import embedded, forward_from
+from duat_jax.marking.program import MIXED
 from duat_jax.models import sites
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
@@ -184,8 +185,13 @@ class Moved(Source):
         tokens, source = len(inputs.real), whole_number(self.source)
         if change is None:
             return
-        if change.site.key.name != sites.HEADS:
+        if change.site.key.name not in (sites.HEADS, MIXED):
             problems.append(f"{change.name} moves nothing from token to token: change heads by what they move")
+        elif config.marks is not None:
+            problems.append(
+                f"{change.name}: the patterns of a model that PyTorch's code computes aren't known: change all that the"
+                " head carries to a token"
+            )
         elif source is None or not -tokens <= source < tokens:
             problems.append(f"token {quoted(self.source)} is none of {tokens}: give {-tokens} to {tokens - 1}")
         else:
@@ -226,7 +232,7 @@ def _recorded(model: Transformer, inputs: Inputs) -> Recording:
 @partial(jax.jit, static_argnames="alike")
 def _seen(model: Transformer, inputs: Inputs, alike: Alike, number: Int[Array, ""]) -> Array:
     seen = _recorded(model, inputs).seen
-    return jnp.stack([seen[site] for site in alike.sites])[number]
+    return jnp.stack([alike.units.by_token(seen[site]) for site in alike.sites])[number]
 
 
 @jax.jit

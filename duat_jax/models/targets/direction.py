@@ -10,6 +10,7 @@ from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.targets.base import ForwardPass, ReadByItself, Reading, Words, one_row, reading
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.units import streams_of
 from duat_jax.models.validation import Places, checked_position, checked_vector, whole_number
 from duat_jax.nn.linear import PRECISION
 
@@ -44,7 +45,11 @@ class Direction(ReadByItself):
                 f"stream {quoted(self.stream)} isn't one of the model's: give 0 (before the first layer) to"
                 f" {config.layers} (after the last), or none for the last hidden states"
             )
-        features = config.state_features if layers is None else config.features
+            layers = None
+        streams = [] if layers is None else streams_of(config, layers)
+        if layers is not None and not streams:
+            problems.append(f"the stream after layer {layers - 1} isn't known: no sum in the model's code is it")
+        features = streams[0].shape[-1] if streams else config.state_features
         return Direction(
             checked_vector(features, self.vector, problems), layers, checked_position(self.position, places, problems)
         )

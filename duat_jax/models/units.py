@@ -1,0 +1,56 @@
+"""The marks of the units of a model: heads, neurons and streams, by layer."""
+
+from duat_jax.marking.program import MIXED
+from duat_jax.marking.program import NEURONS as ACTIVATED
+from duat_jax.models import sites
+from duat_jax.models.config import Config
+from duat_jax.models.layout import Units
+from duat_jax.transform import marks
+from duat_jax.transform.keys import Site
+
+
+def heads_of(config: Config, layer: int) -> list[Units]:
+    """Return the marks of a layer's heads: one, or none that is known.
+
+    Args:
+        config: the model's parts.
+        layer: the layer, from 0.
+    """
+    block = config.blocks[layer]
+    if config.marks is None:
+        return [_native(sites.heads(layer), sites.head_shape(block))]
+    return [each for each in _in_layer(config, layer, MIXED) if each.shape[:-1] == (block.heads,)]
+
+
+def neurons_of(config: Config, layer: int) -> list[Units]:
+    """Return the marks of a layer's neurons: one in a family of this package, any number in a model by PyTorch's code.
+
+    Args:
+        config: the model's parts.
+        layer: the layer, from 0.
+    """
+    if config.marks is None:
+        return [_native(sites.neurons(layer), sites.neuron_shape(config.blocks[layer]))]
+    return _in_layer(config, layer, ACTIVATED)
+
+
+def streams_of(config: Config, layers: int) -> list[Units]:
+    """Return the mark of the residual stream after some layers: one, or none that is known.
+
+    Args:
+        config: the model's parts.
+        layers: the number of layers before it.
+    """
+    if config.marks is None:
+        return [_native(sites.stream(layers), (config.features,))]
+    streams = (each for each in config.marks if each.site.kind == marks.STREAM)
+    return [each for each in streams if each.site.key.layer == (layers - 1 if layers else None)][-1:]
+
+
+def _native(site: Site, shape: tuple[int, ...]) -> Units:
+    return Units(site, 0, shape, shape)
+
+
+def _in_layer(config: Config, layer: int, name: str) -> list[Units]:
+    points = (each for each in config.marks or () if each.site.kind == marks.POINT)
+    return [each for each in points if (each.site.key.layer, each.site.key.name) == (layer, name)]

@@ -14,7 +14,7 @@ from jaxtyping import Array
 from duat_jax.transform.calls import SubProgram, programs_in, scan_of, sub_program, while_of
 from duat_jax.transform.diagnosis import is_of_a_library, source_line
 from duat_jax.transform.identities import fence_p, mark_p
-from duat_jax.transform.parameters import bind, bind_in, overwrites, role_of, scatter_of, scopes_of
+from duat_jax.transform.parameters import bind, bind_in_double, overwrites, role_of, scatter_of, scopes_of
 from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import ELEMENTWISE, LINEAR
 from duat_jax.transform.secant.plan import branches_of
@@ -59,12 +59,15 @@ class Step(NamedTuple):
 
 
 def double(x: Any) -> Any:
-    """Return floating-point numbers in double precision, and anything else as it is.
+    """Return floating-point numbers, complex ones too, in double precision, and anything else as it is.
 
     Args:
         x: an array or a number.
     """
-    return jnp.asarray(x, jnp.float64) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x
+    for kind, dtype in ((jnp.floating, jnp.float64), (jnp.complexfloating, jnp.complex128)):
+        if jnp.issubdtype(jnp.result_type(x), kind):
+            return jnp.asarray(x, dtype)
+    return x
 
 
 class DoublePrecision:
@@ -217,9 +220,9 @@ class DoublePrecision:
         if name in SCATTERS and (name != "scatter" or overwrites(equation)):
             return [SCATTERS[name](*operands, **scatter_of(equation))]
         if name in KNOWN and not programs:
-            return bind_in(jnp.float64, equation, operands)
+            return bind_in_double(equation, operands)
         own = [
-            lax.stop_gradient(value).astype(_dtype_of(v)) if _is_float(value) else value
+            lax.stop_gradient(value).astype(_dtype_of(v)) if jnp.issubdtype(_dtype_of(v), jnp.inexact) else value
             for v, value in zip(equation.invars, operands, strict=True)
         ]
         return list(map(double, bind(equation, own)))

@@ -319,20 +319,20 @@ def bind(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
     return list(results) if equation.primitive.multiple_results else [results]
 
 
-def bind_in(dtype: Any, equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
-    """Compute the results of an equation in another dtype, as precisely as that allows.
+def bind_in_double(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
+    """Compute the results of an equation in double precision, as precisely as that allows.
 
     Args:
-        dtype: the dtype of every floating-point number in it.
         equation: any equation.
-        operands: its operands in that dtype.
+        operands: its operands, floating-point and complex ones in double precision.
     """
 
     def converted(name: str, value: Any) -> Any:
         if name == "precision" and value is not None:
             return (jax.lax.Precision.HIGHEST,) * 2
-        is_dtype = isinstance(value, np.dtype | type) and jax.dtypes.issubdtype(value, np.floating)
-        return np.dtype(dtype) if is_dtype else value
+        if not isinstance(value, np.dtype | type) or not jax.dtypes.issubdtype(value, np.inexact):
+            return value
+        return np.dtype(np.complex128 if jax.dtypes.issubdtype(value, np.complexfloating) else np.float64)
 
     parameters = {name: converted(name, value) for name, value in equation.params.items()}
     results = equation.primitive.bind(*operands, **equation.primitive.get_bind_params(parameters))

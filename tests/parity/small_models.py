@@ -12,8 +12,12 @@ import transformers
 from torch import nn
 from transformers.models.auto import configuration_auto, modeling_auto
 
+from tests.parity.small_sizes import LADDER, small
+
 TOKENS = 6
 """The length of a text."""
+ANSWERS = ("logits", "last_hidden_state")
+"""The names of the outputs of which one is explained."""
 MOST = 400_000_000
 """The most parameters of a model."""
 KINDS = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "CAUSAL_LM", "MASKED_LM", "IMAGE_TEXT_TO_TEXT", "CTC")
@@ -23,90 +27,6 @@ CLASSES: dict[str, list[str]] = {}
 for kind in KINDS:
     for model_type, name in getattr(modeling_auto, f"MODEL_{kind}MAPPING_NAMES").items():
         CLASSES.setdefault(model_type, []).append(name if isinstance(name, str) else name[0])
-
-LAYERS = (
-    "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers num_encoder_layers depth"
-    " num_decoder_layers"
-)
-SIZES = {
-    2: f"{LAYERS} num_experts_per_tok num_experts_per_token moe_topk top_k_experts moe_k",
-    1: "n_group topk_group n_shared_experts first_k_dense_replace moe_layer_start_index num_mtp_layers"
-    " num_nextn_predict_layers",
-    32: "hidden_size d_model n_embd dim embed_dim word_embed_proj_dim embedding_size hidden_dim d_embed q_lora_rank"
-    " out_hidden_size text_hidden_size audio_hidden_size condition_dim projection_dim upsample_groups",
-    64: "intermediate_size ffn_dim d_ff n_inner encoder_ffn_dim decoder_ffn_dim ffn_hidden_size dim_ff"
-    " shared_expert_intermediate_size moe_shared_expert_intermediate_size max_position_embeddings n_positions"
-    " max_source_positions max_target_positions mamba_d_ssm",
-    4: "num_attention_heads n_head n_heads num_heads encoder_attention_heads decoder_attention_heads num_experts"
-    " n_routed_experts num_local_experts moe_num_experts",
-    8: "head_dim qk_nope_head_dim qk_rope_head_dim v_head_dim patch_size d_kv kv_lora_rank state_size mamba_d_state"
-    " ssm_state_size rotary_dim mamba_n_heads mamba_d_head",
-    16: "context_size moe_intermediate_size expert_ffn_hidden_size moe_ffn_hidden_size",
-    48: "image_size",
-    0: "num_kv_shared_layers",
-}
-VOCABULARY = {64: "vocab_size", 0: "pad_token_id bos_token_id eos_token_id decoder_start_token_id"}
-DEEP = {2: LAYERS, 0: SIZES[0]}
-LADDER = (SIZES | {number: f"{SIZES[number]} {names}" for number, names in VOCABULARY.items()}, SIZES, DEEP)
-"""Sizes of names, the smallest first: the next ones where a model's own settings don't fit these."""
-ROTARY = {"rope_type": "default", "rope_theta": 10_000.0}
-RESNET = {"model_type": "resnet", "depths": [1, 1, 1, 1], "out_features": ["stage2", "stage3", "stage4"]}
-OF_TYPE: dict[str, dict[str, Any]] = {
-    "mamba2": {"hidden_size": 32, "num_heads": 8, "head_dim": 8},
-    "blip-2": {"image_token_index": 20, "num_query_tokens": 1},
-    "longformer": {"attention_window": 4},
-    "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
-    **{name: {"vocabulary_map": {"<image>": 4}} for name in ("chameleon", "emu3")},
-    **{name: {"prediction_length": 4} for name in ("autoformer", "informer", "time_series_transformer")},
-}
-"""Settings of a model type that don't follow from its default ones."""
-
-
-def small(settings: type, sizes: dict[int, str]) -> dict[str, Any]:
-    """Return arguments of a configuration that make its model small.
-
-    Args:
-        settings: the configuration.
-        sizes: the sizes of names.
-    """
-    defaults, arguments = settings().to_dict(), {}
-    size_of = {name: size for size, names in sizes.items() for name in names.split()}
-    if isinstance(defaults.get("depths"), list):  # stages, each with widths of its own
-        size_of = {name: size for name, size in size_of.items() if name == "image_size"}
-    layers = next((defaults[name] for name in LAYERS.split() if isinstance(defaults.get(name), int)), 0)
-    kinds = defaults.get("layer_types") or []
-    other = next((index for index, kind in enumerate(kinds) if kind != kinds[0]), 1)
-    for name, value in defaults.items():
-        inner = getattr(settings, "sub_configs", {}).get(name)
-        if isinstance(value, dict) and value.get("model_type") in configuration_auto.CONFIG_MAPPING:
-            model_type = value["model_type"]
-            if model_type == "timm_backbone":  # of a package of its own
-                arguments[name] = RESNET
-                continue
-            arguments[name] = small(configuration_auto.CONFIG_MAPPING[model_type], sizes) | {"model_type": model_type}
-        elif inner is not None and inner is not transformers.AutoConfig and isinstance(value, dict):
-            arguments[name] = small(inner, sizes)
-        elif name == "head_dim" and "qk_nope_head_dim" in defaults:  # which follows from its parts
-            continue
-        elif name == "num_key_value_heads" and 32 in sizes and (value is None or isinstance(value, int)):
-            arguments[name] = 4 if value in (None, defaults.get("num_attention_heads")) else 2
-        elif name in size_of and (value is None or (isinstance(value, int) and (value or not size_of[name]))):
-            arguments[name] = size_of[name]
-        elif isinstance(value, list) and layers > 2 and len(value) == layers:
-            arguments[name] = [value[0], value[other]]
-        elif name in ("depths", "encoder_depths") and value:
-            arguments[name] = [1] * len(value)
-        elif name == "rope_parameters" and 32 in sizes and _by_sections(settings, value or {}):
-            turned = int(4 * (value or {}).get("partial_rotary_factor", 1))
-            sections = [turned - turned // 4 * 2, turned // 4, turned // 4]
-            arguments[name] = (value or ROTARY) | {"mrope_section": sections}
-    return arguments | OF_TYPE.get(settings.model_type, {})
-
-
-def _by_sections(settings: type, rotary: dict[str, Any]) -> bool:
-    """Return whether positions of several axes turn sections of a head, in every layer alike."""
-    several = any(isinstance(each, dict) for each in rotary.values())
-    return "mrope_section" in getattr(settings, "ignore_keys_at_rope_validation", ()) and not several
 
 
 class FromEmbeddings(nn.Module):
@@ -143,6 +63,8 @@ def fillings(module: nn.Module) -> dict[str, Any]:
     size, channels = getattr(vision, "image_size", None) or 48, getattr(vision, "num_channels", 3)
     height, width = size if isinstance(size, list | tuple) else (size, size)
     grid = torch.tensor([[1, 4, 4]])
+    image = torch.randn(1, channels, height, width)
+    past, axes = past_length(settings), getattr(settings, "num_time_features", 1)
     boxes = torch.zeros(1, TOKENS, 4, dtype=torch.long)
     return {
         "input_ids": text,
@@ -152,7 +74,23 @@ def fillings(module: nn.Module) -> dict[str, Any]:
         "bbox": boxes,
         "visual_feats": torch.randn(1, 3, getattr(settings, "visual_feat_dim", 1) or 1),
         "visual_pos": torch.rand(1, 3, 4),
-        "pixel_values": torch.randn(1, channels, height, width),
+        "pixel_values": image,
+        "noise": torch.rand(1, 36),
+        "image_attention_mask": torch.ones(1, TOKENS, 1),
+        "image_embeds_position_mask": torch.tensor([[1, 1, 0, 0, 0, 0]]),
+        "lang_ids": torch.zeros(1, dtype=torch.long),
+        "task_inputs": torch.arange(getattr(settings, "task_seq_len", 1))[None],
+        "target_sizes": torch.tensor([[6, 6]]),
+        "past_time_features": torch.randn(1, past, axes),
+        "past_observed_mask": torch.ones(1, past),
+        "past_values_padding": torch.zeros(1, past, dtype=torch.long),
+        "freq": torch.zeros(1, 1, dtype=torch.long),
+        "future_values": torch.randn(1, 4),
+        "future_time_features": torch.randn(1, 4, axes),
+        "actions": torch.randn(1, TOKENS, getattr(settings, "act_dim", 1)),
+        "rewards": torch.randn(1, TOKENS, 1),
+        "returns_to_go": torch.randn(1, TOKENS, 1),
+        "timesteps": torch.arange(TOKENS)[None],
         "grid_thw": grid,
         "image_grid_thw": grid,
         "merge_sizes": torch.tensor([1]),
@@ -160,6 +98,11 @@ def fillings(module: nn.Module) -> dict[str, Any]:
         "pixel_attention_mask": torch.ones(1, 9, dtype=torch.long),
         "input_features_mask": torch.ones(1, 64, dtype=torch.long),
     }
+
+
+def past_length(settings: Any) -> int:
+    """Return how many past values a model of time series takes."""
+    return (getattr(settings, "context_length", None) or 8) + max(getattr(settings, "lags_sequence", None) or [0])
 
 
 def shapes(module: nn.Module, name: str) -> Iterator[tuple[int, ...]]:
@@ -171,7 +114,7 @@ def shapes(module: nn.Module, name: str) -> Iterator[tuple[int, ...]]:
     """
     settings = module.config
     vision = getattr(settings, "vision_config", None) or settings
-    bins = within(settings, "num_mel_bins", "feature_size") or 80
+    bins = within(settings, "num_mel_bins", "feature_size", "feature_projection_input_dim") or 80
     channels = getattr(vision, "num_channels", None) or getattr(vision, "in_channels", None) or 3
     patch_size = getattr(vision, "patch_size", None) or 8
     patch_size = patch_size if isinstance(patch_size, int) else patch_size[0]
@@ -186,7 +129,8 @@ def shapes(module: nn.Module, name: str) -> Iterator[tuple[int, ...]]:
         yield 1, 2, channels, height, width
         yield 1, 9, channels * patch_size**2
         yield 16, channels * patch_size**2
-        yield 16, channels * (getattr(vision, "temporal_patch_size", None) or 1) * patch_size**2
+        yield 16, channels * (getattr(vision, "temporal_patch_size", None) or 2) * patch_size**2
+        yield 1, 2, channels, 2 * height, 2 * width
     elif name == "pixel_values_videos":
         yield 1, frames, channels, height, width
     elif name == "input_values":
@@ -194,19 +138,23 @@ def shapes(module: nn.Module, name: str) -> Iterator[tuple[int, ...]]:
     elif name == "input_features":
         places = within(settings, "max_source_positions") or 32
         spectrum = within(settings, "spec_size")
-        yield from ((1, bins, 2 * places), (1, 64, bins), (1, bins, 3000))
+        yield from ((1, bins, 2 * places), (1, 64, bins), (1, bins, 3000), (1, 64, 128), (1, 64, 4 * bins))
         yield from ((1, 1, 4 * spectrum, within(settings, "num_mel_bins") or 64),) if spectrum else ()
     elif name == "hidden_states":
         yield 16, channels * (getattr(vision, "temporal_patch_size", None) or 1) * patch_size**2
         yield 1, 8, getattr(settings, "hidden_size", 32)
     elif name == "past_values":
-        length = (getattr(settings, "context_length", None) or 8) + max(getattr(settings, "lags_sequence", None) or [0])
+        length = past_length(settings)
         yield from ((1, length), (1, length, getattr(settings, "num_input_channels", 1)))
+    elif name == "latents":
+        yield from ((1, within(settings, "hidden_size"), 8), (1, 8, within(settings, "hidden_size")))
+    elif name == "states":
+        yield 1, TOKENS, settings.state_dim
 
 
 FLOATING = (
     *("inputs_embeds", "pixel_values", "input_values", "input_features", "hidden_states", "pixel_values_videos"),
-    "past_values",
+    *("past_values", "latents", "states"),
 )
 """The names of floating-point inputs, in the order in which they are tried."""
 
@@ -224,17 +172,20 @@ def examples(module: nn.Module) -> Iterator[tuple[nn.Module, str, dict[str, Any]
         table = module.get_input_embeddings()
     except NotImplementedError:
         table = None
-    if not isinstance(table, nn.Embedding):
-        table = next((each for each in module.modules() if isinstance(each, nn.Embedding)), None)
-    for every in (False, True):
-        beside = {key: value for key, value in filled.items() if key in (takes if every else usual) and key in takes}
+    last = int(filled["input_ids"].max())
+    if not hasattr(table, "weight"):
+        tables = (each for each in module.modules() if isinstance(each, nn.Embedding))
+        table = next((each for each in tables if each.num_embeddings > last), None)
+    framed = filled | {"pixel_values": filled["pixel_values"][:, None]}
+    for given, names in ((filled, usual), (filled, takes), (framed, takes)):
+        beside = {key: value for key, value in given.items() if key in names and key in takes}
         for name in FLOATING:
             if name == "inputs_embeds" and name in takes and table is not None:
                 rest = {key: value for key, value in beside.items() if key != "input_ids"}
                 rest |= {"attention_mask": filled["attention_mask"]} if "attention_mask" in takes else {}
                 rows = table(filled["input_ids"])
-                if hasattr(rows, "detach"):
-                    yield module, name, {name: rows.detach(), **rest}
+                rows = rows[0] if isinstance(rows, tuple) else rows
+                yield module, name, {name: rows.detach(), **rest}
             elif name in takes:
                 for shape in shapes(module, name):
                     yield module, name, beside | {name: torch.randn(shape)}
@@ -247,6 +198,50 @@ def examples(module: nn.Module) -> Iterator[tuple[nn.Module, str, dict[str, Any]
             )
 
 
+def settings_of(architecture: Any, config: Any) -> Any:
+    """Return the settings that an architecture is built from: a decoder alone has those of the decoder."""
+    kind = architecture.config_class
+    inner = [each for each in vars(config).values() if isinstance(kind, type) and isinstance(each, kind)]
+    return inner[0] if inner and not isinstance(config, kind) else config
+
+
+def outputs(module: nn.Module, given: dict[str, Any]) -> Any:
+    """Return a model's logits, its last states, or its first floating-point output.
+
+    Args:
+        module: the model.
+        given: its inputs.
+    """
+    with torch.no_grad():
+        found = module(**{name: each.clone() if hasattr(each, "clone") else each for name, each in given.items()})
+    for answer in ANSWERS:
+        if hasattr(found, "get") and found.get(answer) is not None:
+            return found[answer]
+    return next(
+        each
+        for each in torch.utils._pytree.tree_leaves(found)
+        if hasattr(each, "dtype") and each.dtype.is_floating_point
+    )
+
+
+class NoDependence(ValueError):
+    """A model's outputs don't depend on an input."""
+
+
+def require_dependence(module: nn.Module, name: str, given: dict[str, Any]) -> None:
+    """Raise where PyTorch doesn't compute a model's outputs, or they depend on an input by less than rounding.
+
+    Args:
+        module: the model.
+        name: the name of the input.
+        given: all inputs.
+    """
+    one, two = (outputs(module, given | {name: each}) for each in (given[name], torch.randn_like(given[name])))
+    finite = one.isfinite() & two.isfinite()
+    if not (one - two)[finite].abs().max() > 1e-6 * one[finite].abs().max():
+        raise NoDependence(f"its outputs don't depend on {name}")
+
+
 def small_models(model_type: str) -> Iterator[tuple[nn.Module, str, dict[str, Any]]]:
     """Yield a model in the mode for inference, the name of its floating-point input, and inputs that it takes.
 
@@ -256,21 +251,21 @@ def small_models(model_type: str) -> Iterator[tuple[nn.Module, str, dict[str, An
     Raises:
         Exception: the first one, where PyTorch computes nothing with any of these sizes and inputs.
     """
-    failures: list[tuple[bool, Exception]] = []
-    for sizes in LADDER:
+    failures: list[tuple[int, Exception]] = []
+    for sizes, inherits in LADDER:
         for architecture in CLASSES[model_type]:
             torch.manual_seed(0)
             try:
                 settings = configuration_auto.CONFIG_MAPPING[model_type]
-                config = settings(**small(settings, sizes))
                 build = getattr(transformers, architecture)._from_config
+                config = settings_of(build.__self__, settings(**small(settings, sizes, inherits)))
                 with torch.device("meta"):
                     count = sum(math.prod(each.shape) for each in build(config).parameters())
                 if count > MOST:
                     raise ValueError(f"{count:,} parameters")
                 module = build(config, attn_implementation="eager").eval()
             except Exception as error:
-                failures.append((False, error))
+                failures.append((0, error))
                 continue
             for part in (module.config, module.config.get_text_config()):
                 part._experts_implementation = "batched_mm"
@@ -281,19 +276,25 @@ def small_models(model_type: str) -> Iterator[tuple[nn.Module, str, dict[str, An
             for part in module.modules():
                 if hasattr(part, "chunk_gated_delta_rule"):  # written out position by position
                     part.chunk_gated_delta_rule = partial(part.chunk_gated_delta_rule, chunk_size=8)
-            works = False
-            for example in examples(module):
-                try:
-                    with torch.no_grad():
-                        example[0](**example[2])
-                except Exception as error:
-                    failures.append((True, error))
-                    continue
-                works = True
-                yield example
-            if works:
-                return
-    # The first of a model that was built, else the first.
-    raise max(failures, key=lambda failure: failure[0], default=(False, ValueError("it has no floating-point input")))[
-        1
-    ]
+            for drawn in (False, True):
+                if drawn:  # matrices that keep sizes, where those of training's first step let the input vanish
+                    for weight in module.parameters():
+                        if weight.ndim > 1:
+                            nn.init.normal_(weight, std=weight[0].numel() ** -0.5)
+                works = vanishes = False
+                for example in examples(module):
+                    try:
+                        require_dependence(*example)
+                    except Exception as error:
+                        vanishes |= isinstance(error, NoDependence)
+                        failures.append((2 if isinstance(error, NoDependence) else 1, error))
+                        continue
+                    works = True
+                    yield example
+                if works:
+                    return
+                if not vanishes:
+                    break
+    # The first of a model that computes something, else of one that was built, else the first.
+    failures.append((-1, ValueError("it has no floating-point input")))
+    raise max(failures, key=lambda failure: failure[0])[1]

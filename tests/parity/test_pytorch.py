@@ -102,8 +102,16 @@ OPERATIONS = {
     "bilinear": lambda x: nn.functional.interpolate(x[:, None], (7, 3), mode="bilinear", antialias=True),
     "bicubic": lambda x: nn.functional.interpolate(x[:, None], (7, 3), mode="bicubic", antialias=True),
     "numbers": lambda x: x[:, : torch.tensor([[3, 2]])[0].tolist()[0]] * int(torch.arange(4).max()),
+    "a number of numbers": lambda x: x[:, : int(torch.ceil(torch.arange(6, device=x.device).max() / 2))],
     "constants": lambda x: x[:, torch.from_numpy(np.array([2, 0]))],
+    "parameters that aren't the module's": lambda x: nn.functional.linear(x, KEPT_ELSEWHERE),
+    "arguments by name": lambda x: nn.functional.pad(
+        input=nn.functional.linear(input=x, weight=torch.arange(end=8, device=x.device, dtype=x.dtype)[None]),
+        pad=(1, 2),
+    ),
+    "type_as of a view": lambda x: x + x.float().type_as(x[0]),
 }
+KEPT_ELSEWHERE = nn.Parameter(torch.linspace(0, 1, 24, dtype=torch.float64).reshape(3, 8))
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -111,7 +119,7 @@ def test_an_operation_is_pytorchs(name):
     torch.manual_seed(0)
     x = torch.randn(2, 5, 8, dtype=torch.float64)
     function = duat.from_torch(Computes(lambda _, x: OPERATIONS[name](x)).eval(), [x])
-    near(jax.jit(function)(jnp.asarray(x.numpy())), OPERATIONS[name](x).numpy(), within=1e-12)
+    near(jax.jit(function)(jnp.asarray(x.numpy())), OPERATIONS[name](x).detach().numpy(), within=1e-12)
 
 
 def tiny(model_type, architecture, **sizes):

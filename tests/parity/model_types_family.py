@@ -36,9 +36,9 @@ def away_from_the_family(module: Any) -> float | str | None:
             kind, {"target": 21}
         )
         one, two = (duat.explain(model, TEXT, **asked) for model in (native, other))
-    pairs, neurons = [(one.value, two.value)], [each.coefficients.values() for each in (one, two)]
-    if getattr(module.config, "num_experts_per_tok", None):  # whose order is each code's own; some have no neurons
-        neurons = [[np.sort(np.asarray(each), -1) for each in of] for of in neurons if all(neurons)]
+    pairs, neurons = [(one.value, two.value)], [list(each.coefficients.values()) for each in (one, two)]
+    if getattr(module.config, "num_experts_per_tok", None):  # whose order is each code's own
+        neurons = [[np.sort(np.concatenate(of, -1), -1)] for of in neurons]
     pairs += zip(*neurons, strict=True)
     if not native.config.position_embedding:  # else positions are biases of the code's, and no part of the embedding
         pairs.append((one.embedding, two.embedding))

@@ -75,8 +75,9 @@ depend on an input by no more than rounding, matrices are drawn larger, or anoth
 - **decomposition**: the verdict on the parts at one input; **terms**: how many activation functions have parts of their
   own; **not attributed**: the share of the value that no mark reaches.
 - **family**: where this package has the family too, the largest difference between its parts and those of the code: the
-  value, the embedding's part and each neuron's coefficient, relative to the largest of each. Neurons of experts are
-  compared by size, since each code has its own order, and not where `duat.auto` has sums of them as parts.
+  value, the embedding's part and each neuron's coefficient, relative to the largest of each. A token's neurons of
+  experts are compared in the order of their size, since each code has its own order. Of GPT-OSS, `duat.auto` has the
+  clipped factors as neurons, and the family their product.
 - **seconds**: about how much processor time it takes.
 
 `python -m tests.parity.model_types` tries them all and writes this page, here with torch {torch}, torchax {torchax} and

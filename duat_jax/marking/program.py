@@ -33,13 +33,14 @@ SCALES = frozenset(
 MOVES_A_BIAS = frozenset(("broadcast_in_dim", "reshape", "convert_element_type"))
 
 
-def run(plan: Plan, arrays: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+def run(plan: Plan, arrays: Sequence[Any], arguments: Sequence[Any], taken: Sequence[Any] = ()) -> list[Any]:
     """Compute the results of a graph, with its marks.
 
     Args:
         plan: the plan of the graph.
         arrays: the arrays that its program closes over.
         arguments: the arguments.
+        taken: whether each branch that the graph stands in is the one that is taken.
     """
     graph = plan.graph
     values: dict[int, Any] = dict(zip(graph.arguments, arguments, strict=True))
@@ -49,6 +50,9 @@ def run(plan: Plan, arrays: Sequence[Any], arguments: Sequence[Any]) -> list[Any
 
     def read(ref: Ref) -> Any:
         return values[ref] if isinstance(ref, int) else ref.val
+
+    def taken_at(node: Node) -> list[Any]:
+        return [*taken, *(jnp.clip(read(index), 0, count - 1) == k for index, k, count in node.branches)]
 
     held: dict[Any, Any] = {}
     summed = (ref for node in graph.nodes if node.name in SUMS for ref in node.operands)
@@ -63,9 +67,9 @@ def run(plan: Plan, arrays: Sequence[Any], arguments: Sequence[Any]) -> list[Any
             key = ref, name, tuple(map(str, node.branches))
             if key not in held:
                 x = read(ref)
-                for index, k, count in node.branches if graph.is_float(ref) else ():
+                for is_taken in taken_at(node) if graph.is_float(ref) else ():
                     # In a branch that isn't taken a factor may be anything: zero times NaN would be NaN.
-                    x = jnp.where(jnp.clip(read(index), 0, count - 1) == k, x, 1)
+                    x = jnp.where(is_taken, x, 1)
                 held[key] = marks.hold(x, name)
             return held[key]
         return _bias(graph, ref, read) if (node, k) in plan.offsets else read(ref)
@@ -73,7 +77,9 @@ def run(plan: Plan, arrays: Sequence[Any], arguments: Sequence[Any]) -> list[Any
     for node in graph.nodes:
         with _scopes(node.scopes):
             operands = [operand(node, k) for k in range(len(node.operands))]
-            values |= zip(node.results, _results(plan, node, operands), strict=True)
+            values |= zip(
+                node.results, _results(plan, node, operands, taken_at(node) if node.body else []), strict=True
+            )
             for v in node.results:
                 values[v] = _marked(plan, node, v, values)
                 if v in neurons:
@@ -109,14 +115,14 @@ def _scopes(names: Iterable[str]) -> AbstractContextManager[Any]:
     return stack
 
 
-def _results(plan: Plan, node: Node, operands: list[Any]) -> list[Any]:
+def _results(plan: Plan, node: Node, operands: list[Any], taken: list[Any]) -> list[Any]:
     """Compute the results of an operation; in a form that is linear where it chooses among entries."""
     graph = plan.graph
     if graph.zeros.issuperset(node.results):
         return [jnp.zeros(graph.avals[v].shape, graph.avals[v].dtype) for v in node.results]
     flows = bool(plan.flowing.intersection(node.results))
     if node.body is not None and flows:
-        return _scan(plan, node, operands) if node.name == "scan" else _region(plan, node, operands)
+        return (_scan if node.name == "scan" else _region)(plan, node, operands, taken)
     if node.action.kind == "choice" and flows:
         return _choice(plan, node, operands)
     return node.compute(operands)
@@ -244,10 +250,10 @@ def _largest(node: Node, x: Any) -> Any:
     return rows.reshape(-1)[marks.hold(firsts + at, "choice")]
 
 
-def _region(plan: Plan, node: Node, operands: list[Any]) -> list[Any]:
+def _region(plan: Plan, node: Node, operands: list[Any], taken: list[Any]) -> list[Any]:
     """Run a rematerialised region as one."""
     assert node.equation is not None
-    return list(checkpointed(node.equation, lambda *given: run(plan.bodies[node], (), given))(*operands))
+    return list(checkpointed(node.equation, lambda *given: run(plan.bodies[node], (), given, taken))(*operands))
 
 
 def _layers_named_in(graph: Graph) -> list[str]:
@@ -255,7 +261,7 @@ def _layers_named_in(graph: Graph) -> list[str]:
     return [node.scopes[0] for node in graph.nodes if node.scopes and has_slice(node.scopes[0])]
 
 
-def _scan(plan: Plan, node: Node, operands: list[Any]) -> list[Any]:
+def _scan(plan: Plan, node: Node, operands: list[Any], taken: list[Any]) -> list[Any]:
     """Run a scan; one over layers names the layer of every step."""
     assert node.equation is not None and node.body is not None
     first, carries, length, reverse, unroll = scan_of(node.equation)
@@ -265,7 +271,7 @@ def _scan(plan: Plan, node: Node, operands: list[Any]) -> list[Any]:
 
     def step(carry: list[Any], stacked: list[Any]) -> tuple[list[Any], list[Any]]:
         with _scopes([] if stream is None or named or named_deeper else [f"layers.0:{length}"]):
-            results = run(body, (), [*operands[:first], *carry, *stacked])
+            results = run(body, (), [*operands[:first], *carry, *stacked], taken)
             if stream is not None:
                 with _scopes(named[:1]):
                     results[stream] = marks.stream(results[stream], "stream")

@@ -172,6 +172,15 @@ VALUES = {
     "a scale that is NaN where it isn't taken": lambda x: lax.cond(
         x[0, 0] > 1e9, lambda z: z / jnp.sqrt(-1 - (z**2).sum()), lambda z: z, x @ W
     ),
+    "a scale in a scan that is NaN where it isn't taken": lambda x: lax.cond(
+        x[0, 0] > 1e9,
+        lambda z: lax.scan(lambda c, w: (c @ w / jnp.sqrt(-1 - (c**2).sum()), None), z, SQUARES)[0],
+        jax.checkpoint(lambda z: z / jnp.sqrt(1 + (z**2).sum())),
+        x,
+    ),
+    "a rematerialised scale that is NaN where it isn't taken": lambda x: lax.cond(
+        x[0, 0] > 1e9, jax.checkpoint(lambda z: z / jnp.sqrt(-1 - (z**2).sum())), lambda z: z, x @ W
+    ),
     "a loop that has no end where it isn't taken": lambda x: lax.cond(
         x[0, 0] > 1e9, lambda z: lax.while_loop(lambda v: v.sum() < 1e9, lambda v: v * 0, z), lambda z: z, x @ W
     ),

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from duat_jax.errors import DuatError
+from duat_jax.models.layout import NO_LAYERS
 from duat_jax.models.sites import HEADS, NEURONS, STREAM
 from duat_jax.transform import marks
 from duat_jax.transform.interpret import Seen
@@ -56,12 +58,18 @@ def sites_of(program: Program) -> Units:
 
     Args:
         program: the program of a model.
+
+    Raises:
+        DuatError: for a model that isn't made of layers of this package.
     """
 
     def called(kind: str, name: str) -> tuple[Site, ...]:
         return tuple(site for site in program.of_kind(kind) if site.key.name == name)
 
-    return Units(called(marks.POINT, NEURONS), called(marks.POINT, HEADS), called(marks.STREAM, STREAM))
+    units = Units(called(marks.POINT, NEURONS), called(marks.POINT, HEADS), called(marks.STREAM, STREAM))
+    if not all(units):
+        raise DuatError(NO_LAYERS)
+    return units
 
 
 def stacked(sites: Units, values: Seen) -> Units:

@@ -8,7 +8,7 @@ from jaxtyping import Int
 from duat_jax.errors import DuatError
 from duat_jax.models import layer_parts
 from duat_jax.models.transformer import Transformer
-from duat_jax.models.validation import require_loaded
+from duat_jax.models.validation import require_layers, require_loaded
 from duat_jax.pruning import layers as of_layers
 from duat_jax.pruning import places
 from duat_jax.pruning.budget import BUDGETS, MEASURED, Scores, measured
@@ -46,6 +46,7 @@ def check(
         DuatError: if an argument is wrong; the message names every problem.
     """
     require_loaded(model)
+    require_layers(model.config)
     problems = fraction_problems(fractions)
     choices: tuple[tuple[str, Iterable[str], Iterable[str]], ...] = (
         ("prunable part", [what], KNOWN),

@@ -12,7 +12,7 @@ from duat_jax.models.layer_parts import written_out
 from duat_jax.models.loader import skeleton
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.untied import untied
-from duat_jax.models.validation import require_loaded
+from duat_jax.models.validation import require_layers, require_loaded
 from duat_jax.weights.units import parameters_of
 
 SHOWN = 8
@@ -33,6 +33,7 @@ def require_alike(before: Transformer, after: Transformer) -> None:
     """
     for which, model in (("reference", before), ("model", after)):
         require_loaded(model)
+        require_layers(model.config)
         own, known = parameters_of(written_out(model)), parameters_of(skeleton(model.config, "float32"))
         if own.keys() != known.keys():
             raise DuatError(

@@ -1,5 +1,7 @@
 """Every question about a model that PyTorch's code computes is answered exactly, or refused in one line."""
 
+import shutil
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,7 +10,10 @@ import transformers
 
 import duat_jax as duat
 from benchmarks.accelerators import public_functions
+from duat_jax.interpret.contrast.page import view
 from duat_jax.models.converted import converted
+from duat_jax.models.loader import EMBEDDED
+from tests.command import run
 from tests.helpers import near
 from tests.parity.test_pytorch import NO_FAMILY, tiny
 
@@ -19,6 +24,7 @@ MODELS = {
     "olmoe": ("AutoModelForCausalLM", {"num_experts": 4, "num_experts_per_tok": 2}),
 }
 LAYERS = "no layers of this package"
+KINDS = "heads", "neurons"
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -86,6 +92,7 @@ REFUSED = {
     },
     "prune": (lambda model, asked: duat.pruning.prune(model, np.array([TEXT]), 0.5), f"{LAYERS}|next token"),
     "prune_layers": (lambda model, asked: duat.pruning.prune_layers(model, np.array([TEXT]), 0.5), LAYERS),
+    "diff": (lambda model, asked: duat.diff(model, TEXT, reference=model, **asked), LAYERS),
     "new_adapters": (lambda model, asked: duat.lora.new_adapters(model, rank=2), LAYERS),
     "without": (lambda model, asked: duat.pruning.without(model, duat.pruning.Terms(layers=(0,))), LAYERS),
 }
@@ -100,6 +107,76 @@ def test_a_question_is_refused_in_one_line(question, given):
     assert "\n" not in str(refusal.value)
 
 
+COMMANDS = {
+    "circuit": ["--task", "parameter", "--prompts", 2],
+    "context": ["--task", "antonyms", "--demonstrations", 2],
+    "graph": ["for i in range(10"],
+    "attends": ["for i in range(10", "--layer", 1, "--head", 0, "--key", 1],
+    "prune": ["--text", "book.txt", "--fraction", 0.3, "--tokens", 8, "--pieces", 2],
+    "survey": ["book.txt", "--out", "tables"],
+    "train-ledger": ["for i in range(10", "--text", "book.txt", "--steps", 1],
+    "lora train": ["--text", "book.txt", "--output", "adapter"],
+    "verify": [],
+    "diff": ["for i in range(10", "--bits", 4],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_refused_in_one_line(command, checkpoint, monkeypatch):
+    monkeypatch.chdir(checkpoint)
+    (checkpoint / "book.txt").write_text("def f(x):\n    return x + 1\n" * 400)
+    model = [checkpoint] if command == "diff" else ["--model", checkpoint]
+    found = run(*command.split(), *model, *COMMANDS[command])
+    assert found.exit_code == 2 and LAYERS in found.output, found.output
+    assert len(found.stderr.strip().splitlines()) == 1
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A checkpoint of no family, with the tokenizer of the embedded model."""
+    folder, (architecture, sizes) = tmp_path_factory.mktemp("checkpoint"), NO_FAMILY["gpt_neo"]
+    module = tiny("gpt_neo", architecture, **sizes)
+    module.resize_token_embeddings(duat.load_tokenizer().get_vocab_size())
+    module.save_pretrained(folder)
+    shutil.copy(EMBEDDED / "tokenizer.json", folder)
+    return folder
+
+
+def test_commands_change_and_steer(checkpoint):
+    asked = ["for i in range(10", "--model", checkpoint]
+    for command in (
+        ["intervene", *asked, "--change", "head 1:2 set 0", "--change", "neurons 0:3,5@-1 scale 2"],
+        ["intervene", *asked, "--change", "neurons 1:3 set reference", "--reference", "for j in range(10"],
+        ["steer", *asked, "--towards", "import os", "--away", "class Box:", "--layers", 1],
+    ):
+        found = run(*command)
+        assert found.exit_code == 0 and "holds" in found.output, found.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "bfloat16"}, "dtype must be float64 or float32, not 'bfloat16'"),
+        ({"scanned": True}, "takes no device"),
+    ],
+)
+def test_a_dtype_or_a_place_that_it_cant_have_is_refused(options, message, checkpoint):
+    with pytest.raises(duat.DuatError, match=message):
+        duat.load(checkpoint, **options)
+
+
+def test_a_number_that_is_not_finite_is_refused():
+    module = tiny("mpnet", *NO_FAMILY["mpnet"][:1])
+    for name, each in module.named_parameters():
+        if "LayerNorm" in name:
+            each.data.zero_()
+    model = converted(module, "a model")
+    with pytest.raises(duat.NotFinite, match="is nan on what was given: check the model's weights"):
+        duat.explain(model, TEXT, against=[4, 5])
+    with pytest.raises(duat.NotFinite, match="is nan on input 0: check the model's weights"):
+        duat.explain(model, [TEXT], against=[4, 5])
+
+
 NO_MODEL = {"collapse", "contributions", "decompose", "edit", "image_maps", "linear_map", "record", "replay"}
 NO_MODEL |= {"secant", "split_score", "unroll"}
 """Public functions of a function or of a recording."""
@@ -107,7 +184,7 @@ NO_MODEL |= {"secant", "split_score", "unroll"}
 
 def test_every_public_function_of_a_model_is_asked():
     asked = {name.partition(",")[0] for name in (*ANSWERED, *REFUSED)}
-    assert public_functions() - asked - NO_MODEL == {"decode_triplets", "diff"}
+    assert public_functions() - asked - NO_MODEL == {"decode_triplets"}
 
 
 def halves_output(module, _, output):
@@ -154,6 +231,23 @@ def test_a_change_does_what_it_does_in_pytorch(change):
         expected = modules[1](torch.tensor([TEXT])).logits[0, -1, 8].item()
     assert abs(found.after - found.before) > 1e-5
     near(found.after, expected, within=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_page_has_heads_and_neurons_in_every_cell_of_a_layer(name):
+    architecture, sizes = MODELS[name]
+    model = converted(tiny(name, architecture, **sizes), "a model")
+    asked = {"against": [4, 5]} if model.config.head.kind == "hidden" else {"target": 8}
+    contrast = duat.contrast(model, TEXT, REFERENCE, **asked)
+    embedding, *layers = view(contrast).rows
+    assert embedding.units == [None, None]
+    for i, row in enumerate(layers):
+        heads, neurons = ([part for key, part in getattr(contrast, kind).items() if key.layer == i] for kind in KINDS)
+        for units, parts in zip(row.units, (heads, neurons), strict=True):
+            sums = [sum(part for _, part in top) + rest for top, rest in zip(units.top, units.rest, strict=True)]
+            near(np.array(sums), sum(part.sum(-1) for part in parts), within=1e-4)
+        assert row.layer == (None if name == "olmoe" else i)
+    assert len(set(duat.explain(model, TEXT, **asked).labels.values())) == (4 if name == "olmoe" else 2)
 
 
 def test_heads_are_told_from_tokens_where_there_are_as_many():

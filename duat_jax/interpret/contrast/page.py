@@ -1,5 +1,9 @@
 """The page of a contrast."""
 
+from collections import Counter
+
+import numpy as np
+
 from duat_jax.display.page.view import (
     Colouring,
     Row,
@@ -16,14 +20,18 @@ from duat_jax.display.page.view import (
 )
 from duat_jax.display.tables import DIFFERENCE, token_label
 from duat_jax.interpret.contrast.result import Contrast
-from duat_jax.interpret.contrast.table import LESS, NOTE, both_sides, layer_of, other_labels
+from duat_jax.interpret.contrast.table import LESS, NOTE, both_sides, other_labels
 from duat_jax.transform.keys import Marked
 
 
 def _of_layer(parts: Marked, label: str) -> Units | None:
-    """Return the units of the layer with a label; `None` if it has none, or several kinds of them."""
-    found = [part for key, part in parts.items() if layer_of(key) == label]
-    return largest_units(found[0]) if len(found) == 1 else None
+    """Return the units of the layer with a label, those of several choices or runs one after the other.
+
+    `None` if the layer has none, or several kinds of them.
+    """
+    found = {key: part for key, part in parts.items() if f"layer {key.layer}" == label}
+    alike = len({key._replace(number=0) for key in found}) == 1
+    return largest_units(np.concatenate(list(found.values()), -1)) if alike else None
 
 
 def view(contrast: Contrast) -> View:
@@ -32,7 +40,9 @@ def view(contrast: Contrast) -> View:
     Args:
         contrast: the result.
     """
-    layers = {layer_of(key): key.layer for key in (*contrast.heads, *contrast.neurons)}
+    marks_in = Counter((key.layer, kind) for kind in ("heads", "neurons") for key in getattr(contrast, kind))
+    several = {layer for (layer, _), count in marks_in.items() if count > 1}
+    layers = {f"layer {layer}": layer for layer, _ in marks_in if layer not in several}
     moved = {str(key): part for key, part in contrast.moved.items()}
     return View(
         kind="contrast",

@@ -19,7 +19,14 @@ from duat_jax.inputs.labels import Labels, labels_of
 from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.inputs.request import check
 from duat_jax.interpret.explain.result import Explanation
-from duat_jax.interpret.pipeline import Predicted, certified, read_targets, recomputation, rows_of_tokens
+from duat_jax.interpret.pipeline import (
+    Predicted,
+    certified,
+    read_targets,
+    recomputation,
+    require_finite,
+    rows_of_tokens,
+)
 from duat_jax.models.targets.base import ManyTargets, OneTarget, Reading, Target
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.units import streams_of
@@ -120,6 +127,7 @@ def explain(
         BadText: for token ids, pixels, a position or a combination of arguments that the model can't take.
         DuatError: for a sharding that the texts can't have, or other devices than the model's; for a gate
             rule of a model without gates.
+        NotFinite: if a number is NaN or infinite.
 
     Example:
         >>> import duat_jax as duat
@@ -146,10 +154,11 @@ def explain(
         parts, activations = on_host(_split(model, batch.inputs, of_target, streams, gate_rule, constant))
         for place, i in enumerate(batch.indices):
             labels = labels_of(model.config, request.inputs[i], tokenizer)
+            where = f"on input {i}" if request.many_inputs else "on what was given"
             fired = _of_tokens(row(activations, place), len(labels.names))
             explanations[i] = [
                 _explanation(
-                    model, request.inputs[i], labels, each, row(readings[k], place), row(parts[k], place), fired
+                    model, request.inputs[i], labels, each, row(readings[k], place), row(parts[k], place), fired, where
                 )
                 for k, each in enumerate(request.targets[i])
             ]
@@ -234,9 +243,12 @@ def _explanation(
     read_out: tuple[Reading, Predicted],
     parts: Any,
     activations: Marked[np.ndarray],
+    where: str,
 ) -> Explanation:
     (reading, predicted), tokens, image = read_out, len(labels.names), model.config.image
-
+    described = target.describe(reading, labels)
+    remedy = "check the model's weights, or compute in a dtype of a wider range"
+    require_finite(described.headline, {where: float(reading.value)}, remedy)
     recompute = recomputation(inputs, target, reading)
     # The value is that of the plain forward pass.
     whole, collapsed = (
@@ -246,7 +258,7 @@ def _explanation(
     return Explanation(
         family=model.config.family,
         tokens=labels.names,
-        target=target.describe(reading, labels),
+        target=described,
         predictions=() if predicted is None else labels.predictions(*predicted),
         embedding=parts.embedding[:tokens].copy(),
         coefficients=_of_tokens(parts.coefficients, tokens),

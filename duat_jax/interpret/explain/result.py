@@ -42,6 +42,11 @@ class ActiveNeuron(NamedTuple):
     activation: float
 
 
+def _in_layer(key: Key) -> tuple[int | None, str]:
+    """Return the layer of a term, and its name without the scopes around it."""
+    return key.layer, str(key._replace(scope=()))
+
+
 @renamed_fields(input_tokens="collapse", input_bias="collapse_bias")
 @dataclass(frozen=True, eq=False)
 class Explanation(Paged, Plotted):
@@ -100,12 +105,15 @@ class Explanation(Paged, Plotted):
 
     @property
     def labels(self) -> dict[Key, str]:
-        """The labels of terms in tables: the layer's number, if it is the layer's only term."""
-        terms_in = Counter(key.layer for key in self.terms)
-        return {
-            key: str(key) if key.layer is None or terms_in[key.layer] > 1 else f"layer {key.layer}"
-            for key in self.terms
-        }
+        """The labels of terms in tables: the layer's number, with the name of one of several terms of a layer."""
+        terms_in, called = Counter(key.layer for key in self.terms), Counter(map(_in_layer, self.terms))
+
+        def label(key: Key) -> str:
+            if key.layer is None or called[_in_layer(key)] > 1:
+                return str(key)
+            return f"layer {key.layer}" if terms_in[key.layer] == 1 else f"layer {key.layer} {_in_layer(key)[1]}"
+
+        return {key: label(key) for key in self.terms}
 
     def top(self, count: int) -> list[ActiveNeuron]:
         """Return the neurons with the largest contributions by size.

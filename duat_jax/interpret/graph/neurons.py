@@ -22,6 +22,7 @@ from duat_jax.interpret.graph.result import NeuronGroup, ReadNeuron
 from duat_jax.interpret.pipeline import forward_from, passed_on
 from duat_jax.models.targets.base import Reader
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import require_layers
 from duat_jax.nn.linear import alike
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
@@ -63,6 +64,7 @@ def read_neuron(
     Raises:
         BadText: for what `graph` refuses, and a neuron that isn't there.
     """
+    require_layers(model.config)
     checked, metric = check_one(model.config, inputs, tokenizer=tokenizer, **target)
     explanation = explain(model, inputs, tokenizer=tokenizer, **target)
     found = {key.layer: key for key in explanation.terms}

@@ -107,9 +107,10 @@ class Explanation(Paged, Plotted):
     def labels(self) -> dict[Key, str]:
         """The labels of terms in tables: the layer's number, with the name of one of several terms of a layer."""
         terms_in, called = Counter(key.layer for key in self.terms), Counter(map(_in_layer, self.terms))
+        alike = {layer for (layer, _), count in called.items() if count > 1}
 
         def label(key: Key) -> str:
-            if key.layer is None or called[_in_layer(key)] > 1:
+            if key.layer is None or key.layer in alike:
                 return str(key)
             return f"layer {key.layer}" if terms_in[key.layer] == 1 else f"layer {key.layer} {_in_layer(key)[1]}"
 

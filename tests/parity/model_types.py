@@ -26,7 +26,7 @@ import duat_jax as duat
 from duat_jax.pytorch.module import TorchFunction, require_agreement, torch_outputs, weights_of
 from tests.parity.model_types_family import away_from_the_family
 from tests.parity.model_types_page import KEPT, write_page
-from tests.parity.small_models import ANSWERS, CLASSES, small_models
+from tests.parity.small_models import ANSWERS, CLASSES, EACH, small_models
 
 SECONDS = 120
 """The most processor time that a model may take."""
@@ -127,7 +127,7 @@ def tried(model_type: str) -> dict[str, Any]:
                     certified(rows[-1], *example)
                 except Exception as error:
                     rows[-1]["reason"] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-                if rows[-1]["step"] == "done" or len(rows) == 3:
+                if rows[-1]["step"] == "done" or len(rows) == 2 * EACH:
                     break
         except Exception as error:
             rows = rows or [{"step": "built", "reason": " ".join(f"{type(error).__name__}: {error}".split())[:200]}]

@@ -18,6 +18,8 @@ TOKENS = 6
 """The length of a text."""
 ANSWERS = ("logits", "last_hidden_state")
 """The names of the outputs of which one is explained."""
+EACH = 3
+"""The most inputs that are tried of a model."""
 MOST = 400_000_000
 """The most parameters of a model."""
 KINDS = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "CAUSAL_LM", "MASKED_LM", "IMAGE_TEXT_TO_TEXT", "CTC")
@@ -276,25 +278,29 @@ def small_models(model_type: str) -> Iterator[tuple[nn.Module, str, dict[str, An
             for part in module.modules():
                 if hasattr(part, "chunk_gated_delta_rule"):  # written out position by position
                     part.chunk_gated_delta_rule = partial(part.chunk_gated_delta_rule, chunk_size=8)
+            worked = False
             for drawn in (False, True):
-                if drawn:  # matrices that keep sizes, where those of training's first step let the input vanish
+                if drawn:  # matrices that keep sizes: those of training's first step let inputs vanish and choices tie
                     for weight in module.parameters():
                         if weight.ndim > 1:
                             nn.init.normal_(weight, std=weight[0].numel() ** -0.5)
-                works = vanishes = False
+                works, vanishes = 0, False
                 for example in examples(module):
+                    if works == EACH:
+                        break
                     try:
                         require_dependence(*example)
                     except Exception as error:
                         vanishes |= isinstance(error, NoDependence)
                         failures.append((2 if isinstance(error, NoDependence) else 1, error))
                         continue
-                    works = True
+                    works += 1
                     yield example
-                if works:
-                    return
-                if not vanishes:
+                worked |= works > 0
+                if not works and not vanishes:
                     break
+            if worked:
+                return
     # The first of a model that computes something, else of one that was built, else the first.
     failures.append((-1, ValueError("it has no floating-point input")))
     raise max(failures, key=lambda failure: failure[0])[1]

@@ -194,6 +194,9 @@ def _reshaped(axes: Axes, given: Labels, before: tuple[int, ...], after: tuple[i
 
 def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> Iterator[tuple[range, range]]:
     """Yield the smallest runs of axes, before and after a reshape, that have the same number of entries."""
+    if 0 in before:  # of nothing
+        yield range(len(before)), range(len(after))
+        return
     i = j = 0
     while i < len(before) or j < len(after):
         start, old, new = (i, j), 1, 1

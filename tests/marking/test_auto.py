@@ -165,6 +165,7 @@ VALUES = {
     "constants that are chosen": lambda x: lax.sort((x @ W, jnp.ones((5, 1)) * B), num_keys=1)[1],
     "a constant between moving bounds": lambda x: lax.clamp(x[:, :6] - 1, jnp.ones((5, 6)), x[:, 2:] + 1),
     "written numbers": lambda x: jnp.clip(x @ W, x[0, 0] - 0.5, x[1, 1] + 0.5) + 1 / (3 + jnp.abs(x @ W)),
+    "nothing, reshaped": lambda x: jnp.concatenate([x, x[:0].reshape(4, 0, 2).reshape(0, 8)]) @ W,
     "whole numbers and truths": lambda x: ((10 * x).astype(jnp.int32), x > 0),
     "a term that is infinite where it isn't taken": lambda x: lax.cond(
         x[0, 0] > 1e9, lambda z: jnp.log(-1 - z**2), lambda z: z, x @ W

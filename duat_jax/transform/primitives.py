@@ -58,6 +58,9 @@ FOLLOWED = frozenset(
 )
 """Primitives with a rule of their own."""
 
+DIFFERENTIATED = ("jit", "scan", "cond", "shard_map", "compute_on", "program_order", "xla_metadata_call", "eval_jaxpr")
+"""Primitives with a program inside, of which JAX makes another one while it differentiates."""
+
 REFUSED = {
     "while": "a lax.while_loop of unknown length has no transpose: use lax.scan, or a Python loop",
     "composite": "its decomposition belongs to a compiler: call the function itself",
@@ -93,8 +96,7 @@ REFUSED = {
             "tie",
             "program_order",
             "dce_sink",
-            "vjp_node[jit]",
-            "vjp_node[scan]",
+            *(f"vjp_node[{name}]" for name in DIFFERENTIATED),
         ),
         "JAX creates it while it differentiates: pass the function itself, not the result of jax.linearize or jax.vjp",
     ),

@@ -203,7 +203,7 @@ def test_values_are_kept_and_their_parts_hold(name):
         return sum(leaf.astype(x.dtype).sum() for leaf in jax.tree.leaves(fn(x))) + x[0, 0]
 
     for found, expected in zip(jax.tree.leaves(duat.auto(fn)(X)), jax.tree.leaves(fn(X)), strict=True):
-        np.testing.assert_array_equal(found, expected)
+        near(found, expected, 1e-15)  # one compiler's loop may round otherwise than the other's
     found, _ = parts_of(duat.auto(total), X)
     parts = (found.input, list(found.terms.values()), list(found.offsets.values()), found.unmarked)
     near(sum(float(part.sum()) for part in jax.tree.leaves(parts)), total(X), 1e-12)

@@ -16,7 +16,7 @@ def code(text):
     return "".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
 
 
-def shown(section):
+def output_on_page(section):
     return "".join(re.findall(r"```text\n(.*?)```", SECTIONS[section], re.DOTALL))
 
 
@@ -32,7 +32,7 @@ def as_a_reader():
 @pytest.mark.parametrize("name", SECTIONS)
 def test_a_recipe_prints_what_the_page_shows(name, as_a_reader, capsys):
     exec(code(BEFORE) + code(SECTIONS[name]), {})
-    printed, expected = capsys.readouterr().out, shown(name)
+    printed, expected = capsys.readouterr().out, output_on_page(name)
     assert len(printed.splitlines()) == len(expected.splitlines())
     assert all(map(alike, printed.splitlines(), expected.splitlines())), printed
 

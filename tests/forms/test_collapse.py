@@ -181,7 +181,7 @@ def test_the_gate_rule_is_asked_of_one_recording(gate_rule, around):
 
 @pytest.mark.parametrize("gate_rule", GATE_RULES)
 def test_every_cut_of_the_collapse_is_the_value(gate_rule):
-    """What a stream carries on, and the biases after it; a neuron's part is no cut, but each layer's stream is."""
+    """At every layer the part of its stream and the parts of the biases after it sum to the value."""
     x, share = make_input(), GATE_RULES[gate_rule]
     recording = duat.record(partial(gated_network, around="loop"))(x)
     streams = recording.streams

@@ -1,4 +1,4 @@
-"""What is written with marks has the same parts without them: every part of `nn`, every family, models of notebooks."""
+"""Every part of `nn`, every family and the models of notebooks have the same parts when their marks are removed."""
 
 import json
 from functools import partial

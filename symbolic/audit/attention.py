@@ -1,13 +1,12 @@
 """Decide the claims about attention as a matrix: Eq. 7–10 and 35, and Appendices A and C."""
 
-from functools import cache, partial
+from functools import cache
 
 from sympy import ImmutableMatrix, Integer, Rational, Symbol
 
 from symbolic.audit import density, heads
-from symbolic.audit.bold import bold
 from symbolic.audit.checks import both, chain, derived, every, expect, independent, row_agrees
-from symbolic.audit.claim import DEFINED, Claim
+from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.heads import HEADS, M, N
 from symbolic.audit.held_attention import attention_moves, held_pattern
@@ -98,109 +97,17 @@ def _gram(claim: Claim) -> Outcome:
     return identity(heads.HELD_PATTERN.right, line, [heads.W_QK])
 
 
-_HEADS = r"\hat{\mathbf{H}}'"
-
-_QK = bold(r"\frac{x_{i}W_{Qi}(x_{i}W_{Ki})^{T}}{\sqrt{M}}")
-
-
-def _softmax(scores: str) -> str:
-    return rf"\operatorname{{softmax}}\left(\frac{{{scores}}}{{\sqrt{{M}}}}\right)"
-
-
-_W_QK = r"\mathbf{x}_{i}\mathbf{W}_{QKi}\mathbf{x}_{i}^{T}"
-
-
-_claim = partial(Claim, notation=heads.WHOLE)
-
-CLAIMS = (
-    Claim(
-        "7",
-        r"\mathring{\mathbf{H}}=\operatorname{MultiHead}(\mathbf{Q},\mathbf{K},\mathbf{V})"
-        r"=\operatorname{Concat}(\hat{\mathbf{H}}_{1},\ldots,\hat{\mathbf{H}}_{h})\mathbf{W}_{O}=\hat{\mathbf{H}}\mathbf{W}_{O}",
-        _concatenation,
-        notation=heads.heads_side_by_side(),
-        kind=DEFINED,
-        remark="Side by side is a sum: Ĥ W_O = Σ Ĥ_k S_k^T W_O, with Ĥ_k of N × M/h.",
+CHECKS = {
+    "7": Checks(_concatenation, notation=heads.heads_side_by_side()),
+    "8": Checks(_attention_is_formed, notation=heads.ATTENTION),
+    "9": Checks(_matrix_of_attention, notation=heads.WHOLE),
+    "shape in Section 3.2": Checks(row_agrees(), correction=_mended_lines, notation=heads.WHOLE),
+    "caption in Appendix A": Checks(row_agrees(), (_for_its_transpose,), _mended_lines, heads.WHOLE),
+    "order in Appendix A": Checks(row_agrees(), notation=heads.ONE),
+    "order of factors": Checks(
+        row_agrees(), correction=every(row_agrees(), independent(order_of_transposed)), notation=heads.WHOLE
     ),
-    Claim(
-        "8",
-        r"\begin{aligned}\operatorname{Attention}"
-        + bold(r"(x_{i}W_{Qi}=Q_{i},x_{i}W_{Ki}=K_{i},x_{i}W_{Vi}=V_{i})")
-        + rf"&={_softmax(bold('Q_{i}K_{i}^{T}'))}"
-        + bold(r"V_{i}=H_{i}V_{i}\\&=H_{i}[x_{i}W_{Vi}]=")
-        + r"\hat{\mathbf{H}}_{i}\end{aligned}",
-        _attention_is_formed,
-        notation=heads.ATTENTION,
-        kind=DEFINED,
-        remark="The papers' own variant: heads see slices of the features, and scores are divided by the root"
-        " of M, where others take the head's width. Only H changes with that.",
-    ),
-    _claim(
-        "9",
-        r"\mathring{\mathbf{H}}'=" + bold(r"(W'_{HVO})^{T}x'"),
-        _matrix_of_attention,
-        remark="(W'_{HVO})^T = Σ H_k ⊗ (S_k W_{V,k} S_k^T W_O)^T, which the paper leaves out; it changes with the"
-        " input through H_k.",
-    ),
-    _claim(
-        "shape in Section 3.2",
-        bold(r"(W'_{HV})^{T}x'=") + rf"({_HEADS})^{{T}}",
-        row_agrees(),
-        remark="A column on the left and a row on the right; the caption of Figure 5 prints it without that T.",
-        correct=((rf"({_HEADS})^{{T}}", _HEADS),),
-        correction=_mended_lines,
-    ),
-    _claim(
-        "caption in Appendix A",
-        bold("W'_{HV}x'=") + _HEADS,
-        row_agrees(),
-        readings={"W'_{HV} stands for its transpose, as Section 3.1 does it with W'_i": _for_its_transpose},
-        remark="The text beside it and the caption of Figure 5 have the T.",
-        correct=((bold("W'_{HV}x'"), bold("(W'_{HV})^{T}x'")),),
-        correction=_mended_lines,
-    ),
-    Claim(
-        "order in Appendix A",
-        bold(r"[H'_{i}W'_{Vi}]^{T}x'_{i}=(H'_{i})^{T}[(W'_{Vi})^{T}x'_{i}]"),
-        row_agrees(),
-        notation=heads.ONE,
-        remark="It looks like a wrong order, and holds: H ⊗ I and I ⊗ W_V^T commute. One bracket is printed too many.",
-    ),
-    _claim(
-        "order of factors",
-        bold(r"W'_{HVO}=W'_{O}W'_{HV}"),
-        row_agrees(),
-        remark="With (W'_{HV})^T x' and (W'_O)^T Ĥ' in the same sentence the order is the other one, as version 001"
-        " has it; for the matrices without the T, the order is as printed.",
-        correct=((bold("W'_{O}W'_{HV}"), bold("W'_{HV}W'_{O}")),),
-        correction=every(row_agrees(), independent(order_of_transposed)),
-    ),
-    *density.CLAIMS,
-    _claim(
-        "10",
-        r"\mathring{\mathbf{H}}'=" + bold("W'x'"),
-        _matrix_of_attention,
-        remark="Eq. 9 with W' for (W'_{HVO})^T.",
-    ),
-    Claim(
-        "35",
-        rf"\mathbf{{H}}_{{i}}=\operatorname{{softmax}}\left({_QK}\right)="
-        + _softmax(bold("x_{i}W_{Qi}W_{Ki}^{T}x_{i}^{T}"))
-        + f"={_softmax(_W_QK)}",
-        _scores,
-        notation=heads.ATTENTION,
-        remark="With W_{QK} = W_Q W_K^T; one bracket is printed too many.",
-    ),
-    Claim(
-        "covariance",
-        r"\text{these parameters are learned elements of the covariance matrix of the input}",
-        _covariance,
-        notation=heads.ATTENTION,
-        readings={
-            "'covariance' means a Gram form: products of tokens with one another, x W_{QK} x^T, neither centred nor"
-            " averaged": _gram
-        },
-        correct=rf"\mathbf{{H}}_{{i}}={_softmax(_W_QK)}",
-        correction=_gram,
-    ),
-)
+    "10": Checks(_matrix_of_attention, notation=heads.WHOLE),
+    "35": Checks(_scores, notation=heads.ATTENTION),
+    "covariance": Checks(_covariance, (_gram,), _gram, heads.ATTENTION),
+}

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from symbolic.audit import (
     attention,
     closed_form,
+    density,
     diamond,
     earlier,
     linear,
@@ -13,37 +14,26 @@ from symbolic.audit import (
     theory,
     transformer,
 )
-from symbolic.audit.claim import VERDICTS, Claim, Finding
+from symbolic.audit.claim import VERDICTS, Finding, joined
+from symbolic.audit.table import rows
 from symbolic.errors import SymbolicError
 
+_CHECKS = {
+    "000": {
+        **theory.CHECKS,
+        **linear.CHECKS,
+        **attention.CHECKS,
+        **density.CHECKS,
+        **pruning.CHECKS,
+        **residual.CHECKS,
+        **transformer.CHECKS,
+        **closed_form.CHECKS,
+    },
+    "001": {**diamond.CHECKS_001, **earlier.CHECKS_001},
+    "003": {**diamond.CHECKS_003, **earlier.CHECKS_003},
+}
 
-def _in_printed_order(*parts: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    """Sort claims by number; one without a number stays behind the numbered one before it."""
-    placed: list[tuple[int, Claim]] = []
-    for claims in parts:
-        number = 0
-        for claim in claims:
-            number = int(claim.equation) if claim.equation.isdigit() else number
-            placed.append((number, claim))
-    return tuple(claim for _, claim in sorted(placed, key=lambda pair: pair[0]))
-
-
-def _by_version(*parts: tuple[Claim, ...]) -> list[Claim]:
-    return sorted((claim for claims in parts for claim in claims), key=lambda claim: claim.source)
-
-
-CLAIMS = (
-    *_in_printed_order(
-        theory.CLAIMS,
-        pruning.CLAIMS,
-        linear.CLAIMS,
-        attention.CLAIMS,
-        residual.CLAIMS,
-        closed_form.CLAIMS,
-        transformer.CLAIMS,
-    ),
-    *_by_version(diamond.CLAIMS, earlier.CLAIMS),
-)
+CLAIMS = tuple(joined(fields, _CHECKS[source][equation]) for (source, equation), fields in rows().items())
 
 
 def audit(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple
 
 from symbolic.audit.counterexample import Outcome
 from symbolic.audit.formula import read
@@ -24,6 +24,22 @@ READING, FAILS, UNDECIDED = "false as printed, true in a stated reading", "does 
 VERDICTS = (PROVED, CHECKED, DEFINED, MISPRINTED, CITED, READING, FAILS, UNDECIDED)
 
 Check = Callable[["Claim"], Outcome]
+
+
+class Checks(NamedTuple):
+    """The checks that decide one claim of the tables.
+
+    Args:
+        literal: decides what is printed, with every symbol meaning one thing.
+        readings: decide the other fair readings, in the order of their words.
+        correction: decides the correction.
+        notation: the expressions that its letters stand for.
+    """
+
+    literal: Check
+    readings: tuple[Check, ...] = ()
+    correction: Check | None = None
+    notation: Notation = THEORY
 
 
 @dataclass(frozen=True)
@@ -194,3 +210,15 @@ class Claim:
             parts.append(f"corrected: {proof.how}" if proof.holds else f"the correction isn't proved: {proof.how}")
         reason, evidence = " ".join(reasons) or outcome.how, "; ".join(parts)
         return Finding(self.equation, self.source, self.printed, verdict, reason, corrected, evidence)
+
+
+def joined(fields: Mapping[str, Any], checks: Checks) -> Claim:
+    """Return a claim of the tables with the checks that decide it.
+
+    Args:
+        fields: what the table says of it.
+        checks: the checks, one for each of its readings.
+    """
+    readings = dict(zip(fields["readings"], checks.readings, strict=True))
+    decided_by = {"literal": checks.literal, "correction": checks.correction, "notation": checks.notation}
+    return Claim(**{**fields, **decided_by, "readings": readings})

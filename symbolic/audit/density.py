@@ -7,9 +7,8 @@ from itertools import product
 from sympy import ImmutableMatrix, Rational, Symbol
 
 from symbolic.audit import heads
-from symbolic.audit.bold import bold
 from symbolic.audit.checks import both, expect, independent
-from symbolic.audit.claim import Check, Claim
+from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.heads import N
 from symbolic.audit.letters import Name, index, table
@@ -70,10 +69,6 @@ def _generic_density(which: str) -> Outcome:
         f"every entry is a polynomial other than 0, at {len(counted)} sizes: density 1",
         f"(N, M, h) = {', '.join(map(str, counted))}",
     )
-
-
-def _generic(which: str) -> Check:
-    return independent(partial(_generic_density, which))
 
 
 def _densities_as_stated(claim: Claim, which: str) -> Outcome:
@@ -159,55 +154,19 @@ def _kronecker_sum(claim: Claim) -> Outcome:
     )
 
 
-_SHARES = r"\text{density }1\text{ for generic values without a mask, }\tfrac{N+1}{2N}\text{ with a causal one}"
-
-
-CLAIMS = (
-    Claim(
-        "dense matrix",
-        r"\text{as long as the variables in }\mathbf{W}_{HV}\text{ and }\mathbf{W}'_{O}"
-        r"\text{ are non-zero, the result is essentially a dense matrix}",
+CHECKS = {
+    "dense matrix": Checks(
         _special_values,
-        notation=heads.WHOLE,
-        readings={
-            "'essentially' means for all but special values, and there is no mask": independent(
-                partial(_generic_density, "whole")
-            )
-        },
-        remark="With a causal mask (N + 1)/(2 N) of the entries remain.",
-        correct=_SHARES,
-        correction=partial(_densities_as_stated, which="whole"),
+        (independent(partial(_generic_density, "whole")),),
+        partial(_densities_as_stated, which="whole"),
+        heads.WHOLE,
     ),
-    Claim(
-        "dense head",
-        r"\text{It can be observed that }\mathbf{W}'_{HVi}\text{ is a dense matrix}",
+    "dense head": Checks(
         _special_head,
-        notation=table({"W'_HV,i": _ONE_HEAD, "N": N}),
-        readings={"special values are left out, and there is no mask": _generic("value")},
-        remark="Versions 001 and 003 say the same.",
-        correct=_SHARES,
-        correction=partial(_densities_as_stated, which="value"),
+        (independent(partial(_generic_density, "value")),),
+        partial(_densities_as_stated, which="value"),
+        table({"W'_HV,i": _ONE_HEAD, "N": N}),
     ),
-    Claim(
-        "correlated elements",
-        bold("W'_{HVO}") + r"\text{ represents a dense matrix (almost devoid of zero elements and whose internal}"
-        r"\text{ elements are highly correlated)}",
-        _uncorrelated,
-        notation=heads.PATTERNS,
-        readings={"'correlated' means not independent: (NM)² elements are made of h (N² + M²) numbers": _kronecker_sum},
-        remark="Each head is H_k ⊗ V_k^T with V_k = S_k W_{V,k} S_k^T W_O.",
-        correct=bold(r"W'_{HVO}=\sum_{k=1}^{h}H_{k}^{T}\otimes V_{k}"),
-        correction=_kronecker_sum,
-    ),
-    Claim(
-        "whole context",
-        r"\text{each element in }\mathring{\mathbf{H}}'\text{ encapsulates comprehensive information from both}"
-        r"\text{ preceding and subsequent contexts}",
-        _with_a_mask,
-        notation=heads.WHOLE,
-        readings={"there is no mask, as in Eq. 8, and special values are left out": independent(_without_a_mask)},
-        remark="A model that predicts the next token has a causal mask, and sees preceding tokens only.",
-        correct=r"\text{token }n\text{ contains all tokens without a mask, and tokens }m\le n\text{ with a causal one}",
-        correction=_preceding_only,
-    ),
-)
+    "correlated elements": Checks(_uncorrelated, (_kronecker_sum,), _kronecker_sum, heads.PATTERNS),
+    "whole context": Checks(_with_a_mask, (independent(_without_a_mask),), _preceding_only, heads.WHOLE),
+}

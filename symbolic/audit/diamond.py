@@ -7,9 +7,8 @@ from sympy import Identity, Tuple, symbols
 
 from symbolic.audit import heads
 from symbolic.audit.attention import order_of_transposed
-from symbolic.audit.bold import bold
 from symbolic.audit.checks import both, chain, every, expect, independent, lines_agree, row_agrees, rows_agree
-from symbolic.audit.claim import DEFINED, Claim
+from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.diamond_product import column_sums, diamond
 from symbolic.audit.formula import read
@@ -80,9 +79,6 @@ def _columns_are_summed(claim: Claim) -> Outcome:
     return Outcome(good, "column sums and W^T x are equal entry by entry", "m = 3, n = 2")
 
 
-_diamond_is_transposed = every(row_agrees(), _columns_are_summed)
-
-
 def _transposed_and_shaped(claim: Claim) -> Outcome:
     product, transposed, y = claim.row.equated
     expect(product == diamond(_W, _X) and y == _Y, "W ⋄ x = W^T x = y")
@@ -148,152 +144,38 @@ def _linear_by_diamond(claim: Claim, arrow: str) -> Outcome:
 
 _order = every(row_agrees(), independent(order_of_transposed))
 
-_PRODUCT = r"\mathbf{W}\diamond\mathbf{x}"
-
-_SIZES = r",\quad\mathbf{W}\in\mathbb{R}^{(m,n)},\;\mathbf{x}\in\mathbb{R}^{(m,1)},\;\mathbf{y}\in\mathbb{R}^{(m,1)}"
-
-_DEFINITION_MENDED = (
-    (rf"{_PRODUCT}=", rf"{_PRODUCT}=\mathbf{{W}}^{{T}}\mathbf{{x}}="),
-    (r"\mathbf{y}\in\mathbb{R}^{(m,1)}", r"\mathbf{y}\in\mathbb{R}^{(n,1)}"),
-)
-
-_DECLARED = table(
-    {
-        "W": _W,
-        "x": _X,
-        "y": _Y,
-        "R^(m,n)": Tuple(index("m"), index("n")),
-        "R^(m,1)": Tuple(index("m"), 1),
-        "R^(n,1)": Tuple(index("n"), 1),
-    }
-)
-
-_DEFINITION = Claim(
-    "4",
-    rf"{_PRODUCT}=\mathbf{{y}}{_SIZES}",
+_DEFINITION = Checks(
     _diamond_shape,
-    source="001",
-    notation=_DECLARED,
-    readings={"W is square": partial(_diamond_shape, m=3, n=3)},
-    kind=DEFINED,
-    remark="The first entry is printed as w_1 x_1 + w_31 * x_2 + …, for w_{1,1} x_1 + w_{2,1} x_2 + ….",
-    correct=_DEFINITION_MENDED,
-    correction=_transposed_and_shaped,
-)
-
-_square_claim = partial(Claim, source="001", notation=SQUARE)
-
-_PRINTED_WITHOUT_BRACKETS = (
-    "Printed without brackets: read from the left, as usual. The product isn't associative, and from the right it"
-    " fails."
-)
-
-_WITHOUT_THE_TRANSPOSE = (
-    "The line without the transpose equals neither neighbour; the last line is the identity, bracketed from the left."
-)
-
-CLAIMS = (
-    _DEFINITION,
-    _square_claim(
-        "diamond and transpose",
-        bold(r"W\diamond x=W^{T}x=x\diamond W"),
-        _diamond_is_transposed,
-        remark="The second equation is a definition.",
-    ),
-    _square_claim(
-        "diamond not associative",
-        r"\text{the Diamond Matrix Multiplication does not possess the properties of associativity}\ldots",
-        _no_associativity,
-    ),
-    _square_claim(
-        "diamond not distributive",
-        r"\ldots\text{and distributivity}",
-        _no_distributivity,
-        remark="It is linear in both factors, as W^T x is.",
-        correct=bold(r"W\diamond(x+y)=W\diamond x+W\diamond y"),
-        correction=_distributes,
-    ),
-    _square_claim(
-        "first diamond identity",
-        bold(r"W_{1}\diamond[x\diamond W_{2}]=W_{2}^{T}\diamond W_{1}\diamond x"),
-        _from_left,
-        remark=_PRINTED_WITHOUT_BRACKETS,
-    ),
-    _square_claim(
-        "second diamond identity",
-        bold(r"[W_{1}\diamond x]\diamond W_{2}=W_{1}^{T}\diamond W_{2}\diamond x"),
-        _from_left,
-        remark=_PRINTED_WITHOUT_BRACKETS,
-    ),
-    _square_claim(
-        "W_12 in Appendix A",
-        bold(r"W_{1}\diamond[x\diamond W_{2}]=W_{12},\quad W_{12}=W_{1}^{T}W_{2}^{T}"),
-        rows_agree,
-        readings={"x is left out after W_{12}, as in Eq. 13": _with_x},
-        correct=bold(r"W_{1}\diamond[x\diamond W_{2}]=W_{12}x"),
-        correction=row_agrees(),
-    ),
-    _square_claim(
-        "13",
-        bold(
-            r"\begin{aligned}W_{1}\diamond[x\diamond W_{2}]&=W_{1}\diamond[W_{2}^{T}x]=W_{1}^{T}[W_{2}^{T}x]"
-            r"=[W_{1}^{T}W_{2}^{T}]^{T}\diamond x\\&=(W_{2}W_{1})\diamond x=W_{2}\diamond W_{1}\diamond x"
-            r"=W_{2}^{T}\diamond W_{1}\diamond x\end{aligned}"
-        ),
-        _neither_way,
-        remark=_WITHOUT_THE_TRANSPOSE,
-        correct=(
-            (bold(r"=W_{2}\diamond W_{1}\diamond x"), ""),
-            (bold(r"W_{2}^{T}\diamond W_{1}\diamond x"), bold(r"(W_{2}^{T}\diamond W_{1})\diamond x")),
-        ),
-        correction=row_agrees(),
-    ),
-    _square_claim(
-        "14",
-        bold(
-            r"\begin{aligned}[W_{1}\diamond x]\diamond W_{2}&=[W_{1}^{T}x]\diamond W_{2}=W_{2}^{T}[W_{1}^{T}x]"
-            r"=[W_{2}^{T}W_{1}^{T}]^{T}\diamond x\\&=[W_{1}W_{2}]\diamond x=W_{1}\diamond W_{2}\diamond x"
-            r"=W_{1}^{T}\diamond W_{2}\diamond x\end{aligned}"
-        ),
-        _neither_way,
-        remark=_WITHOUT_THE_TRANSPOSE,
-        correct=(
-            (bold(r"=W_{1}\diamond W_{2}\diamond x"), ""),
-            (bold(r"W_{1}^{T}\diamond W_{2}\diamond x"), bold(r"(W_{1}^{T}\diamond W_{2})\diamond x")),
-        ),
-        correction=row_agrees(),
-    ),
-    Claim(
-        "5",
-        bold(r"x_{i+1}=W_{i}x_{i}\rightarrow x'_{i+1}=W'_{i}\diamond x'_{i}=(W'_{i})^{T}x'_{i}"),
-        partial(_linear_by_diamond, arrow=r"\to"),
-        source="001",
-        notation=LINEAR,
-        remark="Here W' is the transpose of the newest version's. The first x_i is printed x^i.",
-    ),
-    Claim(
-        "order of factors",
-        bold(r"W'_{HVO}=W_{WH}^{T}\diamond W'_{O}"),
-        _order,
-        source="001",
-        notation=heads.WHOLE,
-        remark="So W'_{HVO} = W'_{HV} W'_O for matrices that are applied transposed: the order that the newest"
-        " version exchanges.",
-    ),
-    replace(_DEFINITION, source="003", remark=""),
-    Claim(
-        "5",
-        bold(r"x_{i+1}=W_{i}x_{i}\mapsto x'_{i+1}=W'_{i}\diamond x'_{i}=(W'_{i})^{T}x'_{i}"),
-        partial(_linear_by_diamond, arrow=r"\mapsto"),
-        source="003",
-        notation=LINEAR,
-    ),
-    Claim(
-        "order of factors",
-        bold(r"W'_{HVO}=(W'_{HV})^{T}\diamond W'_{O}"),
-        _order,
-        source="003",
-        notation=heads.WHOLE,
-        remark="As its second diamond identity gives it.",
+    (partial(_diamond_shape, m=3, n=3),),
+    _transposed_and_shaped,
+    table(
+        {
+            "W": _W,
+            "x": _X,
+            "y": _Y,
+            "R^(m,n)": Tuple(index("m"), index("n")),
+            "R^(m,1)": Tuple(index("m"), 1),
+            "R^(n,1)": Tuple(index("n"), 1),
+        }
     ),
 )
+
+CHECKS_001 = {
+    "4": _DEFINITION,
+    "diamond and transpose": Checks(every(row_agrees(), _columns_are_summed), notation=SQUARE),
+    "diamond not associative": Checks(_no_associativity, notation=SQUARE),
+    "diamond not distributive": Checks(_no_distributivity, (), _distributes, SQUARE),
+    "first diamond identity": Checks(_from_left, notation=SQUARE),
+    "second diamond identity": Checks(_from_left, notation=SQUARE),
+    "W_12 in Appendix A": Checks(rows_agree, (_with_x,), row_agrees(), SQUARE),
+    "13": Checks(_neither_way, (), row_agrees(), SQUARE),
+    "14": Checks(_neither_way, (), row_agrees(), SQUARE),
+    "5": Checks(partial(_linear_by_diamond, arrow=r"\to"), notation=LINEAR),
+    "order of factors": Checks(_order, notation=heads.WHOLE),
+}
+
+CHECKS_003 = {
+    "4": _DEFINITION,
+    "5": Checks(partial(_linear_by_diamond, arrow=r"\mapsto"), notation=LINEAR),
+    "order of factors": Checks(_order, notation=heads.WHOLE),
+}

@@ -5,9 +5,8 @@ from functools import cache, partial
 from sympy import MatrixExpr, Symbol
 from sympy.core.relational import Relational
 
-from symbolic.audit.bold import bold
 from symbolic.audit.checks import both, expect
-from symbolic.audit.claim import Claim
+from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.counterexample import Outcome
 from symbolic.audit.notation import S
 from symbolic.audit.residual import K
@@ -90,21 +89,10 @@ def dynamic_parameters(
     return both(*outcomes)
 
 
-CLAIMS = (
-    Claim(
-        "dynamic parameters",
-        bold(
-            r"\text{all }W'_{j,1}\text{ and }W'_{j,2}\text{ for }i+1\ge j\ge 1\text{, and }W'_{j,3}\text{ for }i+1>j>1"
-            r"\text{ in layer }i\text{ are dynamically adjusted}"
-        ).replace(r"\text{ in layer }i\text{ are", r"\text{ in layer $i$ are"),
+CHECKS = {
+    "dynamic parameters": Checks(
         partial(dynamic_parameters, own=True),
-        readings={
-            "the symbols are the updated ones, and the ranges needn't name every parameter that changes": partial(
-                dynamic_parameters, left_out=(S.C(1, K),)
-            )
-        },
-        remark="All that is named changes; the first layer's W'_{1,3} is carried by later attention and changes too.",
-        correct=(("i+1>j>1", r"i+1>j\ge 1"),),
-        correction=dynamic_parameters,
-    ),
-)
+        (partial(dynamic_parameters, left_out=(S.C(1, K),)),),
+        dynamic_parameters,
+    )
+}

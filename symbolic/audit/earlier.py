@@ -8,9 +8,8 @@ from functools import partial
 from sympy import Integer
 
 from symbolic.audit import heads
-from symbolic.audit.bold import bold
 from symbolic.audit.checks import both, derived, every, expect, independent, lines_agree, rewritten, row_agrees
-from symbolic.audit.claim import CITED, Claim
+from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.closed_form import bias_in_two_indices, bias_two_indices
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.diamond import ON_ROWS, PRIMED
@@ -21,7 +20,7 @@ from symbolic.audit.letters import Name, index, table
 from symbolic.audit.magnitude import S1, S2
 from symbolic.audit.notation import EARLIER, S
 from symbolic.audit.pruning import concludes, pruning_bound, small_set
-from symbolic.audit.residual import CLOSED, K, closed, two_indices
+from symbolic.audit.residual import K, closed, two_indices
 from symbolic.audit.theory import cited
 from symbolic.audit.transformer import eq_31
 from symbolic.audit.updates import updated
@@ -169,142 +168,22 @@ def _own_bias(claim: Claim) -> Outcome:
     return identity(S.c(3), right, S.recursions)
 
 
-def _sum(over: str) -> str:
-    return rf"\sum_{{{over}}}\alpha_{{j}}\sigma(\mathbf{{W}}_{{j}}^{{\mathrm{{T}}}}\mathbf{{x}}+\theta_{{j}})"
+CHECKS_001 = {
+    "2": Checks(cited),
+    "8": Checks(every(row_agrees(), independent(attention_moves)), notation=_HEADS_001),
+    "H as a parameter": Checks(_pattern_is_parameter, (independent(held_pattern),), _held_as_printed, heads.ATTENTION),
+    "12": Checks(_two_sums, (_renumbered,), concludes, EARLIER),
+    "15": Checks(_columns_as_printed, notation=_LINEAR),
+    "sparsity of Linear": Checks(_sparsity, (_share,), _share, heads.WHOLE),
+    "premise of pruning": Checks(_wrong_set, (), _right_set, EARLIER),
+}
 
-
-def _pruned(kept: str, dropped: str) -> str:
-    return rf"\left|{_sum(kept)}-f(\mathbf{{x}})\right|<\varepsilon+\left|{_sum(dropped)}\right|"
-
-
-_KEPT, _DROPPED = r"j\in\Lambda_{1}", r"j\in\Lambda_{2}"
-
-_COLUMNS = r"\\".join(
-    rf"w_{{1,{k}}}&0&\cdots\\0&w_{{1,{k}}}&\cdots\\\vdots&\vdots&\cdots\\0&0&\cdots" for k in ("1", "2", "n")
-).replace(r"w_{1,n}&0", r"\vdots&\vdots&\cdots\\w_{1,n}&0", 1)
-
-_SUM_BEFORE = bold(r"UAT_{i}=W'_{i+1,1}UAT_{i}")
-
-_claim_001, _claim_003 = partial(Claim, source="001"), partial(Claim, source="003")
-
-CLAIMS = (
-    _claim_001(
-        "2",
-        r"\left|G(\mathbf{x})-f(\mathbf{x})\right|<\varepsilon\quad\text{for all}\quad\mathbf{x}\in\mathbf{I}_{n}",
-        cited,
-        kind=CITED,
-        remark="Cybenko's theorem, for continuous sigmoidal σ; it is cited, not proved here.",
+CHECKS_003 = {
+    "Lemma 2": Checks(_fixed_biases, (_dynamic_biases,), closed),
+    "general term in C.2": Checks(eq_31, correction=eq_31),
+    "UAT of layer i+1": Checks(
+        partial(_sum_of_the_next, settings=False), (partial(_sum_of_the_next, settings=True),), two_indices
     ),
-    _claim_001(
-        "8",
-        r"\mathring{\mathbf{H}}=" + bold(r"(W'_{HVO})^{T}(x_{i})'"),
-        every(row_agrees(), independent(attention_moves)),
-        notation=_HEADS_001,
-        remark="It changes with the input through H_k. The left side is a vector here, as the sentence below it says.",
-    ),
-    _claim_001(
-        "H as a parameter",
-        bold(r"H_{i}\text{ is derived based on the parameters }W_{Qi}\text{ and }W_{Ki}")
-        + r"\text{, and can be directly regarded as parameters matrix now}",
-        _pattern_is_parameter,
-        notation=heads.ATTENTION,
-        readings={"H_i is held at its value on this input": independent(held_pattern)},
-        remark="Its Section 3.5 says itself that H should be regarded as generated in response to the input.",
-        correct=r"\mathbf{H}_{i}=\operatorname{softmax}\left(\frac{\mathbf{x}_{i}\mathbf{W}_{QKi}\mathbf{x}_{i}^{T}}{\sqrt{M}}\right)"
-        r"\text{, held at its value on this input}",
-        correction=_held_as_printed,
-    ),
-    _claim_001(
-        "12",
-        _pruned("j=1}^{N_{1}", "j=1}^{N_{2}"),
-        _two_sums,
-        notation=EARLIER,
-        readings={"the terms of each of the two sets are numbered anew": _renumbered},
-        correct=_pruned(_KEPT, _DROPPED),
-        correction=concludes,
-    ),
-    _claim_001(
-        "15",
-        r"\mathbf{W}\mathbf{x}=\mathbf{y}\rightarrow\left(\begin{array}{ccc}"
-        + _COLUMNS
-        + r"\end{array}\right)\diamond\mathbf{x}'=\mathbf{y}'",
-        _columns_as_printed,
-        notation=_LINEAR,
-        remark="Its columns are compared there; the equation around the matrix is proved for all sizes.",
-    ),
-    _claim_001(
-        "sparsity of Linear",
-        r"\text{the sparsity of the parameter matrix corresponding to the Linear operation is }1/M",
-        _sparsity,
-        notation=heads.WHOLE,
-        readings={"'sparsity' is the share of entries that aren't zero, its density": _share},
-        correct=r"\text{density }1/M",
-        correction=_share,
-    ),
-    _claim_001(
-        "premise of pruning",
-        rf"\left|{_sum(_KEPT)}\right|\to 0\text{{, where $\Lambda_1$ is kept and $\Lambda_2$ removed}}",
-        _wrong_set,
-        notation=EARLIER,
-        remark="The set that is removed has to be the small one; the newest version prints Λ_2.",
-        correct=((r"\Lambda_{1}", r"\Lambda_{2}"),),
-        correction=_right_set,
-    ),
-    _claim_003(
-        "Lemma 2",
-        bold(r"x'_{i+1}=(W'_{i+1,1}x'_{i}+b'_{i+1,3})+W'_{i+1,3}σ(W'_{i+1,2}x'_{i}+b'_{i+1,2})")
-        + r"\text{, stacked, has the form of the UAT}",
-        _fixed_biases,
-        readings={
-            "biases may depend on the input, which the newest version calls DUAT, and one affine term is"
-            " added": _dynamic_biases
-        },
-        correct=CLOSED,
-        correction=closed,
-    ),
-    _claim_003(
-        "general term in C.2",
-        r"\text{with }"
-        + bold(r"W'_{i+1,2}=W'_{i+1,2}W'_{i+1,1}\text{: }")
-        + bold(r"x'_{i+1}=(W'_{i+1,1}x_{i}+b'_{i+1,3})+W'_{i,3}σ(W'_{i+1,2}x_{i}+b'_{i+1,2})"),
-        eq_31,
-        remark="The index of W'_{i,3} is one too low, as in Eq. 31 of the newest version.",
-        unprimed=("x_i", "x_i"),
-        correct=((r"\mathbf{W}'_{i,3}", r"\mathbf{W}'_{i+1,3}"), (r"\mathbf{x}_{i}", r"\mathbf{x}'_{i}")),
-        correction=eq_31,
-    ),
-    _claim_003(
-        "UAT of layer i+1",
-        rf"\text{{with }}{_SUM_BEFORE}\text{{: }}" + bold(r"UAT_{i+1}=UAT_{i}+W'_{i+1,3}σ(W'_{i+1,2}x_{0}+b'_{i+1,2})"),
-        partial(_sum_of_the_next, settings=False),
-        readings={
-            "UAT_i on the right was already set to W'_{i+1,1} UAT_i, as the line above it says": partial(
-                _sum_of_the_next, settings=True
-            )
-        },
-        unprimed=("x_0",),
-        correct=bold(r"UAT_{i+1}=W'_{i+1,1}UAT_{i}+W'_{i+1,3}σ(B_{i+1}x'_{0}+c_{i+1})"),
-        correction=two_indices,
-    ),
-    _claim_003(
-        "bias below 11",
-        bold(r"b'_{j,2}=(W'_{j,2}b'_{j-1,3}+b'_{j,2})+W'_{j,2}UAT_{j-1}"),
-        _own_bias,
-        readings={"on the right W'_{j,2} and b'_{j,2} are the layer's own, b'_{j−1,3} is updated": bias_two_indices},
-        correct=bold(r"c_{j}=W'_{j,2}q_{j-1}+b'_{j,2}+W'_{j,2}UAT_{j-1}"),
-        correction=bias_in_two_indices,
-    ),
-    _claim_003(
-        "dynamic parameters",
-        r"\text{all }"
-        + bold(r"W'_{j,1}\text{, }W'_{j,2}\text{ and }W'_{j,3}")
-        + r"\text{ for the $i$-th layer, }j=1,\ldots,i\text{, are dynamically changing with the input}",
-        partial(dynamic_parameters, own=True),
-        readings={"the symbols are the updated ones, of the i + 1 layers of its Eq. 11": dynamic_parameters},
-        remark="A layer's own W'_{j,3} stands still, and so does the last one's in the closed form.",
-        correct=bold(
-            r"P_{j}\text{ and }B_{j}\text{ for }i+1\ge j\ge 1\text{, and }C_{j}^{(i+1)}\text{ for }i+1>j\ge 1"
-        ),
-        correction=dynamic_parameters,
-    ),
-)
+    "bias below 11": Checks(_own_bias, (bias_two_indices,), bias_in_two_indices),
+    "dynamic parameters": Checks(partial(dynamic_parameters, own=True), (dynamic_parameters,), dynamic_parameters),
+}

@@ -3,7 +3,7 @@
 from sympy import Abs, Expr, Integer, MatrixExpr, Max, Rational, Symbol
 
 from symbolic.audit.checks import expect
-from symbolic.audit.claim import Claim
+from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.counterexample import Outcome
 from symbolic.audit.letters import applied, table
 from symbolic.audit.magnitude import as_number, never_negative
@@ -79,26 +79,7 @@ def _bounded_by_weights(claim: Claim) -> Outcome:
     return _never_less(larger, smaller, _REAL[_A], _REAL[_B])
 
 
-CLAIMS = (
-    Claim(
-        "one function",
-        r"\text{it can only fit one function within a closed interval}",
-        _one_function,
-        notation=_NUMBERS,
-        remark="Section 2.3, and 4.1: 'inherently lacks the ability to approximate multiple functions'. With fixed"
-        " parameters it is one function of its whole input, as a Transformer with fixed weights is; a prompt is a part"
-        " of both inputs, and chooses among functions of the text.",
-        correct=r"G(t,p)=\sigma(t-p)+\sigma(p-t)=\left|t-p\right|",
-        correction=_two_functions,
-    ),
-    Claim(
-        "similar outputs",
-        r"\text{simply fitting a general function trend based on input will result in identical or similar outputs}",
-        _nearly_identical,
-        notation=_NUMBERS,
-        remark="Section 4.1, of inputs that are nearly identical. How far apart outputs can be is a matter of the"
-        " weights: at most Σ |α_j| |W_j^T (x − y)| with the ReLU. A Transformer is continuous too.",
-        correct=r"\left|\sigma(a)-\sigma(b)\right|\le\left|a-b\right|",
-        correction=_bounded_by_weights,
-    ),
-)
+CHECKS = {
+    "one function": Checks(_one_function, (), _two_functions, _NUMBERS),
+    "similar outputs": Checks(_nearly_identical, (), _bounded_by_weights, _NUMBERS),
+}

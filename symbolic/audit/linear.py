@@ -2,9 +2,8 @@
 
 from sympy import Identity
 
-from symbolic.audit.bold import bold
 from symbolic.audit.checks import both, derived, every, expect, independent
-from symbolic.audit.claim import DEFINED, Claim
+from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.formula import read
 from symbolic.audit.heads import M, N, X
@@ -138,28 +137,14 @@ def _primed_on_features(claim: Claim) -> Outcome:
 _mlp_both_ways = every(_primed_on_rows, _primed_on_features, independent(mlp_in_matrix_vector_form))
 
 
-CLAIMS = (
-    Claim(
-        "3",
-        r"\mathbf{y}=T(\mathbf{x}|\mathbf{W})\mapsto\mathbf{y}'=\mathbf{W}'\mathbf{x}'",
+CHECKS = {
+    "3": Checks(
         _general_map,
         notation=table(
             {"y": _Y, "y'": Vec(_Y), "x": X, "x'": Vec(X), "W": _ROWS, "W'": Parameter("W'", (), N * M, N * M)},
             functions={"T": applied("T")},
         ),
-        kind=DEFINED,
-        remark="For a T that isn't linear, W' depends on x.",
     ),
-    Claim("5", bold(r"x_{i+1}=W_{i}x_{i}\mapsto x'_{i+1}=W'_{i}x'_{i}"), _eq_5, notation=_LINEAR),
-    Claim(
-        "6",
-        r"FFN(\mathbf{x})=" + bold(r"W_{2}σ(W_{1}x+b_{1})+b_{2}\mapsto W'_{2}σ(W'_{1}x'+b'_{1})+b'_{2}"),
-        _mixes_tokens,
-        notation=_MLP,
-        readings={"W x stands for the map of every token's features, x W_1 with W' = I_N ⊗ W^T": _mlp_both_ways},
-        remark="The mapping to primed symbols is right in both orientations.",
-        correct=r"FFN(\mathbf{x})="
-        + bold(r"σ(xW_{1}+\mathbf{1}b_{1}^{T})W_{2}+\mathbf{1}b_{2}^{T},\quad W'_{k}=\mathbf{I}_{N}\otimes W_{k}^{T}"),
-        correction=_primed_on_features,
-    ),
-)
+    "5": Checks(_eq_5, notation=_LINEAR),
+    "6": Checks(_mixes_tokens, (_mlp_both_ways,), _primed_on_features, _MLP),
+}

@@ -5,9 +5,8 @@ from functools import cache
 
 from sympy import Abs, Expr, MatrixExpr, Rational, Symbol, ZeroMatrix
 
-from symbolic.audit.bold import bold
 from symbolic.audit.checks import both, derived, every, expect, independent, scalar
-from symbolic.audit.claim import DEFINED, Claim
+from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.formula import read
 from symbolic.audit.magnitude import EPSILON, PREMISE, S1, S2, F, as_number, follows
@@ -169,70 +168,11 @@ def _linear_path_stays(claim: Claim) -> Outcome:
     return Outcome(outcome.holds, f"at {matrix} = 0 nothing changes, {outcome.how}, and σ is continuous")
 
 
-def _term(k: int, bias: str) -> str:
-    return (
-        rf"\sum_{{j\in\Lambda_{{{k}}}}}\alpha_{{j}}\sigma\left(\mathbf{{W}}_{{j}}^{{\mathrm{{T}}}}\mathbf{{x}}"
-        rf"+{bias}_{{j}}\right)"
-    )
-
-
-def _inequality(bias: str) -> str:
-    kept, dropped = _term(1, bias), _term(2, bias)
-    return rf"\left|\left|{kept}-f(\mathbf{{x}})\right|-\left|{dropped}\right|\right|<\varepsilon"
-
-
-_ALL = r"\sum_{j=1}^{N}\alpha_{j}\sigma\left(\mathbf{W}_{j}^{\mathrm{T}}\mathbf{x}+b_{j}\right)"
-
-_TWO_LAYERS = bold(r"W'_{2,1}(W'_{1,1}x'_{0}+b'_{1,3})+b'_{2,3}+W'_{2,3}σ(W'_{2,2}(W'_{1,1}x'_{0}+b'_{1,3})+b'_{2,2})")
-
-CLAIMS = (
-    Claim(
-        "13",
-        rf"\left|{_ALL}-f(\mathbf{{x}})\right|<\varepsilon",
-        _assumption,
-        kind=DEFINED,
-        remark="It is the assumption of the pruning argument.",
-    ),
-    Claim(
-        "14",
-        rf"\left|{_term(1, 'b')}+{_term(2, 'b')}-f(\mathbf{{x}})\right|<\varepsilon",
-        _assumption,
-        remark="Eq. 13 with its sum split in two.",
-    ),
-    Claim(
-        "15",
-        _inequality(r"\theta"),
-        _concluded,
-        readings={"θ_j is the b_j of Eq. 14": _with_b},
-        remark="The limit S_2 → 0 isn't needed.",
-        correct=((r"\theta", "b"),),
-        correction=concludes,
-    ),
-    Claim(
-        "16",
-        rf"\left|{_term(1, 'b')}-f(\mathbf{{x}})\right|<\varepsilon+\left|{_term(2, 'b')}\right|",
-        concludes,
-        remark="It follows from Eq. 13 alone, without the limit S_2 → 0.",
-    ),
-    Claim(
-        "pruning of layers",
-        r"\text{when parameters in certain layers are small enough, we can directly remove those layers}",
-        _whole_layer,
-        readings={"a layer's nonlinear term is removed, and its linear path stays": _linear_path_stays},
-        remark="By continuity, without a rate; the inequality above it bounds the held form only. Small parameters make"
-        " the linear path small too, and a layer that is gone passes its input on as it is.",
-        correct=bold(r"W'_{1,3}\to\mathbf{0}:\quad x'_{2}\to ") + _TWO_LAYERS,
-        correction=_linear_path_stays,
-    ),
-    Claim(
-        "small share of the output",
-        rf"\left|{_term(2, chr(92) + 'theta')}\right|\to 0\text{{: their impact on the final result is minimal}}",
-        small_share,
-        readings={"terms of the closed form are removed, with all else held": _drop_held_terms},
-        remark="In a network of several layers, run again, later terms change too; a small share doesn't bound that.",
-        correct=bold(
-            r"x'_{2}-\widetilde{x}'_{2}=C_{1}^{(2)}s_{1}+W'_{2,3}(σ(z_{2})-σ(z_{2}-W'_{2,2}W'_{1,3}s_{1}))"
-        ).replace(r"\widetilde{x}", r"\widetilde{\mathbf{x}}"),
-        correction=_run_again,
-    ),
-)
+CHECKS = {
+    "13": Checks(_assumption),
+    "14": Checks(_assumption),
+    "15": Checks(_concluded, (_with_b,), concludes),
+    "16": Checks(concludes),
+    "pruning of layers": Checks(_whole_layer, (_linear_path_stays,), _linear_path_stays),
+    "small share of the output": Checks(small_share, (_drop_held_terms,), _run_again),
+}

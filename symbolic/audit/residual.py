@@ -5,12 +5,12 @@ from functools import cache, partial
 
 from sympy import Integer, MatrixExpr, Max, Symbol, exp, limit, oo
 
-from symbolic.audit.bold import bold
 from symbolic.audit.checks import both, chain, derived, expect, lines_agree, rewritten, row_agrees, written_out
-from symbolic.audit.claim import DEFINED, Claim
+from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.formula import read
 from symbolic.audit.notation import THEORY, S, updated_b1
+from symbolic.audit.table import rows
 from symbolic.audit.updates import Assignment, State, all_at_once, assignments, in_order, updated
 from symbolic.blocks.transformer import transformer_block
 from symbolic.equality.definition import Definition
@@ -63,15 +63,11 @@ def _eq_20(claim: Claim) -> Outcome:
     return both(identity(left, right, [S.equation_20]), identity(right, S.equation_20.right))
 
 
-_LETS = bold(
-    r"W'_{2,1}=W'_{2,1}W'_{1,1},\;b'_{2,1}=W'_{2,1}b'_{1,3}+b'_{2,3},\;W'_{1,3}=W'_{2,1}W'_{1,3},\;"
-    r"W'_{2,2}=W'_{2,2}W'_{1,1},\;b'_{2,2}=(W'_{2,2}b'_{1,3}+b'_{2,2})+W'_{2,2}W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})"
-)
-
-
 def _after_lets(claim: Claim, *, run: Callable[[Iterable[Assignment]], State]) -> Outcome:
     """Decide the last equation after the settings before it, where the sums of terms are defined by their own lines."""
-    lets = [a for a in assignments(claim.says) if a.target.letter != "UAT"] or assignments(read(_LETS, THEORY))
+    lets = [a for a in assignments(claim.says) if a.target.letter != "UAT"] or assignments(
+        read(rows()["000", "23"]["printed"], THEORY)
+    )
     sums = [Definition(*s.equated) for s in claim.says[:-1] if getattr(s.sides[0], "letter", "") == "UAT"]
     form = claim.says[-1].equated[1].xreplace({d.left: written_out(d.right) for d in sums})
     return identity(claim.says[-1].equated[0], form.xreplace(run(lets)), [S.equation_20])
@@ -109,16 +105,6 @@ def _own_symbols(claim: Claim) -> Outcome:
     return chain(first, lines, own)
 
 
-_OF_THE_HYPOTHESIS = (
-    "symbols of index i are the updated ones, as the hypothesis has them, and those of index i + 1 the layer's own"
-)
-
-_SETTINGS = (
-    r"W'_{i+1,1}=W'_{i+1,1}W'_{i,1},\;b'_{i+1,1}=W'_{i+1,1}b'_{i,1}+b'_{i+1,3},\;W'_{i+1,2}=W'_{i+1,2}W'_{i,1},\;"
-    r"b'_{i+1,2}=(W'_{i+1,2}b'_{i,1}+b'_{i+1,2})+W'_{i+1,2}UAT_{i}"
-)
-
-
 def _settings(claim: Claim, *, as_meant: bool) -> Outcome:
     """Run the settings in order; or four of them at once, then `UAT_{i+1}` with the layer's own matrix."""
     *first, uat = assignments(claim.says[:-1])
@@ -148,9 +134,6 @@ def _affine_as_relus(claim: Claim) -> Outcome:
     return Outcome(good, "max(0, t) − max(0, −t) = t for t > 0, t = 0 and t < 0")
 
 
-CLOSED = bold(r"x'_{i}=P_{i}x'_{0}+q_{i}+\sum_{j=1}^{i}C_{j}^{(i)}σ(B_{j}x'_{0}+c_{j})")
-
-
 def closed(claim: Claim) -> Outcome:
     """Decide the closed form that corrects a claim: with its layers' terms, at layer i + 1.
 
@@ -173,131 +156,16 @@ def at_two(claim: Claim) -> Outcome:
     return both(network, recursions_proved())
 
 
-_UAT_1, _UAT_2 = (
-    r"UAT_{1}=W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})",
-    r"UAT_{2}=\sum_{j=1}^{2}W'_{j,3}σ(W'_{j,2}x'_{0}+b'_{j,2})",
-)
-
-CLAIMS = (
-    Claim(
-        "20",
-        bold(r"x'_{i}=(W'_{i,1}x'_{i-1}+b'_{i,3})+W'_{i,3}σ(W'_{i,2}x'_{i-1}+b'_{i,2})"),
-        _eq_20,
-        kind=DEFINED,
-        remark="The residual term from which B.2 starts. A convolutional block is one with constant parameters; a"
-        " Transformer's block is one with dynamic parameters, which contain its attention patterns, norm scales and"
-        " gates at this input.",
-    ),
-    Claim(
-        "21", bold(r"x'_{1}=(W'_{1,1}x'_{0}+b'_{1,3})+W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})"), row_agrees(S.equation_20)
-    ),
-    Claim(
-        "22",
-        bold(
-            r"\begin{aligned}x'_{2}&=W'_{2,1}x'_{1}+W'_{2,3}σ(W'_{2,2}x'_{1}+b'_{2,2})+b'_{2,3}\\"
-            r"&=(W'_{2,1}x'_{1}+b'_{2,3})+W'_{2,3}σ(W'_{2,2}x'_{1}+b'_{2,2})\\"
-            r"&=\{W'_{2,1}[(W'_{1,1}x'_{0}+b'_{1,3})+W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})]+b'_{2,3}\}\\"
-            r"&\quad+W'_{2,3}σ\{W'_{2,2}[(W'_{1,1}x'_{0}+b'_{1,3})+W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})]+b'_{2,2}\}\\"
-            r"&=\{W'_{2,1}(W'_{1,1}x'_{0}+b'_{1,3})+b'_{2,3}+W'_{2,1}W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})\}\\"
-            r"&\quad+W'_{2,3}σ\{W'_{2,2}(W'_{1,1}x'_{0}+b'_{1,3})+b'_{2,2}+W'_{2,2}W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})\}\\"
-            r"&=\{(W'_{2,1}W'_{1,1}x'_{0}+W'_{2,1}b'_{1,3}+b'_{2,3})+W'_{2,1}W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})\}\\"
-            r"&\quad+W'_{2,3}σ\{W'_{2,2}W'_{1,1}x'_{0}+(W'_{2,2}b'_{1,3}+b'_{2,2})"
-            r"+W'_{2,2}W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})\}\end{aligned}"
-        ),
-        row_agrees(S.equation_20),
-    ),
-    Claim(
-        "23",
-        r"\begin{aligned}&\text{let }"
-        + _LETS.replace(r",\;\mathbf{W}'_{2,2}", r",\\&\mathbf{W}'_{2,2}")
-        + r"\text{:}\\&"
-        + bold(
-            r"x'_{2}=(W'_{2,1}x'_{0}+b'_{2,1})+W'_{1,3}σ(W'_{1,2}x'_{0}+b'_{1,2})+W'_{2,3}σ(W'_{2,2}x'_{0}+b'_{2,2})"
-        )
-        + r"\end{aligned}",
-        partial(_after_lets, run=in_order),
-        readings={
-            "the five symbols are set all at once, with their original values on the right": partial(
-                _after_lets, run=all_at_once
-            )
-        },
-        correct=bold(
-            r"x'_{2}=P_{2}x'_{0}+q_{2}+C_{1}^{(2)}σ(B_{1}x'_{0}+c_{1})+C_{2}^{(2)}σ(B_{2}x'_{0}+c_{2})",
-        ),
-        correction=at_two,
-    ),
-    Claim("24", bold(rf"{_UAT_1},\quad x'_{{1}}=(W'_{{1,1}}x'_{{0}}+b'_{{1,3}})+UAT_{{1}}"), _eq_24),
-    Claim(
-        "25",
-        bold(rf"{_UAT_2},\quad x'_{{2}}=(W'_{{2,1}}x'_{{0}}+b'_{{2,1}})+UAT_{{2}}"),
-        partial(_after_lets, run=in_order),
-        readings={"all symbols are set at once, as in Eq. 23": partial(_after_lets, run=all_at_once)},
-        correct=bold(r"x'_{2}=P_{2}x'_{0}+q_{2}+UAT_{2}"),
-        correction=at_two,
-    ),
-    Claim(
-        "definition of UAT in B.2",
-        bold(r"UAT_{i}=\sum_{j=1}^{i}W'_{j,2}σ(W'_{j,1}x'_{0}+b'_{j,1})"),
-        row_agrees(),
-        readings={"neurons and stream of one size, so that the shapes fit": _sum_with_equal_sizes},
-        remark="The second indices are one too low; UAT_1, UAT_2 and the same sum in B.3 are printed right, with the"
-        " updated symbols.",
-        correct=(
-            (r"\mathbf{W}'_{j,2}", r"\mathbf{W}'_{j,3}"),
-            (r"\mathbf{W}'_{j,1}", r"\mathbf{W}'_{j,2}"),
-            (r"\mathbf{b}'_{j,1}", r"\mathbf{b}'_{j,2}"),
-        ),
-        correction=_sum_of_terms,
-    ),
-    Claim(
-        "26",
-        bold(
-            r"\begin{aligned}W'_{i+1,1}x'_{i}+b'_{i+1,3}&=\{W'_{i+1,1}[(W'_{i,1}x'_{0}+b'_{i,1})+UAT_{i}]+b'_{i+1,3}\}\\"
-            r"&=\{W'_{i+1,1}(W'_{i,1}x'_{0}+b'_{i,1})+W'_{i+1,1}UAT_{i}+b'_{i+1,3}\}\\"
-            r"&=\{[W'_{i+1,1}W'_{i,1}x'_{0}+(W'_{i+1,1}b'_{i,1}+b'_{i+1,3})]+W'_{i+1,1}UAT_{i}\}\end{aligned}"
-        ),
-        _own_symbols,
-        readings={_OF_THE_HYPOTHESIS: row_agrees(HYPOTHESIS)},
-        remark="b'_{1,1} is b'_{1,3} of Eq. 24.",
-        correct=bold(r"W'_{i+1,1}x'_{i}+b'_{i+1,3}=P_{i+1}x'_{0}+q_{i+1}+W'_{i+1,1}UAT_{i}"),
-        correction=two_indices,
-    ),
-    Claim(
-        "27",
-        bold(
-            r"\begin{aligned}W'_{i+1,3}σ(W'_{i+1,2}x'_{i}+b'_{i+1,2})"
-            r"&=W'_{i+1,3}σ\{W'_{i+1,2}[(W'_{i,1}x'_{0}+b'_{i,1})+UAT_{i}]+b'_{i+1,2}\}\\"
-            r"&=W'_{i+1,3}σ\{W'_{i+1,2}(W'_{i,1}x'_{0}+b'_{i,1})+W'_{i+1,2}UAT_{i}+b'_{i+1,2}\}\\"
-            r"&=W'_{i+1,3}σ\{W'_{i+1,2}W'_{i,1}x'_{0}+(W'_{i+1,2}b'_{i,1}+b'_{i+1,2})+W'_{i+1,2}UAT_{i}\}\end{aligned}"
-        ),
-        _own_symbols,
-        readings={_OF_THE_HYPOTHESIS: row_agrees(HYPOTHESIS)},
-        correct=bold(r"W'_{i+1,3}σ(W'_{i+1,2}x'_{i}+b'_{i+1,2})=W'_{i+1,3}σ(B_{i+1}x'_{0}+c_{i+1})"),
-        correction=two_indices,
-    ),
-    Claim(
-        "UAT of layer i+1",
-        bold(
-            rf"\begin{{aligned}}&\text{{let }}{_SETTINGS}\text{{, and}}\\"
-            r"&UAT_{i+1}=W'_{i+1,1}UAT_{i}+W'_{i+1,3}σ(W'_{i+1,2}x'_{0}+b'_{i+1,2})\text{:}\\"
-            r"&x'_{i+1}=(W'_{i+1,1}x'_{0}+b'_{i+1,1})+UAT_{i+1}\end{aligned}"
-        ),
-        partial(_settings, as_meant=False),
-        readings={
-            "W'_{i+1,1} before UAT_i is the layer's own, though it was just set anew; inside σ the symbols"
-            " are updated": partial(_settings, as_meant=True)
-        },
-        correct=bold(r"UAT_{i+1}=W'_{i+1,1}UAT_{i}+W'_{i+1,3}σ(B_{i+1}x'_{0}+c_{i+1})"),
-        correction=two_indices,
-    ),
-    Claim(
-        "a single term",
-        r"\text{a single term does not alter the nature of UAT}",
-        _affine_as_sigmoids,
-        readings={"σ is the ReLU, for which t = σ(t) − σ(−t)": _affine_as_relus},
-        remark="The term is the affine map P x_0 + q. With a bounded σ it is no finite sum of terms; the closed form"
-        " keeps it apart.",
-        correct=CLOSED,
-        correction=closed,
-    ),
-)
+CHECKS = {
+    "20": Checks(_eq_20),
+    "21": Checks(row_agrees(S.equation_20)),
+    "22": Checks(row_agrees(S.equation_20)),
+    "23": Checks(partial(_after_lets, run=in_order), (partial(_after_lets, run=all_at_once),), at_two),
+    "24": Checks(_eq_24),
+    "25": Checks(partial(_after_lets, run=in_order), (partial(_after_lets, run=all_at_once),), at_two),
+    "definition of UAT in B.2": Checks(row_agrees(), (_sum_with_equal_sizes,), _sum_of_terms),
+    "26": Checks(_own_symbols, (row_agrees(HYPOTHESIS),), two_indices),
+    "27": Checks(_own_symbols, (row_agrees(HYPOTHESIS),), two_indices),
+    "UAT of layer i+1": Checks(partial(_settings, as_meant=False), (partial(_settings, as_meant=True),), two_indices),
+    "a single term": Checks(_affine_as_sigmoids, (_affine_as_relus,), closed),
+}

@@ -6,9 +6,8 @@ from sympy import MatrixExpr, Symbol, ZeroMatrix
 from sympy.core.symbol import Str
 
 from symbolic.audit import generality
-from symbolic.audit.bold import bold
 from symbolic.audit.checks import at_depths, both, derived, expect, independent, lines_agree, rewritten, row_agrees
-from symbolic.audit.claim import CITED, DEFINED, Claim
+from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.formula import read
 from symbolic.audit.letters import applied, table
@@ -181,85 +180,19 @@ def _lemma(claim: Claim) -> Outcome:
     )
 
 
-_TERM = r"\sigma\left(\mathbf{W}_{j}^{\mathrm{T}}\mathbf{x}+\mathbf{b}_{j}\right)"
-
 _PLUS, _INDEX = (r"+\sigma", r"\sigma"), (r"\Delta \mathbf{W}_{j+1,", r"\Delta \mathbf{W}'_{j,")
 
-_BETA, _ALPHA = r"\boldsymbol{\beta}", r"\boldsymbol{\alpha}_{j}"
-
-CLAIMS = (
-    Claim(
-        "1",
-        r"G(\mathbf{x})=\sum_{j=1}^{N}\alpha_{j}\sigma\left(\mathbf{W}_{j}^{\mathrm{T}}\mathbf{x}+b_{j}\right)",
-        _sum_of_the_theorem,
-        kind=DEFINED,
-        remark="That such sums are dense in C(I_n) is Cybenko's theorem, which is cited.",
-    ),
-    Claim(
-        "2",
-        r"\left|G(\mathbf{x})-f(\mathbf{x})\right|<\varepsilon",
-        cited,
-        kind=CITED,
-        remark="Cybenko's theorem, for continuous sigmoidal σ; it is cited, not proved here. One G serves all x ∈"
-        " I_n, as versions 001 and 003 print it.",
-    ),
-    Claim(
-        "4",
-        r"\mathbf{y}_{i}=G(\mathbf{x}_{i}|\mathbf{W}(\mathbf{x}_{i}),\mathbf{b}(\mathbf{x}_{i}))",
-        _parameters_of_the_input,
-        notation=_DYNAMIC,
-        kind=DEFINED,
-        remark="DUAT is Eq. 1 with parameters that are functions of the input. Which parameters these are, and which"
-        " functions of the input, Eq. 20–34 say for residual networks and Transformers.",
-    ),
-    *generality.CLAIMS,
-    Claim(
-        "17",
-        bold(r"h=W_{0}x+\Delta Wx"),
-        _lora_is_linear,
-        notation=_LORA,
-        kind=DEFINED,
-        remark="ΔW is a product of two matrices of low rank.",
-    ),
-    Claim(
-        "18",
-        bold(
-            r"x_{i+1}=(W'_{i+1,1}x_{0}+b_{i+1,1})+\sum_{j=1}^{i+1}(W'_{j,3}+\Delta W_{j+1,3})"
-            r"+σ((W'_{j,2}+\Delta W_{j+1,2})x'_{0}+b'_{j,2})"
-        ),
+CHECKS = {
+    "1": Checks(_sum_of_the_theorem),
+    "2": Checks(cited),
+    "4": Checks(_parameters_of_the_input, notation=_DYNAMIC),
+    **generality.CHECKS,
+    "17": Checks(_lora_is_linear, notation=_LORA),
+    "18": Checks(
         row_agrees(),
-        readings={
-            "the second + read as a product": partial(_eq_18, misprints=(_PLUS,)),
-            "besides, ΔW_{j,2} and ΔW_{j,3} for ΔW_{j+1,2} and ΔW_{j+1,3}": partial(_eq_18, misprints=(_PLUS, _INDEX)),
-        },
-        unprimed=("x_i+1", "x_0", "b_i+1,1", "ΔW_j+1,3", "ΔW_j+1,2"),
-        remark="Two misprints, + for a product and j + 1 for j; and with both mended, b'_{j,2} and the carried ΔW'"
-        " have to be read as updated, as in Eq. 11: then it is exact.",
-        correct=bold(
-            r"x'_{i+1}=P_{i+1}x'_{0}+q_{i+1}+\sum_{j=1}^{i+1}(C_{j}^{(i+1)}+\Delta C_{j}^{(i+1)})"
-            r"σ((B_{j}+\Delta B_{j})x'_{0}+c_{j}+\Delta c_{j})"
-        ),
-        correction=_lora_in_mlps,
+        (partial(_eq_18, misprints=(_PLUS,)), partial(_eq_18, misprints=(_PLUS, _INDEX))),
+        _lora_in_mlps,
     ),
-    Claim(
-        "LoRA layer by layer",
-        r"\text{LoRA essentially fine-tunes the DUAT parameters layer by layer}",
-        _layer_by_layer,
-        readings={
-            "the parameters are each layer's own W'_{j,k}, not those of the closed form": independent(
-                _theorem_with_adapters
-            )
-        },
-        remark="In the closed form an adapter also changes the terms of all later layers.",
-        correct=bold(
-            r"\Delta c_{i+1}=\Delta W'_{i+1,2}(q_{i}+UAT_{i})"
-            r"+(W'_{i+1,2}+\Delta W'_{i+1,2})(\Delta q_{i}+\Delta UAT_{i})"
-        ),
-        correction=_change_of_the_bias,
-    ),
-    Claim(
-        "19",
-        rf"G(\mathbf{{x}})={_BETA}\sum_{{j=1}}^{{N}}{_ALPHA}{_TERM}=\sum_{{j=1}}^{{N}}{_BETA}{_ALPHA}{_TERM}",
-        _lemma,
-    ),
-)
+    "LoRA layer by layer": Checks(_layer_by_layer, (independent(_theorem_with_adapters),), _change_of_the_bias),
+    "19": Checks(_lemma),
+}

@@ -2,9 +2,8 @@
 
 from sympy import MatrixExpr
 
-from symbolic.audit.bold import bold
 from symbolic.audit.checks import both, expect, row_agrees
-from symbolic.audit.claim import Claim
+from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.held_attention import attention_moves
 from symbolic.audit.letters import applied
@@ -68,77 +67,11 @@ def _after_32(claim: Claim) -> Outcome:
     return identity(left, right.xreplace(b1 | all_at_once(assignments(lets))), [HYPOTHESIS, S.equation_20])
 
 
-_GENERAL = bold(r"x'_{i+1}=(W'_{i+1,1}x'_{i}+b'_{i+1,3})+W'_{i,3}σ(W'_{i+1,2}x'_{i}+b'_{i+1,2})")
-
-_OUTER = ((r"\mathbf{W}'_{i,3}", r"\mathbf{W}'_{i+1,3}"),)
-
-_PRIMES = tuple((bold(name), bold(name.replace("_", "'_"))) for name in ("W_{i,1}", "x_{0}", "b_{i,1}"))
-
-_SETTINGS_32 = (
-    r"W'_{i+1,1}=W'_{i+1,1}W_{i,1},\;b'_{i+1,3}=(W'_{i+1,1}b_{i,1}+b'_{i+1,3}),\;UAT_{i}=W'_{i+1,1}UAT_{i},\;"
-    r"W'_{i+1,2}=W'_{i+1,2}W_{i,1},\;b'_{i+1,2}=(W'_{i+1,2}b_{i,1}+b'_{i+1,2})+W'_{i+1,2}UAT_{i}"
-)
-
-CLAIMS = (
-    Claim(
-        "28",
-        r"MHA(\mathbf{x}_{i})\mapsto " + bold(r"W'_{i,1}x'_{i}"),
-        _eq_28,
-        remark="W'_{i,1} depends on the input, as the paper says: with the patterns held it is that matrix. What acts"
-        " on x_i is layer i + 1, so in Eq. 30 the same matrix has the index i + 1.",
-    ),
-    Claim(
-        "29",
-        r"FFN(\mathbf{x}_{i})\mapsto " + bold(r"W'_{i,3}σ(W'_{i,2}x'_{i}+b'_{i,2})+b'_{i,3}"),
-        _eq_29,
-        remark="What acts on x_i is layer i + 1, so in Eq. 30 its parameters have the index i + 1; and there the x_i of"
-        " the MLP is W'_{i+1,1} x'_i.",
-    ),
-    Claim(
-        "30",
-        bold(
-            r"\begin{aligned}x'_{i+1}&=W'_{i+1,1}x'_{i}+W'_{i+1,3}σ[W'_{i+1,2}(W'_{i+1,1}x'_{i})+b'_{i+1,2}]+b'_{i+1,3}\\"
-            r"&=W'_{i+1,1}x'_{i}+W'_{i+1,3}σ(W'_{i+1,2}W'_{i+1,1}x'_{i}+b'_{i+1,2})+b'_{i+1,3}\end{aligned}"
-        ),
-        row_agrees(paper_layer()),
-        remark="A block without attention residual and normalisation; blocks that have them are instances of"
-        " Eq. 20 too.",
-    ),
-    Claim(
-        "31",
-        r"\text{with }" + bold(r"W'_{i+1,2}=W'_{i+1,2}W'_{i+1,1}\text{: }") + _GENERAL,
-        eq_31,
-        remark="The index of W'_{i,3} is one too low; the sentence after it prints W'_{i+1,3}.",
-        correct=_OUTER,
-        correction=eq_31,
-    ),
-    Claim(
-        "32",
-        bold(
-            r"\begin{aligned}x'_{i+1}&=(W'_{i+1,1}x'_{i}+b'_{i+1,3})+W'_{i,3}σ(W'_{i+1,2}x'_{i}+b'_{i+1,2})\\"
-            r"&=\{W'_{i+1,1}[(W_{i,1}x_{0}+b_{i,1})+UAT_{i}]+b'_{i+1,3}\}"
-            r"+W'_{i,3}σ\{W'_{i+1,2}[(W_{i,1}x_{0}+b_{i,1})+UAT_{i}]+b'_{i+1,2}\}\\"
-            r"&=[W'_{i+1,1}W_{i,1}x_{0}+(W'_{i+1,1}b_{i,1}+b'_{i+1,3})]+W'_{i+1,1}UAT_{i}\\"
-            r"&\quad+W'_{i,3}σ\{W'_{i+1,2}W_{i,1}x_{0}+(W'_{i+1,2}b_{i,1}+b'_{i+1,2})+W'_{i+1,2}UAT_{i}\}\end{aligned}"
-        ),
-        _eq_32_printed,
-        unprimed=("W_i,1", "x_0", "b_i,1") * 4,
-        remark="The lines follow from one another and from the hypothesis of B.2; the index of W'_{i,3} is one too"
-        " low in all of them. B.3 prints its hypothesis with b_{i,3} for b_{i,1}, and the last line has one"
-        " bracket too many, which is left out here.",
-        correct=(*_OUTER, *_PRIMES),
-        correction=_eq_32,
-    ),
-    Claim(
-        "settings below 32",
-        bold(
-            rf"\begin{{aligned}}&\text{{let }}{_SETTINGS_32}\text{{:}}\\"
-            r"&x'_{i+1}=(W'_{i+1,1}x_{0}+b'_{i+1,3})+UAT_{i}+W'_{i,3}σ(W'_{i+1,2}x_{0}+b'_{i+1,2})\end{aligned}"
-        ),
-        _after_32,
-        unprimed=(*("W_i,1", "b_i,1", "x_0") * 2,),
-        remark="Even with all symbols set at once, W'_{i,3} is the misprint of Eq. 31.",
-        correct=(*_OUTER, *_PRIMES),
-        correction=_after_32,
-    ),
-)
+CHECKS = {
+    "28": Checks(_eq_28),
+    "29": Checks(_eq_29),
+    "30": Checks(row_agrees(paper_layer())),
+    "31": Checks(eq_31, correction=eq_31),
+    "32": Checks(_eq_32_printed, correction=_eq_32),
+    "settings below 32": Checks(_after_32, correction=_after_32),
+}

@@ -258,15 +258,8 @@ def per_layer(rules: Rules, depth: int) -> State:
     return state
 
 
-READINGS = {
-    "in order": "each update uses what was set before",
-    "at once": "every right side has the original values",
-    "folded, in order": "W'_{k,2} W'_{k,1} folded in all layers first, then in order",
-    "folded, at once": "W'_{k,2} W'_{k,1} folded in all layers first, then original values on every right side",
-    "own and updated": "right sides original, left sides transformed, as the caption of Figure 2 says: layer j + 1's"
-    " own, layer j's updated, and W'_{k,2} W'_{k,1} folded in all layers first",
-    "repeated": "all updates repeated for every new layer, in order, with W'_{k,2} W'_{k,1} folded first",
-}
+READINGS = ("in order", "at once", "folded, in order", "folded, at once", "own and updated", "repeated")
+"""The readings of the update rules, in the order of their words in the table: the first is as printed."""
 
 
 def reach(rules: Rules, reading: str) -> Outcome:

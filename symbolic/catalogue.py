@@ -7,20 +7,15 @@ from symbolic.blocks.block import Block
 from symbolic.blocks.transformer import BLOCKS, transformer_block
 from symbolic.errors import SymbolicError
 from symbolic.proof.derivation import Derivation
-from symbolic.theorems.closed_form import prove
-from symbolic.theorems.collapse import collapse
-from symbolic.theorems.contributions import contributions
+from symbolic.theorems.closed_form import prove, recursions, two_layers
+from symbolic.theorems.consequences import collapse, contributions
 from symbolic.theorems.difference import difference
-from symbolic.theorems.lemma import lemma_1
 from symbolic.theorems.lora import lora
-from symbolic.theorems.pruning import pruning
-from symbolic.theorems.recursions import recursions, two_layers
+from symbolic.theorems.uat_sums import lemma_1, pruning
 from symbolic.theorems.unrolled import unroll
 from symbolic.vectorisation.attention import attention_derivation
 from symbolic.vectorisation.density import density_derivation
-from symbolic.vectorisation.linear import linear_derivation
-from symbolic.vectorisation.mlp import mlp_derivation
-from symbolic.vectorisation.normalisation import normalisation_derivation
+from symbolic.vectorisation.linear import linear_derivation, mlp_derivation, normalisation_derivation
 from symbolic.vectorisation.secant import attention_difference
 
 _FIXED: dict[str, Callable[[], Derivation]] = {

@@ -4,12 +4,9 @@ from sympy import Identity, Rational, Symbol, Trace, ZeroMatrix
 
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.constructors import identity, ones, scalar
-from symbolic.expressions.diagonal import Diagonal
-from symbolic.expressions.hadamard import Hadamard
 from symbolic.expressions.indexed_sum import IndexedSum
-from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.operations import Diagonal, Hadamard, Kronecker, Vec
 from symbolic.expressions.parameter import Parameter, Variable
-from symbolic.expressions.vec import Vec
 
 N, M, P = (Symbol(name, integer=True, positive=True) for name in "NMP")
 n, m, i, j, k = (Symbol(name, integer=True, nonnegative=True) for name in ("n", "m", "i", "j", "k"))

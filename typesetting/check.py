@@ -25,11 +25,8 @@ from symbolic.audit.figure import figure_2
 from symbolic.blocks.transformer import BLOCKS
 from symbolic.catalogue import WHAT, derive
 from symbolic.equality.normal_form import normal_form
-from symbolic.expressions.diagonal import Diagonal
-from symbolic.expressions.hadamard import Hadamard
-from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.latex import escaped
-from symbolic.expressions.vec import Vec
+from symbolic.expressions.operations import Diagonal, Hadamard, Kronecker, Vec
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.legend import letters_section
 from symbolic.proof.step import Step

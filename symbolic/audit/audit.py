@@ -12,7 +12,6 @@ from symbolic.audit import (
     pruning,
     residual,
     theory,
-    transformer,
 )
 from symbolic.audit.claim import VERDICTS, Finding, joined
 from symbolic.audit.table import rows
@@ -26,7 +25,6 @@ _CHECKS = {
         **density.CHECKS,
         **pruning.CHECKS,
         **residual.CHECKS,
-        **transformer.CHECKS,
         **closed_form.CHECKS,
     },
     "001": {**diamond.CHECKS_001, **earlier.CHECKS_001},

@@ -3,16 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sympy import Expr, ImmutableMatrix, MatrixExpr, Max, S, ZeroMatrix
+from sympy import Expr, ImmutableMatrix, MatrixExpr, Max, S
 
 from symbolic.audit.claim import Check, Claim
 from symbolic.audit.counterexample import Outcome, identity
-from symbolic.audit.statement import Statement
+from symbolic.audit.letters import Statement
 from symbolic.equality.definition import Definition
 from symbolic.errors import SymbolicError
 from symbolic.evaluation.interpreter import Interpreter, exact
-from symbolic.expressions.indexed_sum import IndexedSum
-from symbolic.expressions.matrix import MatrixSum
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
 from symbolic.theorems.residual_stack import ResidualStack
@@ -120,30 +118,6 @@ def expect(good: bool, what: str) -> None:
     """
     if not good:
         raise SymbolicError(f"what is printed isn't what is decided: {what}")
-
-
-def rewritten(expression: Any, rule: Callable[[Parameter], MatrixExpr]) -> Any:
-    """Return an expression with every parameter replaced, also those in the summand of a symbolic sum.
-
-    Args:
-        expression: an expression.
-        rule: the replacement of a parameter.
-    """
-    if isinstance(expression, Parameter):
-        return rule(expression)
-    if not isinstance(expression, MatrixExpr) or not any(isinstance(part, MatrixExpr) for part in expression.args):
-        return expression
-    return expression.func(*(rewritten(part, rule) for part in expression.args))
-
-
-def written_out(total: IndexedSum) -> MatrixExpr:
-    """Return a sum between numbers, term by term.
-
-    Args:
-        total: the sum.
-    """
-    terms = [total.at(k) for k in range(int(total.first), int(total.last) + 1)]
-    return MatrixSum(*terms) if terms else ZeroMatrix(*total.shape)
 
 
 def at_depths(decide: Callable[[int], Outcome], depths: Sequence[int]) -> Outcome:

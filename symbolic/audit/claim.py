@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 from symbolic.audit.counterexample import Outcome
 from symbolic.audit.formula import read
-from symbolic.audit.letters import Notation
+from symbolic.audit.letters import Notation, Statement
 from symbolic.audit.notation import THEORY
-from symbolic.audit.statement import Statement
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.latex import escaped
 

@@ -12,7 +12,7 @@ from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.heads import N
 from symbolic.audit.letters import Name, index, table
-from symbolic.expressions.vec import Vec
+from symbolic.expressions.operations import Vec
 from symbolic.vectorisation.attention import attention
 from symbolic.vectorisation.entries import density, kronecker
 

@@ -14,9 +14,8 @@ from symbolic.audit.diamond_product import column_sums, diamond
 from symbolic.audit.formula import read
 from symbolic.audit.letters import index, table
 from symbolic.equality.definition import Definition
-from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.operations import Kronecker, Vec
 from symbolic.expressions.parameter import Parameter, Variable
-from symbolic.expressions.vec import Vec
 from symbolic.vectorisation.entries import entries, same
 
 _D, _N, _M = symbols("d N M", integer=True, positive=True)

@@ -8,25 +8,23 @@ from functools import partial
 from sympy import Integer
 
 from symbolic.audit import heads
-from symbolic.audit.checks import both, derived, every, expect, independent, lines_agree, rewritten, row_agrees
+from symbolic.audit.attention import attention_moves, held_pattern
+from symbolic.audit.checks import both, derived, every, expect, independent, lines_agree, row_agrees
 from symbolic.audit.claim import Checks, Claim
-from symbolic.audit.closed_form import bias_in_two_indices, bias_two_indices
+from symbolic.audit.closed_form import bias_in_two_indices, bias_two_indices, dynamic_parameters
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.diamond import ON_ROWS, PRIMED
-from symbolic.audit.dynamic import dynamic_parameters
 from symbolic.audit.formula import read
-from symbolic.audit.held_attention import attention_moves, held_pattern
 from symbolic.audit.letters import Name, index, table
 from symbolic.audit.magnitude import S1, S2
 from symbolic.audit.notation import EARLIER, S
 from symbolic.audit.pruning import concludes, pruning_bound, small_set
-from symbolic.audit.residual import K, closed, two_indices
+from symbolic.audit.residual import K, closed, eq_31, two_indices
 from symbolic.audit.theory import cited
-from symbolic.audit.transformer import eq_31
 from symbolic.audit.updates import updated
 from symbolic.equality.normal_form import normal_form
-from symbolic.expressions.parameter import Parameter, Variable
-from symbolic.expressions.vec import Vec
+from symbolic.expressions.operations import Vec
+from symbolic.expressions.parameter import Parameter, Variable, parameters_replaced
 from symbolic.theorems.closed_form import prove
 from symbolic.theorems.residual_stack import i, j
 from symbolic.vectorisation.attention import pattern
@@ -158,7 +156,7 @@ def _sum_of_the_next(claim: Claim, *, settings: bool) -> Outcome:
     setting, line = claim.says
     expect(setting.equated[0] == S.UAT(i), "a setting of UAT_i")
     left, right = line.equated
-    meant = rewritten(right, updated(K))
+    meant = parameters_replaced(right, updated(K))
     return identity(left, meant.xreplace(dict([setting.equated])) if settings else meant, S.recursions)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sympy import MatrixExpr, sstr
 
 from symbolic.audit.notation import S
-from symbolic.audit.updates import paper_layer
+from symbolic.audit.updates import paper_layer, paper_recursions
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import equal, normal_form
 from symbolic.errors import SymbolicError
@@ -90,11 +90,8 @@ class Figure:
 
 def _recursions() -> tuple[Definition, ...]:
     """Return the recursions of Eq. 30, in which `W'_{i+1,2}` meets `W'_{i+1,1}`, with the activations named `s_j`."""
-    k = i + 1
-    folded = {S.W(k, 2): S.W(k, 2) * S.W(k, 1)}
     sums = Definition(S.UAT(i), IndexedSum(S.C(j, i) * _activation(j), j, 1, i), (i,))
-    recursions = (rule for rule in S.recursions if rule.left.letter != "UAT")
-    return (*(Definition(r.left, r.right.xreplace(folded), r.variables, r.where) for r in recursions), sums)
+    return (*(rule for rule in paper_recursions() if rule.left.letter != "UAT"), sums)
 
 
 def _activation(k: Any) -> Parameter:

@@ -8,15 +8,13 @@ from typing import Any
 from sympy import Integer, MatrixExpr, Symbol, Transpose, Tuple, sqrt
 
 from symbolic.audit.diamond_product import diamond
-from symbolic.audit.letters import Name, Notation, index
+from symbolic.audit.letters import Name, Notation, Statement, index
 from symbolic.audit.magnitude import Magnitude
-from symbolic.audit.statement import Statement
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
-from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.matrix import MatrixProduct, MatrixSum
-from symbolic.expressions.vec import Vec
+from symbolic.expressions.operations import Kronecker, Vec
 
 _TOKEN = re.compile(
     r"\\text\{[^{}]*\}|\\(?:left|right)\||\\operatorname\{\w+\}|\\[a-zA-Z]+|\\[^a-zA-Z]|\d+|UAT|MHA|FFN|[a-zA-Z]|\S"

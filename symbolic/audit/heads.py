@@ -8,9 +8,8 @@ from symbolic.audit.letters import Notation, applied, index, table
 from symbolic.equality.definition import Definition
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
-from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.operations import Kronecker, Vec
 from symbolic.expressions.parameter import Parameter, Variable
-from symbolic.expressions.vec import Vec
 
 N, M, SIZE, HEADS = symbols("N M m h", integer=True, positive=True)
 

@@ -9,11 +9,9 @@ from symbolic.audit.formula import read
 from symbolic.audit.heads import M, N, X
 from symbolic.audit.letters import applied, table
 from symbolic.equality.definition import Definition
-from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.operations import Kronecker, Vec
 from symbolic.expressions.parameter import Parameter, Variable
-from symbolic.expressions.vec import Vec
-from symbolic.vectorisation.linear import linear_derivation, linear_on_features, linear_on_rows
-from symbolic.vectorisation.mlp import mlp_derivation
+from symbolic.vectorisation.linear import linear_derivation, linear_on_features, linear_on_rows, mlp_derivation
 
 _SMALL = ((1, 2), (2, 2), (3, 2), (2, 4))  # tokens, features
 

@@ -9,18 +9,17 @@ from symbolic.audit.checks import both, derived, every, expect, independent, sca
 from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.formula import read
+from symbolic.audit.letters import Statement
 from symbolic.audit.magnitude import EPSILON, PREMISE, S1, S2, F, as_number, follows
 from symbolic.audit.notation import EARLIER, FACTOR, FUNCTION, THRESHOLD, S
-from symbolic.audit.statement import Statement
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import equal
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
-from symbolic.theorems.lemma import lemma_1
-from symbolic.theorems.pruning import pruning
 from symbolic.theorems.residual_stack import ResidualStack
+from symbolic.theorems.uat_sums import lemma_1, pruning
 
 _KEPT, _DROPPED = (Symbol(f"Λ_{k}", positive=True) for k in (1, 2))
 

@@ -5,19 +5,22 @@ from functools import cache, partial
 
 from sympy import Integer, MatrixExpr, Max, Symbol, exp, limit, oo
 
-from symbolic.audit.checks import both, chain, derived, expect, lines_agree, rewritten, row_agrees, written_out
+from symbolic.audit.attention import attention_moves
+from symbolic.audit.checks import both, chain, derived, expect, lines_agree, row_agrees
 from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.formula import read
-from symbolic.audit.notation import THEORY, S, updated_b1
+from symbolic.audit.letters import applied
+from symbolic.audit.linear import mlp_in_matrix_vector_form
+from symbolic.audit.notation import THEORY, S, stream, updated_b1
 from symbolic.audit.table import rows
-from symbolic.audit.updates import Assignment, State, all_at_once, assignments, in_order, updated
+from symbolic.audit.updates import Assignment, State, all_at_once, assignments, in_order, paper_layer, updated
 from symbolic.blocks.transformer import transformer_block
 from symbolic.equality.definition import Definition
 from symbolic.expressions.activation import Activation
-from symbolic.expressions.parameter import Parameter
-from symbolic.theorems.closed_form import prove
-from symbolic.theorems.recursions import recursions
+from symbolic.expressions.ordered_product import written_out
+from symbolic.expressions.parameter import Parameter, parameters_replaced
+from symbolic.theorems.closed_form import prove, recursions
 from symbolic.theorems.residual_stack import ResidualStack, i
 
 K = i + 1
@@ -69,7 +72,7 @@ def _after_lets(claim: Claim, *, run: Callable[[Iterable[Assignment]], State]) -
         read(rows()["000", "23"]["printed"], THEORY)
     )
     sums = [Definition(*s.equated) for s in claim.says[:-1] if getattr(s.sides[0], "letter", "") == "UAT"]
-    form = claim.says[-1].equated[1].xreplace({d.left: written_out(d.right) for d in sums})
+    form = claim.says[-1].equated[1].xreplace({d.left: written_out(d.right, {}) for d in sums})
     return identity(claim.says[-1].equated[0], form.xreplace(run(lets)), [S.equation_20])
 
 
@@ -85,7 +88,7 @@ def _sum_with_equal_sizes(claim: Claim) -> Outcome:
     def resized(p: Parameter) -> Parameter:
         return Parameter(p.letter, p.lower, S.width, 1 if p.shape[1] == 1 else S.width)
 
-    printed = rewritten(claim.row.equated[1].at(1), resized)
+    printed = parameters_replaced(claim.row.equated[1].at(1), resized)
     return identity(same.W(1, 3) * Activation(same.W(1, 2) * same.x(0) + same.b(1, 2)), printed)
 
 
@@ -93,7 +96,8 @@ def _sum_of_terms(claim: Claim) -> Outcome:
     """Decide the sum with its second indices raised, all symbols the updated ones."""
     left, right = claim.row.equated
     return both(
-        identity(left, rewritten(right, updated(i)), S.recursions), derived(prove(), "induction with this definition")
+        identity(left, parameters_replaced(right, updated(i)), S.recursions),
+        derived(prove(), "induction with this definition"),
     )
 
 
@@ -156,6 +160,58 @@ def at_two(claim: Claim) -> Outcome:
     return both(network, recursions_proved())
 
 
+def _acts_on(claim: Claim, what: str) -> MatrixExpr:
+    """Return the right side of Eq. 28 or 29, which act on `x_i`, with the index of the layer that does, i + 1."""
+    left, right = claim.row.related(r"\mapsto")
+    expect(left == applied(what)(stream(i)), f"{what}(x_i)")
+    raised = {p: p.xreplace({i: K}) for p in right.atoms(Parameter) if p != S.x(i)}
+    return right.xreplace(raised)
+
+
+_Y = S.W(K, 1) * S.x(i)
+
+
+def _eq_28(claim: Claim) -> Outcome:
+    """Decide the first part of Eq. 30, and that it is attention with its pattern held."""
+    return both(identity(_acts_on(claim, "MHA"), _Y), attention_moves())
+
+
+def _eq_29(claim: Claim) -> Outcome:
+    """Decide the second part of Eq. 30, the MLP of the first, and that it is the MLP in matrix-vector form."""
+    second = _acts_on(claim, "FFN").xreplace({S.x(i): _Y})
+    return both(
+        identity(_Y + second, paper_layer().right),
+        mlp_in_matrix_vector_form(),
+    )
+
+
+def eq_31(claim: Claim) -> Outcome:
+    """Decide Eq. 31 with its `W'_{i+1,2}` set as printed before it, against Eq. 30.
+
+    Args:
+        claim: the setting and the equation.
+    """
+    *lets, form = claim.says
+    left, right = form.equated
+    return identity(left, right.xreplace(all_at_once(assignments(lets))), [paper_layer()])
+
+
+def _eq_32_printed(claim: Claim) -> Outcome:
+    expect(all(line.has(S.W(i, 3)) for line in claim.row.equated[1:]), "W'_{i,3} in every line")
+    return _eq_32(claim)
+
+
+_eq_32 = row_agrees(HYPOTHESIS, S.equation_20)
+
+
+def _after_32(claim: Claim) -> Outcome:
+    """Decide the settings below Eq. 32, all at once, in the form printed below them."""
+    *lets, form = claim.says
+    left, right = form.equated
+    b1 = {S.b(K, 3): S.b(K, 3)}
+    return identity(left, right.xreplace(b1 | all_at_once(assignments(lets))), [HYPOTHESIS, S.equation_20])
+
+
 CHECKS = {
     "20": Checks(_eq_20),
     "21": Checks(row_agrees(S.equation_20)),
@@ -168,4 +224,10 @@ CHECKS = {
     "27": Checks(_own_symbols, (row_agrees(HYPOTHESIS),), two_indices),
     "UAT of layer i+1": Checks(partial(_settings, as_meant=False), (partial(_settings, as_meant=True),), two_indices),
     "a single term": Checks(_affine_as_sigmoids, (_affine_as_relus,), closed),
+    "28": Checks(_eq_28),
+    "29": Checks(_eq_29),
+    "30": Checks(row_agrees(paper_layer())),
+    "31": Checks(eq_31, correction=eq_31),
+    "32": Checks(_eq_32_printed, correction=_eq_32),
+    "settings below 32": Checks(_after_32, correction=_after_32),
 }

@@ -2,30 +2,96 @@
 
 from functools import cache, partial
 
-from sympy import MatrixExpr, Symbol, ZeroMatrix
+from sympy import Abs, Expr, Integer, MatrixExpr, Max, Rational, Symbol, ZeroMatrix
 from sympy.core.symbol import Str
 
-from symbolic.audit import generality
-from symbolic.audit.checks import at_depths, both, derived, expect, independent, lines_agree, rewritten, row_agrees
+from symbolic.audit.checks import at_depths, both, derived, expect, independent, lines_agree, row_agrees
 from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.formula import read
-from symbolic.audit.letters import applied, table
-from symbolic.audit.magnitude import Magnitude
+from symbolic.audit.letters import Statement, applied, table
+from symbolic.audit.magnitude import Magnitude, as_number, never_negative
 from symbolic.audit.notation import APPROXIMATION, CUBE, FUNCTION, INPUT, THEORY, THRESHOLD, S
 from symbolic.audit.pruning import is_the_sum
 from symbolic.audit.residual import K
-from symbolic.audit.statement import Statement
 from symbolic.audit.updates import updated
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import normal_form
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
-from symbolic.expressions.parameter import Parameter
+from symbolic.expressions.parameter import Parameter, parameters_replaced
 from symbolic.theorems.closed_form import prove
-from symbolic.theorems.lemma import lemma_1
 from symbolic.theorems.lora import AdaptedStack, delta, lora
 from symbolic.theorems.residual_stack import i, j
+from symbolic.theorems.uat_sums import lemma_1
+
+_T, _P, _A, _B = (Parameter(letter, (), 1, 1) for letter in "tpab")
+
+_REAL = {parameter: Symbol(parameter.letter, real=True) for parameter in (_T, _P, _A, _B)}
+
+_NUMBERS = table({parameter.letter: parameter for parameter in _REAL}, functions={"G": applied("G")})
+
+_DISTANCE = ((1, (1, -1), 0), (1, (-1, 1), 0))  # α_j, W_j and b_j of Eq. 1 with two terms
+
+
+def _sum(terms: tuple, *x: Expr) -> Expr:
+    """Return Eq. 1 at an input, with `σ` the ReLU."""
+    return sum((a * Max(0, sum(w * v for w, v in zip(row, x, strict=True)) + b) for a, row, b in terms), Integer(0))
+
+
+def _number(expression: MatrixExpr) -> Expr:
+    """Return an expression of numbers, with `σ` the ReLU as `(z + |z|) / 2`."""
+    if isinstance(expression, Activation):
+        z = as_number(expression.argument, _number)
+        return (z + Abs(z)) / 2
+    return _REAL[expression]
+
+
+def _never_less(larger: Expr, smaller: Expr, *variables: Symbol) -> Outcome:
+    good = never_negative((larger - smaller).expand(), *variables)
+    return Outcome(good or None, "proved by signs" if good else "neither proved nor refuted by signs")
+
+
+def _one_function(claim: Claim) -> Outcome:
+    """Evaluate a fixed sum of a text t and a prompt p at both prompts; it is linear in t between 0 and 1."""
+    texts = (Integer(0), Rational(1, 2), Integer(1))
+    first, second = ([_sum(_DISTANCE, t, Integer(p)) for t in texts] for p in (0, 1))
+    return Outcome(
+        first == second,
+        "counterexample, σ = ReLU, G(t, p) = σ(t − p) + σ(p − t), no parameter of which depends on the input: for t ="
+        f" {', '.join(map(str, texts))} it is {', '.join(map(str, first))} with p = 0, the function t, and"
+        f" {', '.join(map(str, second))} with p = 1, the function 1 − t",
+    )
+
+
+def _two_functions(claim: Claim) -> Outcome:
+    """Decide that the corrected sum is the distance of text and prompt, and the sum of the counterexample."""
+    name, total, distance = claim.row.equated
+    expect(name == applied("G")(_T, _P), "G(t, p)")
+    left, right = as_number(total, _number), as_number(distance, _number)
+    t, p = _REAL[_T], _REAL[_P]
+    points = [(Integer(a), Integer(b)) for a in (-2, 0, 1, 3) for b in (0, 1)]
+    same = all(_sum(_DISTANCE, *point) == left.subs(dict(zip((t, p), point, strict=True))) for point in points)
+    decided = [_never_less(*pair, t, p) for pair in ((left, right), (right, left))]
+    good = same and all(outcome.holds for outcome in decided)
+    return Outcome(good or None, f"both sides, {decided[0].how}, with σ = ReLU")
+
+
+def _nearly_identical(claim: Claim) -> Outcome:
+    """Evaluate a fixed sum at two prompts that differ by a millionth."""
+    near, steep = Rational(1, 10**6), ((1, (0, 10**6), 0),)
+    first, second = (_sum(steep, Integer(0), p) for p in (Integer(0), near))
+    return Outcome(
+        abs(first - second) <= near,
+        f"counterexample, σ = ReLU, G(t, p) = σ(10^6 p): at p = 0 and p = 10^(−6) it is {first} and {second}, and so"
+        " for every other pair of prompts with the weight for it",
+    )
+
+
+def _bounded_by_weights(claim: Claim) -> Outcome:
+    """Decide that a term's outputs are no farther apart than its pre-activations, with `σ` the ReLU."""
+    smaller, larger = (as_number(side, _number) for side in claim.row.related(r"\le"))
+    return _never_less(larger, smaller, _REAL[_A], _REAL[_B])
 
 
 def _sum_of_the_theorem(claim: Claim) -> Outcome:
@@ -95,7 +161,7 @@ def _eq_18(claim: Claim, misprints: tuple[tuple[str, str], ...]) -> Outcome:
     form, adapted = _mended(claim, misprints), AdaptedStack()
 
     def at(depth: int) -> Outcome:
-        meant = rewritten(form, updated(depth)).xreplace({i: depth - 1})
+        meant = parameters_replaced(form, updated(depth)).xreplace({i: depth - 1})
         return identity(adapted.x(depth), meant, (adapted.equation_20, *_only_mlp(depth), *S.recursions))
 
     return at_depths(at, (1, 2))
@@ -139,7 +205,7 @@ def _lora_in_mlps(claim: Claim) -> Outcome:
         meant = updated(k)(p)
         return meant + delta(meant) if meant.letter == "c" else meant
 
-    printed = identity(rewritten(_mended(claim, (_PLUS, _INDEX)), moved), right)
+    printed = identity(parameters_replaced(_mended(claim, (_PLUS, _INDEX)), moved), right)
     return both(step, printed, _theorem_with_adapters())
 
 
@@ -167,7 +233,7 @@ def _layer_by_layer(claim: Claim) -> Outcome:
 def _change_of_the_bias(claim: Claim) -> Outcome:
     """Decide `Δc_{i+1}`, the bias with `X + ΔX` for every `X` minus the bias."""
     rule = next(rule for rule in S.recursions if rule.left == S.c(K))
-    adapted = rewritten(rule.right, lambda p: p if p.letter == "b'" else p + delta(p))
+    adapted = parameters_replaced(rule.right, lambda p: p if p.letter == "b'" else p + delta(p))
     left, right = claim.row.equated
     return both(identity(left, right, (Definition(delta(S.c(K)), adapted - rule.right),)), lora_in_all_layers())
 
@@ -186,7 +252,8 @@ CHECKS = {
     "1": Checks(_sum_of_the_theorem),
     "2": Checks(cited),
     "4": Checks(_parameters_of_the_input, notation=_DYNAMIC),
-    **generality.CHECKS,
+    "one function": Checks(_one_function, (), _two_functions, _NUMBERS),
+    "similar outputs": Checks(_nearly_identical, (), _bounded_by_weights, _NUMBERS),
     "17": Checks(_lora_is_linear, notation=_LORA),
     "18": Checks(
         row_agrees(),

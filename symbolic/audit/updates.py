@@ -1,18 +1,18 @@
 """Run the printed update rules as a program: assignments that reuse a symbol for a parameter before and after."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from sympy import Expr, MatrixExpr, Symbol
 
-from symbolic.audit.checks import expect, written_out
+from symbolic.audit.checks import at_depths, expect
 from symbolic.audit.counterexample import Outcome, identity
+from symbolic.audit.letters import Statement
 from symbolic.audit.notation import S
-from symbolic.audit.statement import Statement
 from symbolic.equality.definition import Definition
-from symbolic.equality.normal_form import normal_form
 from symbolic.expressions.activation import Activation
-from symbolic.expressions.indexed_sum import IndexedSum
+from symbolic.expressions.ordered_product import written_out
 from symbolic.expressions.parameter import Parameter
 from symbolic.theorems.residual_stack import i, j
 
@@ -31,17 +31,6 @@ class Assignment(NamedTuple):
 
     target: Parameter
     value: MatrixExpr
-
-
-def at(expression: MatrixExpr, values: dict[Expr, Any]) -> MatrixExpr:
-    """Return an expression at numbers of its indices, its sums written out.
-
-    Args:
-        expression: the expression.
-        values: the numbers.
-    """
-    value = expression.xreplace(values)
-    return value.xreplace({part: written_out(part) for part in value.atoms(IndexedSum)})
 
 
 def assignments(statements: Iterable[Statement]) -> list[Assignment]:
@@ -108,6 +97,12 @@ def fold(depth: int) -> State:
     return {S.W(k, 2): S.W(k, 2) * S.W(k, 1) for k in range(1, depth + 1)}
 
 
+def paper_recursions() -> tuple[Definition, ...]:
+    """Return the recursions of Eq. 30, in which `W'_{i+1,2}` meets `W'_{i+1,1}`."""
+    folded = {S.W(i + 1, 2): S.W(i + 1, 2) * S.W(i + 1, 1)}
+    return tuple(replace(rule, right=rule.right.xreplace(folded)) for rule in S.recursions)
+
+
 class Rules(NamedTuple):
     """The printed update rules, read.
 
@@ -151,7 +146,7 @@ class Rules(NamedTuple):
             step: the update.
             k: the value of j.
         """
-        return Assignment(step.target.xreplace({j: k}), at(step.value, {j: k}))
+        return Assignment(step.target.xreplace({j: k}), written_out(step.value, {j: k}))
 
     def biases(self, depth: int) -> list[Assignment]:
         """Return the updates of the biases.
@@ -194,7 +189,7 @@ def closed_form(form: MatrixExpr, depth: int) -> MatrixExpr:
         form: its right side.
         depth: number of layers.
     """
-    value = at(form, {i: depth - 1})
+    value = written_out(form, {i: depth - 1})
     return value.xreplace({p: S.b(depth, 3) for p in value.atoms(Parameter) if p.letter == "b'" and p.lower[1] == 1})
 
 
@@ -270,12 +265,9 @@ def reach(rules: Rules, reading: str) -> Outcome:
         reading: a key of `READINGS`, or `per layer` for the corrected rules.
     """
     layer = paper_layer()
-    for depth in DEPTHS:
+
+    def decide(depth: int) -> Outcome:
         state = per_layer(rules, depth) if reading == "per layer" else _run(rules, depth, reading)
-        form = closed_form(rules.form, depth).xreplace(state)
-        if normal_form(form) != normal_form(S.x(depth), [layer]):
-            failure = identity(S.x(depth), form, [layer])
-            doubt = "undecided" if failure.holds is None else "wrong"
-            return Outcome(failure.holds, f"right up to depth {depth - 1}, {doubt} at depth {depth} ({failure.how})")
-    depths = f"depths {DEPTHS[0]} to {DEPTHS[-1]}"
-    return Outcome(True, f"right at {depths}", depths)
+        return identity(S.x(depth), closed_form(rules.form, depth).xreplace(state), [layer])
+
+    return at_depths(decide, DEPTHS)

@@ -12,27 +12,25 @@ from symbolic.blocks.layer_expression import (
     check_names,
     checked_layer,
     of_layer,
+    read,
     result_of,
     steps_on_vec,
     stream_of_shape,
     vectorised,
     with_own_indices,
 )
-from symbolic.blocks.reading import read
 from symbolic.blocks.relations import at_both_inputs, at_sizes, relations_of_layer, with_relations
 from symbolic.equality.definition import Definition
 from symbolic.errors import NumbersDiffer
 from symbolic.expressions.parameter import Held, Ones, Parameter, dotted
-from symbolic.proof.derivation import Derivation, Hypothesis
+from symbolic.proof.derivation import Derivation
 from symbolic.proof.hypotheses import held_parameters, moving_parameters
 from symbolic.proof.legend import kind_of
-from symbolic.proof.step import Step, equality, equations, let
+from symbolic.proof.step import Hypothesis, Step, equality, equations, let
 from symbolic.proof.typesetting import article
-from symbolic.theorems.closed_form import prove
-from symbolic.theorems.collapse import collapse
-from symbolic.theorems.contributions import contributions
+from symbolic.theorems.closed_form import prove, recursions
+from symbolic.theorems.consequences import collapse, contributions
 from symbolic.theorems.difference import difference, with_moving_parameters
-from symbolic.theorems.recursions import recursions
 from symbolic.theorems.residual_stack import i
 from symbolic.theorems.unrolled import unroll
 

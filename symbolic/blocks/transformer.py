@@ -7,7 +7,7 @@ from sympy import MatrixExpr
 from symbolic.blocks.block import Block
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
-from symbolic.expressions.diagonal import Diagonal
+from symbolic.expressions.operations import Diagonal
 from symbolic.expressions.parameter import Held, Parameter
 from symbolic.theorems.residual_stack import ResidualStack
 

@@ -7,8 +7,7 @@ from sympy import Add, Expr, Integer, MatrixExpr, S, Symbol, ZeroMatrix
 
 from symbolic.equality.atoms import DiagonalAtom
 from symbolic.equality.index_notation import word_key
-from symbolic.equality.linear_atoms import ParameterAtom, TransposeAtom
-from symbolic.equality.products import vec
+from symbolic.equality.linear_atoms import ParameterAtom, TransposeAtom, vec
 from symbolic.equality.word import Atom, Shape, Word, expanded, indices_of
 from symbolic.expressions.matrix import MatrixProduct, MatrixSum
 from symbolic.expressions.parameter import Ones

@@ -27,22 +27,19 @@ from sympy import (
 from sympy.matrices.expressions import MatAdd, MatMul, MatPow
 from sympy.matrices.expressions.matexpr import MatrixElement
 
-from symbolic.equality.atoms import ActivationAtom, diagonal, hadamard, summed
+from symbolic.equality.atoms import ActivationAtom, EntryAtom, PowerAtom, TraceAtom, diagonal, hadamard, summed
 from symbolic.equality.definition import Bounds, Definition, applicable, nonnegative
 from symbolic.equality.form import NormalForm, Summand
-from symbolic.equality.linear_atoms import ParameterAtom
-from symbolic.equality.numbers import EntryAtom, PowerAtom, TraceAtom
-from symbolic.equality.products import kronecker, times
+from symbolic.equality.linear_atoms import ParameterAtom, kronecker, times
 from symbolic.equality.relation import rewritten, rules_of
 from symbolic.equality.word import Atom, Word, expanded, indices_of
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.activation import Activation
-from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum, bound_index
 from symbolic.expressions.matrix import MatrixProduct, check_product, check_sum
+from symbolic.expressions.operations import Diagonal, Vec
 from symbolic.expressions.parameter import Parameter
 from symbolic.expressions.scalar import exact, scalars_in
-from symbolic.expressions.vec import Vec
 
 Monomial = tuple[tuple[Word, ...], Expr]  # scalars, multiplied, with their coefficient
 

@@ -7,8 +7,7 @@ from sympy import Expr, MatrixExpr, S, Symbol
 
 from symbolic.equality.definition import Bounds, Definition, nonnegative
 from symbolic.equality.form import NormalForm, Summand
-from symbolic.equality.linear_atoms import KroneckerAtom, ParameterAtom, TransposeAtom
-from symbolic.equality.products import kronecker, times
+from symbolic.equality.linear_atoms import KroneckerAtom, ParameterAtom, TransposeAtom, kronecker, times
 from symbolic.equality.word import Atom, Word
 from symbolic.errors import SymbolicError
 

@@ -26,12 +26,11 @@ from sympy.matrices.expressions.matexpr import MatrixElement
 from symbolic.equality.definition import Definition, lookup
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
-from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.matrix import MatrixProduct
+from symbolic.expressions.operations import Diagonal, Vec
 from symbolic.expressions.parameter import Ones, Parameter
 from symbolic.expressions.scalar import Entry, scalars_in
-from symbolic.expressions.vec import Vec
 from symbolic.vectorisation.entries import kronecker, vec
 
 

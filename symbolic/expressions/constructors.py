@@ -8,15 +8,12 @@ from sympy import MatrixExpr, Symbol, symbols
 
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
-from symbolic.expressions.diagonal import Diagonal
-from symbolic.expressions.hadamard import Hadamard
 from symbolic.expressions.indexed_sum import Index, IndexedSum
-from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.matrix import UnitMatrix
 from symbolic.expressions.operand import operand
+from symbolic.expressions.operations import Diagonal, Hadamard, Kronecker, Vec
 from symbolic.expressions.parameter import GREEK, Held, Ones, Parameter, latin
 from symbolic.expressions.scalar import Entry
-from symbolic.expressions.vec import Vec
 
 
 def sizes(names: str) -> tuple[Symbol, ...]:

@@ -11,10 +11,9 @@ from sympy import MatrixExpr, sstr
 
 from symbolic.expressions.latex import escaped, typeset
 from symbolic.expressions.parameter import Parameter, parameters_replaced
+from symbolic.proof.hypotheses import Condition, conditions_of, in_words, requirements
 from symbolic.proof.line_breaks import broken, width
-from symbolic.proof.requirements import requirements
-from symbolic.proof.statement import Condition, conditions_of, in_words
-from symbolic.proof.step import Equation, Step
+from symbolic.proof.step import Equation, Hypothesis, Step
 
 ROOM = 415.0
 """The width of a formula in points, beside its number on a page of A4."""
@@ -71,9 +70,6 @@ _CITED = re.compile(r"\bEq\. \d")
 _SOURCE = "Equation numbers are those of Wang & Li, arXiv:2407.00958, in its newest version."
 
 _TEXT_WIDTH = 100  # characters of prose in a line
-
-Hypothesis = str | Step
-"""A sentence, or an equation whose rule says what it is."""
 
 
 def sentence(hypothesis: Hypothesis) -> str:

@@ -6,13 +6,10 @@ from typing import Any, NamedTuple
 from sympy import Basic, Identity, Integer, MatrixBase, Symbol, ZeroMatrix, sstr
 
 from symbolic.expressions.activation import Activation
-from symbolic.expressions.diagonal import Diagonal
-from symbolic.expressions.hadamard import Hadamard
-from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.latex import escaped, typeset
+from symbolic.expressions.operations import Diagonal, Hadamard, Kronecker, Vec
 from symbolic.expressions.ordered_product import OrderedProduct
 from symbolic.expressions.parameter import DOT, Held, Ones, Parameter, Variable
-from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
 
 i, j = (Symbol(name, integer=True, nonnegative=True) for name in "ij")
@@ -304,7 +301,7 @@ def letters_in_text(*derivations: Derivation) -> str:
         derivations: the derivations.
 
     Example:
-        >>> from symbolic.theorems.lemma import lemma_1
+        >>> from symbolic.theorems.uat_sums import lemma_1
         >>> print(letters_in_text(lemma_1()).splitlines()[2])
         β      r × k  the matrix before the sum
     """

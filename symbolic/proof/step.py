@@ -69,6 +69,10 @@ class Step:
         return self.verified is None and self.relation != ":=" and not self.by_induction
 
 
+Hypothesis = str | Step
+"""A sentence, or an equation whose rule says what it is."""
+
+
 def equality(left: MatrixExpr, right: MatrixExpr, rule: str, using: Iterable[Definition] = ()) -> Step:
     """Return a step that holds if both sides have the same normal form, with the definitions that this rests on.
 

@@ -4,15 +4,133 @@ from dataclasses import replace
 
 from sympy import Tuple, ZeroMatrix
 
+from symbolic.equality.collect import collect
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import normal_form
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
+from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.hypotheses import of_a_held_stack
-from symbolic.proof.step import continued, equality, induction_hypothesis, let_each
-from symbolic.theorems.residual_stack import ResidualStack, added, i
+from symbolic.proof.step import Step, continued, equality, equations, induction_hypothesis, let, let_each
+from symbolic.theorems.residual_stack import ResidualStack, added, check_depth, i, j
+
+
+def two_layers(stack: ResidualStack | None = None) -> Derivation:
+    """Derive the forms of one and of two layers as the papers do it by hand, every line checked.
+
+    Args:
+        stack: the symbols.
+
+    Source: Wang & Li, Eq. 21–25.
+    """
+    s = stack or ResidualStack()
+    x0, eq20 = s.x(0), [s.equation_20]
+    first = s.W(1, 1) * x0 + s.b(1, 3)
+    s1 = s.activated(s.W(1, 2) * x0 + s.b(1, 2), 1)
+    x1 = first + s.W(1, 3) * s1
+    one = (
+        (s.P(1), s.W(1, 1)),
+        (s.q(1), s.b(1, 3)),
+        (s.B(1), s.W(1, 2)),
+        (s.c(1), s.b(1, 2)),
+        (s.C(1, 1), s.W(1, 3)),
+    )
+    two = (
+        (s.P(2), s.W(2, 1) * s.W(1, 1)),
+        (s.q(2), s.W(2, 1) * s.b(1, 3) + s.b(2, 3)),
+        (s.B(2), s.W(2, 2) * s.W(1, 1)),
+        (s.c(2), s.W(2, 2) * s.b(1, 3) + s.b(2, 2) + s.W(2, 2) * s.W(1, 3) * s1),
+        (s.C(1, 2), s.W(2, 1) * s.W(1, 3)),
+        (s.C(2, 2), s.W(2, 3)),
+    )
+    terms = [s.C(layer, 2) * s.activation(layer) for layer in (1, 2)]
+    sums = ((s.UAT(1), s.C(1, 1) * s.activation(1)), (s.UAT(2), terms[0] + terms[1]))
+    rules = [*eq20, *(Definition(name, value) for name, value in (*one, *two, *sums))]
+
+    steps = (
+        equality(s.x(1), x1, "Eq. 21", eq20),
+        equality(s.x(2), s.general_term(2), "Eq. 22, first line", eq20),
+        equality(s.x(2), s.general_term(2, x1), "Eq. 21 substituted", eq20),
+        equality(
+            s.x(2),
+            s.W(2, 1) * first
+            + s.b(2, 3)
+            + s.W(2, 1) * s.W(1, 3) * s1
+            + s.W(2, 3) * s.activated(s.W(2, 2) * first + s.b(2, 2) + s.W(2, 2) * s.W(1, 3) * s1, 2),
+            "multiplied out",
+            eq20,
+        ),
+        *(let(name, value, "let, for layer 1") for name, value in one),
+        *(let(name, value, "let, for layer 2") for name, value in two),
+        equality(s.x(2), s.P(2) * x0 + s.q(2) + terms[0] + terms[1], "Eq. 23", rules),
+        let(*sums[0], "let, the sum of the terms of one layer"),
+        equality(s.x(1), s.form(1), "Eq. 24", rules),
+        let(*sums[1], "let, of two layers"),
+        equality(s.x(2), s.form(2), "Eq. 25", rules),
+    )
+    return Derivation("One layer and two layers", steps, premises=of_a_held_stack(s.equation_20))
+
+
+def recursions(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
+    """Derive the recursions: the form of layer i put in Eq. 20 and sorted by `x'_0`, for a symbolic i.
+
+    Args:
+        stack: the symbols.
+        depth: where all recursions together are also compared with the substituted network.
+
+    Raises:
+        SymbolicError: if the depth isn't a positive integer.
+
+    Source: Wang & Li, Eq. 12 and 34, with two indices.
+    """
+    s, k, depth = stack or ResidualStack(), i + 1, check_depth(depth)
+    next_layer = s.general_term(k, s.form(i))
+    known, rules = (Definition(s.x(i), s.form(i)), s.equation_20), s.recursions
+    path = collect(s.W(k, 1) * s.form(i) + s.b(k, 3), s.x(0))
+    carried = s.W(k, 1) * s.UAT(i) if s.sizes else ZeroMatrix(s.width, 1)
+    values = {
+        s.P(k): (path.path, "updated W'_{i+1,1}"),
+        s.q(k): (path.offset - carried, "updated b'_{i+1,3}"),
+    }
+    for t in s.terms:
+        inside = collect(s.W(k, 2, t) * s.form(i) + s.b(k, 2, t), s.x(0))
+        bias = added(inside.offset, (s.coupling(k, t, r) * s.activation(k, r) for r in s.earlier(t)))
+        values[s.B(k, t)] = inside.path, "updated W'_{i+1,2}"
+        values[s.c(k, t)] = bias, "updated b'_{i+1,2}, with all earlier terms"
+    sorted_form = path.path * s.x(0) + path.offset
+    for t in s.terms:
+        argument = values[s.B(k, t)][0] * s.x(0) + values[s.c(k, t)][0]
+        sorted_form = sorted_form + s.W(k, 3, t) * s.activated(argument, k, t)
+    inside_rules = [rule for rule in rules if rule.left in values and rule.left.letter in "Bc"]
+    whole = normal_form(s.x(depth), [s.equation_20]) == normal_form(s.form(depth), rules)
+    steps = [
+        equality(s.x(0), s.form(0), "base", rules),
+        induction_hypothesis(s.x(i), s.form(i), "induction hypothesis: the form of layer i"),
+        equality(s.x(k), next_layer, "Eq. 20, with the form of layer i in it", known),
+        continued(next_layer, sorted_form, "sorted by x'_0", inside_rules),
+        *(let(rule.left, rule.right, values[rule.left][1]) for rule in rules if rule.left in values),
+    ]
+    for t in s.terms:
+        steps += [
+            let(s.C(i, i, t), s.W(i, 3, t), "the matrix of a new term"),
+            let(s.C(j, k, t), s.W(k, 1) * s.C(j, i, t), "W'_{j,3} carried one layer on, for j ≤ i"),
+        ]
+    if s.sizes:
+        earlier = IndexedSum(s.carried(j, k), j, 1, i)
+        steps += [
+            equality(carried, earlier, "so the earlier terms, in layer i + 1", rules),
+            equality(s.UAT(k), carried + s.born(k), "and layer i + 1 adds one", rules),
+        ]
+    steps.append(equality(s.x(k), s.form(k), "so layer i + 1 has that form", (*known, *rules)))
+    using = equations((s.equation_20, *rules))
+    steps.append(Step(s.x(depth), s.form(depth), f"against Eq. 20 substituted {depth} times", whole, using=using))
+    given = let_each(*(rule for rule in rules if not rule.variables or rule.left.letter == "UAT"))
+    return Derivation(
+        "The recursions, for every depth", tuple(steps), given=given, premises=of_a_held_stack(s.equation_20)
+    )
+
 
 _DEFINED = ("P", "q", "B", "c", "C", "UAT")
 

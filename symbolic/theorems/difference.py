@@ -7,10 +7,10 @@ from typing import Any
 from sympy import Identity, MatrixExpr, Rational, ZeroMatrix
 
 from symbolic.equality.definition import Definition
-from symbolic.equality.factorisation import factored
+from symbolic.equality.normal_form import factored
 from symbolic.equality.two_inputs import at_second_input, change, difference_of, mean_of, midpoint, moves, second_value
-from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum
+from symbolic.expressions.operations import Diagonal
 from symbolic.expressions.parameter import Held, Ones, Parameter, Weight, parameters_replaced
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.hypotheses import NOTHING_HELD, residual_layers

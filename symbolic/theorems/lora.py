@@ -13,12 +13,10 @@ from symbolic.equality.normal_form import equal, normal_form
 from symbolic.equality.word import Word
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
-from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum
-from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.matrix import MatrixProduct, MatrixSum
+from symbolic.expressions.operations import Diagonal, Kronecker, Vec
 from symbolic.expressions.parameter import Parameter, Variable
-from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.hypotheses import HELD
 from symbolic.proof.step import Step, equality, equations, let, let_each

@@ -6,9 +6,8 @@ from sympy import Expr, Identity, ImmutableMatrix, Symbol, Transpose, exp, sqrt,
 
 from symbolic.errors import SymbolicError
 from symbolic.expressions.indexed_sum import IndexedSum
-from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.operations import Kronecker, Vec
 from symbolic.expressions.parameter import Parameter, Variable
-from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.step import Step, equality, let
 from symbolic.vectorisation.entries import Explicit, check_sizes, kronecker, matrix, matrix_of

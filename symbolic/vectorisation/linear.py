@@ -2,11 +2,12 @@
 
 from sympy import Identity, ImmutableMatrix, symbols
 
-from symbolic.expressions.kronecker import Kronecker
+from symbolic.equality.definition import Definition
+from symbolic.expressions.activation import Activation
+from symbolic.expressions.operations import Diagonal, Hadamard, Kronecker, Vec
 from symbolic.expressions.parameter import Parameter, Variable
-from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.step import Step, equality
+from symbolic.proof.step import Step, equality, let
 from symbolic.vectorisation.entries import Explicit, check_sizes, kronecker, matrix, matrix_of
 
 
@@ -72,3 +73,69 @@ def linear_derivation(tokens: int = 2, features: int = 2) -> Derivation:
         ),
     )
     return Derivation("Linear maps as matrices on vec(x)", steps)
+
+
+def mlp_derivation() -> Derivation:
+    """Derive the matrix-vector form of an MLP in both orientations, biases and a gate with it.
+
+    Example:
+        >>> mlp_derivation().verified
+        True
+
+    Source: Wang & Li, Eq. 6 and 29.
+    """
+    n, m, p = symbols("N M P", integer=True, positive=True)
+    x, ones = Variable("x", (), n, m), Parameter("1", ("N",), n, 1)
+    w1, w2 = Parameter("W", (1,), m, p), Parameter("W", (2,), p, m)
+    b1, b2 = Parameter("b", (1,), p, 1), Parameter("b", (2,), m, 1)
+    r1, r2 = Parameter("R", (1,), n, n), Parameter("R", (2,), n, n)
+    c1, c2 = Variable("b", (1,), n, m), Variable("b", (2,), n, m)
+    eye_n, eye_m = Identity(n), Identity(m)
+    features = Activation(x * w1 + ones * b1.T) * w2 + ones * b2.T
+    inner = Activation(Kronecker(eye_n, w1.T) * Vec(x) + Kronecker(ones, b1))
+    rows = r2 * Activation(r1 * x + c1) + c2
+    rows_inner = Activation(Kronecker(r1, eye_m) * Vec(x) + Vec(c1))
+    gate = Parameter("g'", (), n * p, 1)
+    s = Parameter("s'", (), n * p, 1)
+    steps = (
+        equality(Vec(features), Kronecker(eye_n, w2.T) * inner + Kronecker(ones, b2), "acting on features"),
+        equality(Vec(rows), Kronecker(r2, eye_m) * rows_inner + Vec(c2), "acting on rows, as printed in Eq. 6"),
+        equality(Hadamard(gate, s), Diagonal(gate) * s, "a gate, entry by entry: g ⊙ s = diag(g) s"),
+    )
+    return Derivation("The MLP on vec(x)", steps)
+
+
+def normalisation_derivation() -> Derivation:
+    """Derive LayerNorm and RMSNorm with the scale held as one matrix and one vector on `vec(x)`, for all sizes.
+
+    Example:
+        >>> normalisation_derivation().verified
+        True
+    """
+    n, m = symbols("N M", integer=True, positive=True)
+    x, scale, gain, shift = (
+        Variable("x", (), n, m),
+        Parameter("r", (), n, 1),
+        Parameter("gamma", (), m, 1),
+        Parameter("beta", (), m, 1),
+    )
+    ones_m, ones_n = Parameter("1", ("M",), m, 1), Parameter("1", ("N",), n, 1)
+    centre = Parameter("Z", (), m, m)
+    mean = Definition(centre, Identity(m) - (1 / m) * ones_m * ones_m.T)
+    centred = x - (1 / m) * (x * ones_m) * ones_m.T
+    layer = Diagonal(scale) * centred * Diagonal(gain) + ones_n * shift.T
+    rms = Diagonal(scale) * x * Diagonal(gain)
+    matrix = Kronecker(Diagonal(scale), (centre * Diagonal(gain)).T)
+    steps = (
+        let(centre, mean.right, "subtracts the mean over features"),
+        equality(
+            layer,
+            Diagonal(scale) * x * centre * Diagonal(gain) + ones_n * shift.T,
+            "LayerNorm, its scales r = 1/s held",
+            (mean,),
+        ),
+        equality(Vec(layer), matrix * Vec(x) + Kronecker(ones_n, shift), "D' and d' of LayerNorm", (mean,)),
+        equality(Vec(rms), Kronecker(Diagonal(scale), Diagonal(gain)) * Vec(x), "D' of RMSNorm"),
+    )
+    held = "The scale r of every token is held: it is treated as a constant, at its value on this input."
+    return Derivation("Normalisation with its scale held", steps, premises=(held,))

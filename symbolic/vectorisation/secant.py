@@ -7,10 +7,8 @@ from sympy import Expr, Identity, ImmutableMatrix, S, ZeroMatrix, cancel, exp, f
 from symbolic.equality.definition import Definition
 from symbolic.equality.two_inputs import at_second_input, change, difference_of, mean_of, midpoint, moves, second_value
 from symbolic.expressions.activation import Activation
-from symbolic.expressions.diagonal import Diagonal
-from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.operations import Diagonal, Kronecker, Vec
 from symbolic.expressions.parameter import Ones, Parameter, Variable
-from symbolic.expressions.vec import Vec
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.step import Equation, Step, continued, equality, let, suppose
 from symbolic.vectorisation.entries import check_sizes, matrix

@@ -25,11 +25,8 @@ from symbolic.equality.normal_form import normal_form
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.evaluation.bridge import name_of, parameters_of, to_jax
 from symbolic.expressions.activation import Activation
-from symbolic.expressions.diagonal import Diagonal
-from symbolic.expressions.hadamard import Hadamard
-from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.operations import Diagonal, Hadamard, Kronecker, Vec
 from symbolic.expressions.parameter import Parameter, Variable
-from symbolic.expressions.vec import Vec
 from symbolic.theorems.lora import AdaptedStack, delta, first_order
 from symbolic.theorems.residual_stack import ResidualStack
 from symbolic.theorems.unrolled import unroll

@@ -23,8 +23,8 @@ from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import equal
 from symbolic.equality.two_inputs import change, difference_of, midpoint, second_value
 from symbolic.evaluation.bridge import name_of, to_jax
-from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.latex import typeset
+from symbolic.expressions.operations import Diagonal
 from symbolic.expressions.parameter import Parameter
 from symbolic.theorems import difference as theorem
 from symbolic.theorems.difference import TwoInputs, difference

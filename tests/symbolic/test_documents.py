@@ -16,11 +16,10 @@ from symbolic.blocks.transformer import BLOCKS, transformer_block
 from symbolic.catalogue import WHAT, derive
 from symbolic.errors import SymbolicError
 from symbolic.expressions.constructors import activation, diag, hadamard, held, matrix, sizes, summed, vector
-from symbolic.proof.characters import compilable
 from symbolic.proof.derivation import ROOM
 from symbolic.proof.legend import letters_section, rows
 from symbolic.proof.line_breaks import broken, width
-from symbolic.proof.typesetting import article, document, section
+from symbolic.proof.typesetting import article, compilable, document, section
 from typesetting.check import check_latex, several_terms
 
 N, M, K, m = sizes("N M K m")

@@ -11,12 +11,9 @@ from symbolic.equality.normal_form import equal, normal_form
 from symbolic.evaluation.interpreter import Interpreter, exact
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.constructors import ones, scalar
-from symbolic.expressions.diagonal import Diagonal
-from symbolic.expressions.hadamard import Hadamard
 from symbolic.expressions.indexed_sum import IndexedSum
-from symbolic.expressions.kronecker import Kronecker
+from symbolic.expressions.operations import Diagonal, Hadamard, Kronecker, Vec
 from symbolic.expressions.parameter import Ones, Parameter
-from symbolic.expressions.vec import Vec
 
 SCALARS = "alpha", "beta", "p", "r"
 

@@ -14,13 +14,10 @@ from symbolic.equality.normal_form import equal, normal_form
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.evaluation.interpreter import Interpreter, exact
 from symbolic.expressions.activation import Activation
-from symbolic.expressions.diagonal import Diagonal
-from symbolic.expressions.hadamard import Hadamard
 from symbolic.expressions.indexed_sum import IndexedSum
-from symbolic.expressions.kronecker import Kronecker
 from symbolic.expressions.matrix import MatrixProduct
+from symbolic.expressions.operations import Diagonal, Hadamard, Kronecker, Vec
 from symbolic.expressions.parameter import Parameter, Variable
-from symbolic.expressions.vec import Vec
 from symbolic.theorems.residual_stack import ResidualStack, i, j
 
 N, M, P = (Symbol(name, integer=True, positive=True) for name in "NMP")

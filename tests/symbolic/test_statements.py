@@ -10,9 +10,8 @@ from command import run
 from symbolic.blocks.transformer import transformer_block
 from symbolic.catalogue import WHAT, derive
 from symbolic.expressions.parameter import Parameter
-from symbolic.proof.characters import compilable
 from symbolic.proof.derivation import sentence
-from symbolic.proof.typesetting import section
+from symbolic.proof.typesetting import compilable, section
 
 BLOCK = transformer_block("pre-norm", gated=True)
 EVERY = [*WHAT, "a block"]

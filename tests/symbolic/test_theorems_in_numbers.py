@@ -16,12 +16,11 @@ from symbolic import Block, Definition, activation, held, matrix, ones, scalar, 
 from symbolic.blocks.transformer import BLOCKS, transformer_block
 from symbolic.catalogue import WHAT, derive
 from symbolic.expressions.activation import Activation
-from symbolic.expressions.diagonal import Diagonal
 from symbolic.expressions.indexed_sum import IndexedSum
+from symbolic.expressions.operations import Diagonal, Vec
 from symbolic.expressions.ordered_product import OrderedProduct
 from symbolic.expressions.parameter import Ones, Parameter
 from symbolic.expressions.scalar import scalars_in
-from symbolic.expressions.vec import Vec
 from symbolic.theorems.residual_stack import i, j
 
 N, M, K = sizes("N M K")

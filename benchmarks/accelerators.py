@@ -291,7 +291,7 @@ def fields(results: dict[str, Any]) -> dict[str, str]:
     Args:
         results: the kept results.
     """
-    from experiments.pages import table  # it imports the package, whose programs are compiled twice from then on
+    from experiments.markdown import table  # it imports the package, whose programs are compiled twice from then on
 
     one, four = (results["tpu"]["programs"][f"{mesh}, float32"] for mesh in ("one device", "2 × 2 devices"))
     gpu, gpus = (results["cuda"]["programs"][f"{mesh}, float32"] for mesh in ("one device", "2 × 2 devices"))

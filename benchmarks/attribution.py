@@ -1,7 +1,7 @@
 """Claim: the secant scores every unit of a model for 3.5 plain forward passes, integrated gradients for over 20.
 
-Run `make .venv/.smollm2 && python -m benchmarks.attribution`; it writes benchmarks/results/attribution.json and the
-costs in docs/circuits.md.
+Run `make install && python -m benchmarks.attribution`; it writes benchmarks/results/attribution.json, from which
+`make pages` fills in the costs in docs/circuits.md.
 
 SmolLM2-135M, two texts of 14 tokens, one pair at a time, everything jitted, the methods measured in turn in the same
 run. The plain forward pass is the one that gives the same logit difference of one text.
@@ -24,7 +24,7 @@ from duat_jax.evaluation.circuits import METHODS, Method
 from duat_jax.inputs.prompts import logit_difference
 from experiments import smollm2
 from experiments.environment import environment
-from experiments.pages import Fields, cells, table, write_pages
+from experiments.markdown import Fields, cells, table
 
 TEXTS = "When Henry and Frank went to the store, {} gave a drink to"
 NAMES = " Frank", " Henry"
@@ -122,7 +122,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Run the measurements, write the results and fill in the pages."""
+    """Run the measurements, and write the results."""
     model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
     clean, corrupted = (jnp.array(tokenizer.encode(TEXTS.format(name.strip())).ids, jnp.int32) for name in NAMES)
     right, wrong = (jnp.array(tokenizer.encode(name).ids[0], jnp.int32) for name in reversed(NAMES))
@@ -137,7 +137,6 @@ def main() -> None:
         "costs of neurons": measure(alone, arguments),
     }
     (RESULTS / "attribution.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    write_pages()
 
 
 if __name__ == "__main__":

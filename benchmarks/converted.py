@@ -154,7 +154,7 @@ def fields(results: dict[str, Any]) -> dict[str, str]:
     Args:
         results: the kept results.
     """
-    from experiments.pages import table
+    from experiments.markdown import table
 
     def shown(summary: dict[str, Any], digits: int) -> str:
         low, high = summary["quartiles_s"]

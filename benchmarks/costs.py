@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from experiments.pages import Fields, kept
+from experiments.kept_results import kept
+from experiments.markdown import Fields
 
 
 def _times(measured: dict[str, Any]) -> str:

@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from experiments.pages import FOLDERS, ROOT, Fields
+from experiments.kept_results import FOLDERS, ROOT
+from experiments.markdown import Fields
 
 
 def environments() -> list[dict[str, Any]]:

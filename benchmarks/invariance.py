@@ -24,7 +24,7 @@ from duat_jax.inputs import batching
 from duat_jax.models.mesh import divide
 from experiments import smollm2
 from experiments.environment import environment
-from experiments.pages import Fields, table
+from experiments.markdown import Fields, table
 
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results" / "invariance.json"

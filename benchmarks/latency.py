@@ -2,7 +2,7 @@
 
 With SmolLM2-135M: 5 s to load it, 15 s for the first text, 1 s for the next one; of 64 tokens, compiled, at most 3.2 ×
 the forward pass.
-Run `make .venv/.smollm2 && python -m benchmarks.latency` on two quiet cores.
+Run `make install && python -m benchmarks.latency` on two quiet cores.
 
 Every command runs in a fresh process with a cache directory of its own, empty for the first run.  A next text is one
 of another length in a bucket that is compiled.  Compilation by depth is that of `explain` with random weights of

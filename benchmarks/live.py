@@ -1,6 +1,6 @@
 """Claim: the live page answers the second question of a length within .5 s, with SmolLM2-135M within 1.5 s.
 
-Run `make .venv/.smollm2 .venv/.test && python -m benchmarks.live` on two quiet cores.
+Run `make install && python -m benchmarks.live` on two quiet cores.
 
 The command `duat serve` runs in a process of its own, with an empty cache of compiled programs. A question is timed
 from its request to the last byte of its answer. The texts are of about 60 tokens; each time other layers are changed.
@@ -23,7 +23,7 @@ import numpy as np
 
 from experiments import smollm2
 from experiments.environment import environment
-from experiments.pages import Fields
+from experiments.markdown import Fields
 
 RESULTS = Path(__file__).parent / "results" / "live.json"
 WORDS = "a", "b", "c", "d", "e", "f"

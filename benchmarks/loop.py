@@ -1,6 +1,6 @@
 """Claim: a secant of a model whose layers are the steps of one loop compiles in half the time of layers written out.
 
-Run `make .venv/.smollm2 && python -m benchmarks.loop` on two quiet cores (three minutes).
+Run `make install && python -m benchmarks.loop` on two quiet cores (three minutes).
 
 SmolLM2-135M, of 30 layers, loaded both ways; one logit of a text at the last position, its complete table and the
 secant with neurons. Every program is compiled once, and both ways run in turn in the same run. For a CPU, tracing is
@@ -14,7 +14,7 @@ import duat_jax as duat
 from benchmarks import secant
 from benchmarks.table import forward, run, smollm2, with_neurons
 from duat_jax.models.layer_parts import scanned
-from experiments.pages import Fields, table
+from experiments.markdown import Fields, table
 
 RESULTS = Path("benchmarks/results/loop.json")
 

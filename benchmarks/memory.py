@@ -1,6 +1,6 @@
 """Claim: peak memory is that of the packages, the weights, and a number of bytes a token that the model's shape gives.
 
-Run `make .venv/.smollm2 && python -m benchmarks.memory`; it takes some minutes and fills in docs/how-to/memory.md.
+Run `make install && python -m benchmarks.memory`; it takes some minutes; `make pages` fills in docs/how-to/memory.md.
 
 Each case runs in a process of its own, which loads the model and asks one question of one text; the peak is the most
 that it ever held in main memory (`ru_maxrss`), with everything imported, read and compiled.
@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from experiments.environment import environment
-from experiments.pages import Fields, table, write_pages
+from experiments.markdown import Fields, table
 
 RESULTS = Path(__file__).parent / "results" / "memory.json"
 SHAPES = {
@@ -214,4 +214,3 @@ for question in (explain, contrast):
 
 if __name__ == "__main__":
     main()
-    write_pages()

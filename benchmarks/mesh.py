@@ -29,7 +29,7 @@ from duat_jax.models.loader import skeleton
 from duat_jax.models.mesh import RULES, divide
 from duat_jax.nn import BlockConfig
 from experiments.environment import environment
-from experiments.pages import Fields, table
+from experiments.markdown import Fields, table
 
 RESULTS = Path(__file__).parent / "results" / "mesh.json"
 ONE_BILLION = duat.models.Config(

@@ -1,6 +1,6 @@
 """Claim: the page of 64 tokens by 30 layers is there within 1 s, of 512 within 3 s, and moves at 60 frames a second.
 
-Run `make .venv/.browser && python -m benchmarks.page` on two quiet cores, with Chromium.
+Run `make install && python -m benchmarks.page` on two quiet cores, with Chromium.
 
 The pages are graphs with random numbers in the shape of SmolLM2-135M. *Visible* is from opening the file to the first
 frame with the table, *frames* are those of a second in which the pointer moves over the cells, the slowest one first.
@@ -22,7 +22,7 @@ from duat_jax.interpret.graph.result import Graph, Moves
 from duat_jax.models.targets.description import TargetDescription
 from duat_jax.transform.keys import Key, Marked
 from experiments.environment import environment
-from experiments.pages import Fields
+from experiments.markdown import Fields
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

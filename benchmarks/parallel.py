@@ -1,6 +1,7 @@
 """Claim: an unrolled stack's parameters can be computed for all layers in parallel after the forward pass.
 
-Run `python -m benchmarks.parallel`; it writes benchmarks/results/parallel.json and the tables in docs/parallel.md.
+Run `python -m benchmarks.parallel`; it writes benchmarks/results/parallel.json, from which `make pages`
+fills in the tables in docs/parallel.md.
 
 Random layers of one term, the linear path near the identity, 64 of them, in float32, every program jitted but the
 recursion and measured in turn in the same run; the numbers' errors are those beside the serial programs in float64.
@@ -21,7 +22,7 @@ from duat_jax.forms.residual_term import ResidualTerm, Term
 from duat_jax.reference.parallel import Parameters, StackedTerms, unroll_in_parallel
 from duat_jax.reference.recursions import unroll_terms
 from experiments.environment import environment
-from experiments.pages import Fields, table, write_pages
+from experiments.markdown import Fields, table
 
 RESULTS = Path("benchmarks/results/parallel.json")
 DEPTH, WIDTHS = 64, (16, 32, 64, 128, 256)
@@ -194,7 +195,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Run the measurements, store the results, and write the page."""
+    """Run the measurements, and store the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=12, help="for how long the programs of one width run")
     arguments = parser.parse_args()
@@ -212,7 +213,6 @@ def keep(results: dict[str, Any]) -> None:
         results: what was measured.
     """
     RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    write_pages()
 
 
 if __name__ == "__main__":

@@ -33,8 +33,9 @@ from benchmarks.table import with_neurons as table
 from duat_jax.models.layer_parts import scanned
 from duat_jax.models.loader import skeleton
 from duat_jax.models.mesh import divide
-from experiments.pages import Fields, kept
-from experiments.pages import table as rows_of
+from experiments.kept_results import kept
+from experiments.markdown import Fields
+from experiments.markdown import table as rows_of
 
 RESULTS = Path(__file__).parent / "results" / "plan.json"
 PROGRAMS: dict[str, Callable[..., Any]] = {"forward": forward, "table": table, "contrast": contrast}

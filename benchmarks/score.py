@@ -1,6 +1,6 @@
 """Claim: splitting the score of a head of SmolLM2's layer 17 at 128 tokens costs at most 15 × its forward pass.
 
-Run `make .venv/.smollm2 && python -m benchmarks.score`.
+Run `make install && python -m benchmarks.score`.
 
 The forward pass gives all logits.  Everything is compiled before, and measured in turn in the same run.
 """
@@ -19,7 +19,7 @@ from rich.progress import track
 import duat_jax as duat
 from experiments import smollm2
 from experiments.environment import environment
-from experiments.pages import Fields
+from experiments.markdown import Fields
 from experiments.texts import manual
 
 RESULTS = Path("benchmarks/results/score.json")

@@ -1,6 +1,6 @@
 """Claim: a secant in the inputs takes at most 1.7 × the gradient's time, for texts of up to 4,096 tokens.
 
-Run `make .venv/.smollm2 && python -m benchmarks.secant` on two quiet cores (ten minutes).
+Run `make install && python -m benchmarks.secant` on two quiet cores (ten minutes).
 
 One logit at the last position, between a text and the same with one token changed; everything jitted, all programs
 measured in turn in the same run.  Two forward passes and the backward pass of a gradient are the floor: by counting
@@ -16,7 +16,8 @@ from flax import nnx
 
 import duat_jax as duat
 from benchmarks.table import CONFIG, forward, logit, run, smollm2
-from experiments.pages import Fields, kept
+from experiments.kept_results import kept
+from experiments.markdown import Fields
 
 
 def four_layers() -> duat.models.Transformer:

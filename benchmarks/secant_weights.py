@@ -1,6 +1,6 @@
 """Claim: a secant in all weights takes at most 1.7 × the gradient's time for a text of 256 tokens.
 
-Run `make .venv/.smollm2 && python -m benchmarks.secant_weights` on two quiet cores (six minutes).
+Run `make install && python -m benchmarks.secant_weights` on two quiet cores (six minutes).
 
 One logit of a model at the last position, between its weights and the same rounded to bfloat16; everything
 jitted, all programs measured in turn in the same run.  By counting products 4/3 of the gradient is the floor; beside

@@ -1,6 +1,6 @@
 """Claim: eight leading singular triplets of a language model's collapse cost at most 40 × its forward pass.
 
-Run `make .venv/.smollm2 && python -m benchmarks.spectrum`, or name a model:
+Run `make install && python -m benchmarks.spectrum`, or name a model:
 `python -m benchmarks.spectrum --model PATH`.
 
 SmolLM2, 32 tokens, everything jitted, every program measured in turn in the same run.  The forward pass gives all

@@ -1,6 +1,6 @@
 """Claim: a survey reads a million tokens with the embedded model in under thirty minutes on two cores.
 
-Run `make .venv/.test && python -m benchmarks.survey` on two quiet cores.
+Run `make install && python -m benchmarks.survey` on two quiet cores.
 
 The texts are files of Python's standard library. Before each part the plain forward pass on its windows is timed, and
 the table of contributions alone, without what is kept of it: their ratio to the survey is taken part by part.
@@ -27,7 +27,7 @@ from duat_jax.survey.measure import BATCH, measure
 from duat_jax.survey.run import PART
 from duat_jax.survey.state import State, merge_all
 from experiments.environment import environment
-from experiments.pages import Fields
+from experiments.markdown import Fields
 
 RESULTS = Path(__file__).parent / "results" / "survey.json"
 TOKENS = 128

@@ -1,6 +1,6 @@
 """Claim: the complete table of one logit costs at most 1.6 × the plain forward pass, the one without neurons 1.4 ×.
 
-Run `make .venv/.smollm2 && python -m benchmarks.table`.
+Run `make install && python -m benchmarks.table`.
 
 GPT-2-small's shape with random weights, and SmolLM2-135M (30 layers, gated MLPs); one text, everything jitted, the
 three programs measured in turn in the same run.  By counting products the floors are 1.5 and 1.2.  Memory is what the

@@ -1,6 +1,7 @@
 """Claim: a run of 1,000 steps of ten texts is traced back to every token in less than 15 minutes on two cores.
 
-Run `python -m benchmarks.training_run` on two quiet cores (twenty minutes); it fills in docs/training-runs.md.
+Run `python -m benchmarks.training_run` on two quiet cores (twenty minutes); `make pages` fills in
+docs/training-runs.md.
 
 The embedded model, ten texts of 64 tokens in a step of Adam, the loss of ten others as the number.  A segment's ledger
 is `duat.training.follow`, from weights on the host to parts on the host.  Tracing back is `duat.training.influence`,
@@ -31,7 +32,7 @@ from duat_jax.training.next_token import Settings, next_token_run
 from duat_jax.training.over_weights.compute import Number
 from duat_jax.training.run import Moment
 from experiments.environment import environment
-from experiments.pages import Fields, table, write_pages
+from experiments.markdown import Fields, table
 
 RESULTS = Path(__file__).parent / "results" / "training_run.json"
 BATCH, TOKENS, REPEATS, RUNS = 10, 64, 9, 6
@@ -144,12 +145,11 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Measure, print, store the result, and write the page."""
+    """Measure, print, and store the result."""
     keep_compiled()
     results = {"environment": environment(), "whole": whole(), **measured()}
     RESULTS.write_text(json.dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     print(fields(results))
-    write_pages()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import typer
 
 from duat_jax.cli import application
 from duat_jax.cli.output import EXIT_STATUS
-from experiments.pages import Fields, table
+from experiments.markdown import Fields, table
 
 
 def commands(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:

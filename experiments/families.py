@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from experiments.pages import ROOT, Fields, tables_of
+from experiments.kept_results import ROOT
+from experiments.markdown import Fields, tables_of
 
 PAGE = ROOT / "docs" / "families.md"
 COLUMNS = "float32", "float64", "exactness"

@@ -6,8 +6,8 @@ from typing import Any
 
 from duat_jax.evaluation.journal import Journal
 from experiments.environment import environment
-from experiments.pages import write_pages
 
+ROOT = Path(__file__).parent.parent
 FOLDER = Path("experiments/results")
 
 
@@ -23,7 +23,7 @@ def journal_of(study: str, settings: dict[str, Any]) -> Journal:
 
 
 def store(study: str, results: dict[str, Any]) -> None:
-    """Store the results of a study with the machine that they are from, and write the pages.
+    """Store the results of a study with the machine that they are from.
 
     Args:
         study: its name.
@@ -31,4 +31,16 @@ def store(study: str, results: dict[str, Any]) -> None:
     """
     text = json.dumps({"environment": environment(), **results}, allow_nan=False)
     (FOLDER / f"{study}.json").write_text(text + "\n", encoding="utf-8")
-    write_pages()
+
+
+def kept(study: str) -> dict[str, Any]:
+    """Return the stored results of a study, or nothing for a study that reads those of others.
+
+    Args:
+        study: the name of a file in `experiments/results` or `benchmarks/results`.
+    """
+    for folder in ("experiments", "benchmarks"):
+        path = ROOT / folder / "results" / f"{study}.json"
+        if path.exists():
+            return json.loads(path.read_text(encoding="utf-8"))
+    return {}

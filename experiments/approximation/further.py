@@ -1,8 +1,8 @@
 """Claims: approximation in eight dimensions, of functions with jumps, by depth, and by weights computed from the data.
 
-Run `make approximation_further`; it writes experiments/results/approximation_further.json and the tables of
-docs/approximation.md, which states beforehand what decides.  Networks that a killed run has trained aren't trained
-again.
+Run `python -m experiments approximation_further`; it writes experiments/results/approximation_further.json and the
+tables of docs/approximation.md, which states beforehand what decides.  Networks that a killed run has trained aren't
+trained again.
 """
 
 import time
@@ -25,7 +25,7 @@ from experiments.generalization.plan import BATCH, Unit, norms_of, of_seeds, run
 from experiments.generalization.tasks import Demonstrated, Examples, Task
 from experiments.generalization.training import Budget, each, outputs, train
 from experiments.kept_results import journal_of, store
-from experiments.pages import Fields, cells
+from experiments.markdown import Fields, cells
 
 SEEDS, RATES, TESTED = 5, (1e-3, 3e-3, 1e-2, 3e-2), 8192
 STEPS, OF_TUNING = {"numbers": 3000, "pointers": 6000}, {"numbers": 1000, "pointers": 3000}
@@ -279,7 +279,7 @@ def settings() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Train the networks, store the results, and write the page."""
+    """Train the networks, and store the results."""
     journal = journal_of("approximation_further", settings())
     tuned = run(journal, tuning(), "Tuning")
     results = {
@@ -290,7 +290,3 @@ def main() -> None:
         "longer": run(journal, longer(tuned), "Longer"),
     }
     store("approximation_further", results)
-
-
-if __name__ == "__main__":
-    main()

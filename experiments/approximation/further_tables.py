@@ -9,7 +9,7 @@ from duat_jax.evaluation.statistics import Estimate, students_mean
 from experiments.approximation.tokens import JUMPS, MOST, SMOOTH
 from experiments.generalization.networks import TRANSFORMER
 from experiments.generalization.verdicts import CONFIRMED, FLOOR, REFUTED
-from experiments.pages import interval, table
+from experiments.markdown import interval, table
 
 AHEAD, NOT_AHEAD, OPEN, NONE = "ahead", "not ahead", "open", "no verdict"
 FAR, LEARNED = 0.05, 0.8

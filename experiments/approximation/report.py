@@ -11,7 +11,7 @@ from experiments.approximation.selection import FOUR, SHIFTS, TASKS
 from experiments.approximation.selection_plot import draw_changes, draw_outputs
 from experiments.approximation.sigmoids import FIT_STEPS, NEURONS
 from experiments.approximation.sigmoids_plot import draw_errors
-from experiments.pages import Fields, interval, table
+from experiments.markdown import Fields, interval, table
 
 
 def _off_diagonal(pairs: Any) -> Any:

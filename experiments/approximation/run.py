@@ -2,7 +2,7 @@
 
 With equal parameters and equal training: a perceptron, a Transformer whose pattern is fixed, and a Transformer.
 
-Run `make approximation`; it writes experiments/results/approximation.json, and the tables and pictures
+Run `python -m experiments approximation`; it writes experiments/results/approximation.json, and the tables and pictures
 of docs/approximation.md.  What was measured is kept in a journal: a killed run goes on.
 """
 
@@ -18,14 +18,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
 from experiments.approximation import moved_parameters, selection, sigmoids
 from experiments.approximation.report import draw_pictures, numbers_of, tables_of
 from experiments.approximation.selection import CONTENT, FOUR, KINDS, SHIFTS, TASKS, Sizes, count, matched
 from experiments.approximation.sigmoids import FIT_STEPS, NEURONS
 from experiments.environment import environment
-from experiments.pages import Fields, cells, write_pages
+from experiments.markdown import Fields, cells
 
 RESULTS, WORK = Path("experiments/results/approximation.json"), Path("experiments/results/work/approximation.jsonl")
 SEEDS, STEPS, SHORT = 5, 3000, 1500
@@ -225,12 +224,6 @@ def fields(results: dict[str, Any]) -> Fields:
 
 def main() -> None:
     """Run all measurements, and write the results."""
-    keep_compiled()
     results = measure()
     RESULTS.write_text(json.dumps(results) + "\n", encoding="utf-8")
     draw_pictures(results)
-    write_pages()
-
-
-if __name__ == "__main__":
-    main()

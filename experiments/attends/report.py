@@ -8,7 +8,7 @@ import numpy as np
 
 from duat_jax.evaluation.statistics import Estimate, agreement, bootstrap
 from experiments.attends.replaced import FREE, MOVING, RESAMPLED, ZERO
-from experiments.pages import Fields, cells, interval, table
+from experiments.markdown import Fields, cells, interval, table
 
 Unit = dict[str, Any]
 """The measurements of one attention, as plain data."""

@@ -1,7 +1,8 @@
 """Claim: the parts of an attention score say which sources move the attention when the model is run again.
 
-Run `make attends`; it writes experiments/results/attends.json and the tables in docs/why-a-head-attends.md.  What is
-measured is kept in experiments/results/work as it is finished: a run that was stopped goes on.
+Run `python -m experiments attends`; it writes experiments/results/attends.json and the tables in
+docs/why-a-head-attends.md.  What is measured is kept in experiments/results/work as it is finished: a run that was
+stopped goes on.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.evaluation.running_text import stream, windows
 from duat_jax.models.transformer import Transformer
@@ -21,7 +21,7 @@ from experiments import smollm2
 from experiments.attends.replaced import MOVING, RESAMPLED, ZERO, Place, Sources, runs, written
 from experiments.attends.report import numbers
 from experiments.kept_models import measure_models
-from experiments.pages import Fields, write_pages
+from experiments.markdown import Fields
 from experiments.pruning.run import EMBEDDED, SMOLLM2
 from experiments.texts import held_out_sources, manual
 
@@ -232,11 +232,5 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Run what isn't measured yet, store the results, and write the page."""
-    keep_compiled()
+    """Run what isn't measured yet, and store the results."""
     measure_models(RESULTS, SETTINGS, lambda name: {"units": units_of(name)})
-    write_pages()
-
-
-if __name__ == "__main__":
-    main()

@@ -24,7 +24,7 @@ from experiments.bits.scores import (
     START,
     TRAPEZOID,
 )
-from experiments.pages import Fields, cells, table
+from experiments.markdown import Fields, cells, table
 
 AT_RANDOM, LEVEL, LEAST = "at random", 0.02, 0.05
 """The name of random choices; the largest lead that is level; the smallest loss by rounding that is judged, in nats."""

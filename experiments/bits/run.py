@@ -1,7 +1,8 @@
 """Question: which matrices of a rounded model are worth more bits, by exact parts or by other scores?
 
-Run `make bits`; it writes experiments/results/bits.json and the tables in docs/model-diff.md, which states beforehand
-what decides.  What is measured is kept in experiments/results/work as it is finished: a run that was stopped goes on.
+Run `python -m experiments bits`; it writes experiments/results/bits.json and the tables in docs/model-diff.md, which
+states beforehand what decides.  What is measured is kept in experiments/results/work as it is finished: a run that was
+stopped goes on.
 """
 
 import json
@@ -15,7 +16,6 @@ import numpy as np
 from rich.progress import track
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.running_text import stream, token_losses, windows
 from duat_jax.models.transformer import Transformer
@@ -154,14 +154,9 @@ def pieces() -> Iterator[tuple[str, Any]]:
 
 
 def main() -> None:
-    """Run what isn't measured yet, store the results, and write the page."""
-    keep_compiled()
+    """Run what isn't measured yet, and store the results."""
     WORK.mkdir(parents=True, exist_ok=True)
     asked = {"settings": SETTINGS, "bits": BITS, "shares": SHARES, "draws": DRAWS, "scores": SCORES}
     journal = Journal(WORK / "bits", json.loads(json.dumps(asked)))
     found = {name: journal.once(name, compute) for name, compute in track(list(pieces()), "Budgets")}
     store("bits", {**asked, "pieces": found})
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Question: which tasks of MIB, rebuilt by their definitions, does SmolLM2-135M answer at all?
 
-Run `python -m experiments.circuits.mib`; it writes experiments/results/circuits_mib.json and a table in
+Run `python -m experiments circuits_mib`; it writes experiments/results/circuits_mib.json and a table in
 docs/circuits.md.  A circuit of a task is measured on prompts that the model answers rightly.
 
 Source: Mueller et al., "MIB: A Mechanistic Interpretability Benchmark", 2025.
@@ -20,7 +20,7 @@ from duat_jax.inputs.tasks.context import indirect_object
 from duat_jax.inputs.tasks.vocabulary import words
 from experiments import smollm2
 from experiments.kept_results import store
-from experiments.pages import Fields, cells, counted, table
+from experiments.markdown import Fields, cells, counted, table
 
 PROMPTS, SEED = 64, 0
 COLOURS = words("red blue green black white brown gray yellow pink purple")
@@ -128,7 +128,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Ask the model, store its answers, and write the page."""
+    """Ask the model, and store its answers."""
     model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
     draws = {task: Random(SEED) for task in TASKS}
     results = {
@@ -138,7 +138,3 @@ def main() -> None:
         },
     }
     store("circuits_mib", results)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,13 @@
 """Claim: the secant finds the units that carry a task at least as well as integrated gradients with ten steps.
 
-Run `make circuits`; it writes experiments/results/circuits.json and the tables in docs/circuits.md and README.md.  A
-study that the JSON has as it is defined here isn't run again, nor a task that a killed run has finished.
+Run `python -m experiments circuits`; it writes experiments/results/circuits.json and the tables in docs/circuits.md and
+README.md.  A study that the JSON has as it is defined here isn't run again, nor a task that a killed run has finished.
 """
 
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.cli.progress import progress_bar
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
 from duat_jax.evaluation.circuit_study import study
@@ -24,7 +24,7 @@ from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.statistics import Estimate
 from experiments import smollm2
 from experiments.environment import environment
-from experiments.pages import Fields, cells, table, write_pages
+from experiments.markdown import Fields, cells, table
 
 RESULTS, WORK = Path("experiments/results/circuits.json"), Path("experiments/results/work")
 NEURONS = ("neuron x position",)
@@ -228,12 +228,17 @@ def fields(results: dict[str, Any]) -> Fields:
     return {"tables": tables, **cells(tables)}
 
 
-def main() -> None:
-    """Run missing studies, store the results, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(options: Sequence[str]) -> None:
+    """Run missing studies, and store the results.
+
+    Args:
+        options: of the command line.
+    """
+    parser = argparse.ArgumentParser(
+        prog="circuits", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--study", choices=STUDIES, action="append", help="only this one")
-    arguments = parser.parse_args()
-    keep_compiled()
+    arguments = parser.parse_args(options)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"environment": environment(), "studies": {}}
     for name in arguments.study or STUDIES:
         if results["studies"].get(name, {}).get("asked") != _plain(STUDIES[name]):
@@ -241,8 +246,3 @@ def main() -> None:
             results["studies"] = {n: results["studies"][n] for n in STUDIES if n in results["studies"]}
             results["all tasks"] = _over_all_tasks(results["studies"])
             RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n")
-    write_pages()
-
-
-if __name__ == "__main__":
-    main()

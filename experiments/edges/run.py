@@ -1,7 +1,7 @@
 """Question: which scores of edges find the smallest circuits that keep a task's effect?
 
-Run `make edges`; it writes experiments/results/edges.json and the tables in docs/circuits.md, whose section on edges
-states beforehand what decides.  A task that a killed run has finished isn't run again.
+Run `python -m experiments edges`; it writes experiments/results/edges.json and the tables in docs/circuits.md, whose
+section on edges states beforehand what decides.  A task that a killed run has finished isn't run again.
 """
 
 import json
@@ -18,7 +18,6 @@ from rich.progress import track
 import duat_jax as duat
 from duat_jax.attribution.masks import FIRST, integrated_gradients, parts_of_secant, scored_twice
 from duat_jax.attribution.unit_values import mean_over_steps
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.circuit_curve import FRACTIONS
 from duat_jax.evaluation.circuits import top
 from duat_jax.evaluation.statistics import Estimate
@@ -26,10 +25,10 @@ from duat_jax.forms.secant import secant
 from duat_jax.inputs.prompts import Prompt
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION
-from experiments import pages, smollm2
+from experiments import kept_results, smollm2
 from experiments.edges.network import edges_of, sent_by, with_added, with_mask
 from experiments.kept_results import journal_of, store
-from experiments.pages import Fields, cells, table
+from experiments.markdown import Fields, cells, table
 from experiments.rivals.backward import DEEPLIFT, TEMPERATURE, gim_rules
 from experiments.rivals.network import Rules
 from experiments.task_curves import AHEAD, by_task, compared, leads_by_students_t, measured
@@ -240,12 +239,11 @@ def _by_size(tasks: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Run the tasks that aren't kept, store the results, and write the page."""
-    keep_compiled()
+    """Run the tasks that aren't kept, and store the results."""
     model, tokenizer = duat.load(smollm2.path(), scanned=True), duat.load_tokenizer(smollm2.path())
     asked = {"prompts": PROMPTS, "seed": SEED, "fractions": FRACTIONS}
     journal = journal_of("edges", {"asked": asked})
-    known = pages.kept("edges")
+    known = kept_results.kept("edges")
     same = known.get("asked") == json.loads(json.dumps(asked))
     tasks: dict[str, Any] = {}
     for task in track([*NEW, *KNOWN], "Tasks"):
@@ -264,7 +262,3 @@ def main() -> None:
         "tasks": tasks,
     }
     store("edges", results)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,8 @@
 """Question: does a Transformer come to use repetition in a stage that ends, while it learns on?
 
-Run `make emergence_longer`; it writes experiments/results/emergence_longer.json and the tables in docs/emergence.md,
-which states beforehand what decides.  The training and what is measured are kept in experiments/results/work as they
-are finished: a run that was stopped goes on.
+Run `python -m experiments emergence_longer`; it writes experiments/results/emergence_longer.json and the tables in
+docs/emergence.md, which states beforehand what decides.  The training and what is measured are kept in
+experiments/results/work as they are finished: a run that was stopped goes on.
 """
 
 from typing import Any
@@ -13,7 +13,6 @@ from flax import nnx
 from jaxtyping import Float
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from experiments import kept_results
 from experiments.emergence.ledgers import of_segments
 from experiments.emergence.moving import BIASES, WEIGHTS
@@ -22,8 +21,8 @@ from experiments.emergence.seeds import EARLY, HALF, LATE, RULES, Found, Seed, l
 from experiments.emergence.texts import Sizes
 from experiments.emergence.training import COPY, HELD_OUT, REPETITION, Network, numbers_of
 from experiments.emergence.verdicts import CONFIRMED, NONE, REFUTED, UNDECIDED
-from experiments.kept_results import journal_of, store
-from experiments.pages import Fields, cells, kept, table
+from experiments.kept_results import journal_of, kept, store
+from experiments.markdown import Fields, cells, table
 from experiments.significant import significant
 
 SIZES, SEED = Sizes(steps=6144, every=192), 5
@@ -194,7 +193,7 @@ def of_embedded(of: Followed) -> dict[str, float]:
 
 
 def main() -> None:
-    """Run what isn't measured yet, store the results and write the page."""
+    """Run what isn't measured yet, and store the results."""
     settings: Found = {"sizes": SIZES._asdict(), "seed": SEED}
     journal = journal_of("emergence_longer", settings)
     of = Followed(SIZES, SEED, kept_results.FOLDER / "work" / "emergence_longer", decays=False)
@@ -206,8 +205,3 @@ def main() -> None:
     }
     found = {f"seed {SEED}, {name}": journal.once(name, compute) for name, compute in pieces.items()}
     store("emergence_longer", {**settings, EMBEDDED: of_embedded(of), "pieces": found})
-
-
-if __name__ == "__main__":
-    keep_compiled()
-    main()

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 from duat_jax.evaluation.statistics import students_mean
 from experiments.emergence.texts import Texts
-from experiments.pages import table
+from experiments.markdown import table
 
 TIMES, DRAWN = 8, 128
 """Stretches of a training, and the texts that are drawn from each."""

@@ -22,7 +22,7 @@ from experiments.emergence.training import (
     WITHOUT,
 )
 from experiments.emergence.verdicts import remaining, verdicts
-from experiments.pages import Fields, cells, table
+from experiments.markdown import Fields, cells, table
 
 
 def picture(results: Found) -> Found:

@@ -1,8 +1,8 @@
 """Question: how does a Transformer become what it is, step by step, weight by weight and text by text?
 
-Run `make emergence`; it writes experiments/results/emergence.json and the tables in docs/emergence.md, which states
-beforehand what decides.  Trainings and what is measured are kept in experiments/results/work as they are finished: a
-run that was stopped goes on.
+Run `python -m experiments emergence`; it writes experiments/results/emergence.json and the tables in docs/emergence.md,
+which states beforehand what decides.  Trainings and what is measured are kept in experiments/results/work as they are
+finished: a run that was stopped goes on.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from rich.progress import track
 
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.running_text import mean_loss
 from duat_jax.processes import on_host
@@ -153,7 +152,7 @@ def pieces(sizes: Sizes, seeds: tuple[int, ...], work: Path, journal: Journal) -
         yield once(first, UNCHANGED + part, lambda of: of.trained_again(UNCHANGED + part))
 
 
-def main(sizes: Sizes = SIZES, seeds: tuple[int, ...] = SEEDS, work: Path = WORK) -> Found:
+def measure_all(sizes: Sizes = SIZES, seeds: tuple[int, ...] = SEEDS, work: Path = WORK) -> Found:
     """Run what isn't measured yet, and return the results.
 
     Args:
@@ -168,6 +167,6 @@ def main(sizes: Sizes = SIZES, seeds: tuple[int, ...] = SEEDS, work: Path = WORK
     return {**settings, "pieces": found}
 
 
-if __name__ == "__main__":
-    keep_compiled()
-    store("emergence", main())
+def main() -> None:
+    """Run what isn't measured yet, and store the results."""
+    store("emergence", measure_all())

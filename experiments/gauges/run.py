@@ -1,10 +1,10 @@
 """Claim: among the gauges of gated terms in a collapse, half of each factor ranks neurons best.
 
-Run `python -m experiments.gauges.run [PROMPTS]`: SmolLM2's neurons at every token, ranked by coefficient times change
+Run `python -m experiments gauges [PROMPTS]`: SmolLM2's neurons at every token, ranked by coefficient times change
 as in `duat circuit`, on three tasks. The table stands in docs/how-it-works.md.
 """
 
-import sys
+from collections.abc import Sequence
 from typing import Any
 
 import duat_jax as duat
@@ -14,7 +14,7 @@ from duat_jax.evaluation.comparison import as_dict, compare
 from duat_jax.evaluation.statistics import Estimate
 from duat_jax.inputs.prompts import draw
 from experiments.kept_results import store
-from experiments.pages import Fields, table
+from experiments.markdown import Fields, table
 from experiments.smollm2 import path
 
 GATE_RULES = ("halves", "gate", "factor")
@@ -22,12 +22,13 @@ TASKS = ("indirect object", "agreement", "capital")
 UNITS = "neuron x position"
 
 
-def main(prompts: int) -> None:
-    """Run all measurements, print the means over log k, and write the results.
+def main(options: Sequence[str]) -> None:
+    """Run all measurements, print the means over log k, and store the results.
 
     Args:
-        prompts: how many of each task.
+        options: of the command line: how many prompts of each task.
     """
+    prompts = int(options[0]) if options else 30
     model, tokenizer = duat.load(path()), duat.load_tokenizer(path())
     methods = {gate_rule: on_prompts(collapse_times_change(gate_rule)) for gate_rule in GATE_RULES}
     curves = {}
@@ -55,7 +56,3 @@ def fields(results: dict[str, Any]) -> Fields:
         ahead = Estimate(**results["mean"][gate_rule]["first_ahead"]).written() if gate_rule != GATE_RULES[0] else ""
         rows.append([gate_rule, *numbers, ahead])
     return {"table": "\n".join(table(head, rows))}
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 30)

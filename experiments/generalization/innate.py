@@ -1,7 +1,7 @@
 """Claim: the Transformer has an "innate capacity to learn from context" (Wang & Li, version 001, Section 5).
 
-Run `make generalization_innate`; it writes experiments/results/generalization_innate.json and the tables of
-docs/generalization.md, which states beforehand what decides.
+Run `python -m experiments generalization_innate`; it writes experiments/results/generalization_innate.json and the
+tables of docs/generalization.md, which states beforehand what decides.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ from experiments.generalization.networks import Network, Sizes
 from experiments.generalization.plan import BATCH, SEEDS, Unit, of_seeds, run
 from experiments.generalization.tasks import Demonstrated, Examples
 from experiments.generalization.training import Budget, error, outputs
-from experiments.kept_results import journal_of, store
-from experiments.pages import Fields, cells, kept, table
+from experiments.kept_results import journal_of, kept, store
+from experiments.markdown import Fields, cells, table
 
 TASK = Demonstrated(family="linear", demonstrations=16)
 KINDS, STEPS, COUNTS = ("mean", "linear attention", "transformer"), (0, 125, 500, 1000, 4000), (1, 4, 16)
@@ -129,12 +129,8 @@ def fields(results: Results) -> Fields:
 
 
 def main() -> None:
-    """Train the networks, store the results, and write the page."""
+    """Train the networks, and store the results."""
     asked = {"kinds": KINDS, "steps": STEPS, "counts": COUNTS, "seeds": SEEDS, "tested": TESTED}
     networks = run(journal_of("generalization_innate", asked), units(), "Networks")
     results = {"asked": asked, "networks": networks}
     store("generalization_innate", results)
-
-
-if __name__ == "__main__":
-    main()

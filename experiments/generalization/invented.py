@@ -1,7 +1,7 @@
 """Claim: language models "are limited to function approximation within the corpora data" (Wang & Li, Section 6).
 
-Run `make generalization_invented`; it writes experiments/results/generalization_invented.json and the tables of
-docs/generalization.md, which states beforehand what decides.
+Run `python -m experiments generalization_invented`; it writes experiments/results/generalization_invented.json and the
+tables of docs/generalization.md, which states beforehand what decides.
 """
 
 from collections.abc import Callable
@@ -13,13 +13,12 @@ from jaxtyping import Float, Int
 from scipy.stats import entropy
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.evaluation.statistics import Estimate, students_mean
 from duat_jax.models.transformer import Transformer
 from experiments import smollm2
 from experiments.kept_results import store
-from experiments.pages import Fields, cells, table
+from experiments.markdown import Fields, cells, table
 from experiments.pruning.run import EMBEDDED, SMOLLM2
 
 if TYPE_CHECKING:
@@ -206,15 +205,10 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Measure both models, store the results, and write the page."""
-    keep_compiled()
+    """Measure both models, and store the results."""
     models = {}
     for name, path in {EMBEDDED: None, SMOLLM2: smollm2.path()}.items():
         model, tokenizer = duat.load(path), duat.load_tokenizer(path)
         models[name] = {language: measured(model, tokenizer, language) for language in LANGUAGES}
     results = {"models": models}
     store("generalization_invented", results)
-
-
-if __name__ == "__main__":
-    main()

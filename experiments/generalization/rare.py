@@ -1,8 +1,8 @@
 """Claim: language models are "confined to function fitting based on the majority of corpora" (version 001, 4.5).
 
-Of texts; for functions see `make generalization`.  Run `make generalization_rare`; it writes
-experiments/results/generalization_rare.json and the tables of docs/generalization.md, which states beforehand what
-decides.
+Of texts; for functions see `python -m experiments generalization`.  Run `python -m experiments generalization_rare`; it
+writes experiments/results/generalization_rare.json and the tables of docs/generalization.md, which states beforehand
+what decides.
 """
 
 from functools import cache, partial
@@ -20,7 +20,7 @@ from experiments.long_context.choice import sizes_of
 from experiments.long_context.measures import rounded
 from experiments.long_context.networks import FULL, losses_of, network, train
 from experiments.long_context.tasks import TRAINING, held_out_stream
-from experiments.pages import Fields, cells, table
+from experiments.markdown import Fields, cells, table
 from experiments.texts import manual
 from training.corpus import sources, split, unseen
 
@@ -156,7 +156,7 @@ def trainings() -> list[tuple[float, int]]:
 
 
 def main() -> None:
-    """Train the networks, store the results, and write the page."""
+    """Train the networks, and store the results."""
     settings = {"seeds": len(SEEDS), "rate": RATE, "tested": TESTED, "trainings": trainings()}
     journal = journal_of("generalization_rare", settings)
     trained: Results = {name(*of): [] for of in trainings()}
@@ -165,7 +165,3 @@ def main() -> None:
             once = partial(measured, *of, seed)
             trained[name(*of)].append(journal.once(f"{name(*of)}, seed {seed}", once))
     store("generalization_rare", {"settings": settings, "trained": trained})
-
-
-if __name__ == "__main__":
-    main()

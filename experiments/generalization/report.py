@@ -24,7 +24,7 @@ from experiments.generalization.verdicts import (
     sizes_needed,
     verdicts,
 )
-from experiments.pages import interval, table
+from experiments.markdown import interval, table
 
 Results = dict[str, Any]
 

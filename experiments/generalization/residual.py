@@ -1,8 +1,8 @@
 """Claim: generalization is "attributed to their MHA modules and residual operation" (Wang & Li, Section 5).
 
-Run `make generalization_residual`; it writes experiments/results/generalization_residual.json and the tables of
-docs/generalization.md, which states beforehand what decides.  Networks that a killed run has trained aren't trained
-again.
+Run `python -m experiments generalization_residual`; it writes experiments/results/generalization_residual.json and the
+tables of docs/generalization.md, which states beforehand what decides.  Networks that a killed run has trained aren't
+trained again.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from experiments.generalization.tasks import Demonstrated, Examples, Named
 from experiments.generalization.training import Budget, error, outputs
 from experiments.generalization.verdicts import CONFIRMED, FLOOR, REFUTED, Case
 from experiments.kept_results import journal_of, store
-from experiments.pages import Fields, cells, interval, table
+from experiments.markdown import Fields, cells, interval, table
 
 RATES, STEPS = (1e-3, 3e-3, 1e-2, 3e-2), 4000
 KINDS, DEPTHS, WIDTH = (TRANSFORMER, WITHOUT_RESIDUAL), (2, 6), 32
@@ -185,7 +185,7 @@ def settings() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Train the networks, store the results, and write the page."""
+    """Train the networks, and store the results."""
     journal = journal_of("generalization_residual", settings())
     tuned = run(journal, tuning(), "Tuning")
     results = {
@@ -194,7 +194,3 @@ def main() -> None:
         "networks": run(journal, networks(tuned), "Networks"),
     }
     store("generalization_residual", results)
-
-
-if __name__ == "__main__":
-    main()

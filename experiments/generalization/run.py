@@ -1,8 +1,8 @@
 """Claim: a network whose parameters move with the prompt fits many functions and follows new ones, a fixed one doesn't.
 
-Run `make generalization`; it writes experiments/results/generalization.json, and the tables and pictures of
-docs/generalization.md, which states beforehand what decides.  Networks that a killed run has trained aren't trained
-again.
+Run `python -m experiments generalization`; it writes experiments/results/generalization.json, and the tables and
+pictures of docs/generalization.md, which states beforehand what decides.  Networks that a killed run has trained aren't
+trained again.
 """
 
 import json
@@ -36,7 +36,7 @@ from experiments.generalization.plan import (
 )
 from experiments.generalization.report import tables_of
 from experiments.generalization.tasks import FAMILIES, Demonstrated, Named
-from experiments.pages import Fields, cells, write_pages
+from experiments.markdown import Fields, cells
 
 RESULTS, WORK = Path("experiments/results/generalization.json"), Path("experiments/results/work")
 PICTURE = "docs/generalization.png"
@@ -114,7 +114,7 @@ def kept() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Train the networks that aren't kept, first on named functions, store the results, and write the page."""
+    """Train the networks that aren't kept, first on named functions, and store the results."""
     WORK.mkdir(parents=True, exist_ok=True)
     journal, results = Journal(WORK / "generalization", settings()), kept()
     for name, found in (results["tuned"] | results["networks"]).items():
@@ -126,7 +126,6 @@ def main() -> None:
         results["networks"] |= run(journal, units, f"{kind.__name__} functions")
         RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n", encoding="utf-8")
     draw_errors(results).savefig(PICTURE, dpi=110)
-    write_pages()
 
 
 def fields(results: dict[str, Any]) -> Fields:
@@ -137,7 +136,3 @@ def fields(results: dict[str, Any]) -> Fields:
     """
     text = tables_of(results)
     return {"tables": text, **cells(text)}
-
-
-if __name__ == "__main__":
-    main()

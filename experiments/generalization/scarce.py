@@ -1,8 +1,8 @@
 """Question: does a fixed network need more parameters for few functions and long prompts, and fit dense regions alone?
 
-Run `make generalization_scarce`; it writes experiments/results/generalization_scarce.json, and the tables and a picture
-of docs/generalization.md, which states beforehand what decides.  Networks that a killed run has trained aren't trained
-again.
+Run `python -m experiments generalization_scarce`; it writes experiments/results/generalization_scarce.json, and the
+tables and a picture of docs/generalization.md, which states beforehand what decides.  Networks that a killed run has
+trained aren't trained again.
 """
 
 import json
@@ -48,7 +48,7 @@ from experiments.generalization.scarce_tables import SECTIONS
 from experiments.generalization.scarce_verdicts import CURVES, FEW, LENGTHS
 from experiments.generalization.tasks import Named
 from experiments.kept_results import journal_of, store
-from experiments.pages import Fields, cells
+from experiments.markdown import Fields, cells
 
 RATES = 3e-3, 1e-2, 3e-2, 1e-1
 
@@ -123,7 +123,7 @@ def settings() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Train the networks, store the results, and write the page."""
+    """Train the networks, and store the results."""
     journal = journal_of("generalization_scarce", settings())
     tuned = run(journal, tuning(PLAN, STUDIES), "Tuning")
     trainings = run(journal, chain(networks(PLAN, tuned, STUDIES), longer(tuned)), "Networks")
@@ -146,7 +146,3 @@ def fields(results: dict[str, Any]) -> Fields:
     """
     text = tables_of(results, SECTIONS)
     return {"tables": text, **cells(text)}
-
-
-if __name__ == "__main__":
-    main()

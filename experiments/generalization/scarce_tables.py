@@ -11,7 +11,7 @@ from experiments.generalization.networks import KINDS
 from experiments.generalization.report import by_size, tuned
 from experiments.generalization.scarce_verdicts import FEW, LENGTHS, TUNED, Results, every, of, verdicts
 from experiments.generalization.verdicts import Case, network_of
-from experiments.pages import interval, table
+from experiments.markdown import interval, table
 
 SLOPES = "some other's", "nobody's"
 

@@ -25,7 +25,7 @@ from experiments.generalization.verdicts import (
     sizes_needed,
     verdict,
 )
-from experiments.pages import table
+from experiments.markdown import table
 
 Results = dict[str, Any]
 FEW = "4 functions", "16 functions"

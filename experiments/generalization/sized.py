@@ -1,7 +1,7 @@
 """Claim: large scale "lays the foundation" for in-context learning (Wang & Li, Section 1), on demonstrated functions.
 
-Run `make generalization_sized`; it writes experiments/results/generalization_sized.json and the tables of
-docs/generalization.md, which states beforehand what decides.
+Run `python -m experiments generalization_sized`; it writes experiments/results/generalization_sized.json and the tables
+of docs/generalization.md, which states beforehand what decides.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from experiments.generalization.plan import BATCH, NORMS, SEEDS, Unit, chosen, o
 from experiments.generalization.tasks import Demonstrated, Examples
 from experiments.generalization.training import Budget, error, outputs
 from experiments.kept_results import journal_of, store
-from experiments.pages import Fields, cells, table
+from experiments.markdown import Fields, cells, table
 
 TASK = Demonstrated(family="linear", demonstrations=16)
 RATES, STEPS, WIDTHS, DECIDES = (1e-3, 3e-3, 1e-2, 3e-2), 4000, (4, 8, 16, 32), 8
@@ -145,7 +145,7 @@ def fields(results: Results) -> Fields:
 
 
 def main() -> None:
-    """Train the networks, store the results, and write the page."""
+    """Train the networks, and store the results."""
     settings = {"rates": RATES, "steps": STEPS, "widths": WIDTHS, "seeds": SEEDS, "batch": BATCH, "tested": TESTED}
     journal = journal_of("generalization_sized", settings)
     tuned = run(journal, tuning(), "Tuning")
@@ -153,7 +153,3 @@ def main() -> None:
         "generalization_sized",
         {"settings": settings, "tuned": tuned, "networks": run(journal, networks(tuned), "Networks")},
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from duat_jax.evaluation.statistics import Estimate, students_mean
 from experiments.generalization.networks import FIXED, KINDS, MOVING, WHOLE
 from experiments.generalization.tasks import FAMILIES, Named
-from experiments.pages import table
+from experiments.markdown import table
 
 Results = dict[str, Any]
 EQUAL, RARE, MANY = "16 functions", "16 functions, unequal", ("64 functions", "256 functions", "64 dense functions")

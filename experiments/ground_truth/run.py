@@ -1,8 +1,8 @@
 """Claim: the secant finds which neurons and heads of a compiled program take part in its result.
 
-Run `make ground-truth`, which writes docs/ground-truth.md. A method that experiments/results/ground_truth.json has
-isn't measured again: remove the file to measure anew. The compiled programs are in experiments/ground_truth/compiled;
-`experiments.ground_truth.programs` made them.
+Run `python -m experiments ground_truth`, which writes docs/ground-truth.md. A method that
+experiments/results/ground_truth.json has isn't measured again: remove the file to measure anew. The compiled programs
+are in experiments/ground_truth/compiled; `experiments.ground_truth.programs` made them.
 """
 
 import json
@@ -22,7 +22,7 @@ from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
 from experiments.environment import environment
 from experiments.ground_truth.programs import LAST, NOTHING, OWN, PROGRAMS
-from experiments.pages import Fields, cells, table, write_pages
+from experiments.markdown import Fields, cells, table
 
 READ = ("alone", "ignoring")
 """The read-outs of a compiled model: the result of A; or that of `(a, b) ↦ a`, for which B is read and ignored."""
@@ -208,7 +208,8 @@ def fields(results: dict[str, dict]) -> Fields:
 
 
 def main() -> None:
-    """Run missing measurements of every method on every program, store the results, and write the page."""
+    """Run missing measurements of every method on every program in float64, and store the results."""
+    jax.config.update("jax_enable_x64", True)
     results = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {"environment": environment()}
     kept = results.get("areas", {})
 
@@ -223,9 +224,3 @@ def main() -> None:
         results["without ties"] = {method: [each[method] for each in untied] for method in GRADIENTS}
         results["tiny gradients"] = tiny_gradients(SORTING)
     KEPT.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    write_pages()
-
-
-if __name__ == "__main__":
-    jax.config.update("jax_enable_x64", True)
-    main()

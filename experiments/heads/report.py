@@ -8,7 +8,7 @@ import numpy as np
 from duat_jax.evaluation.statistics import Estimate, agreement, bootstrap, bootstrap_of_groups, students_mean
 from experiments.heads.pairs import COSINE, GRADIENT, PATTERNS, PRODUCT, SHARES
 from experiments.heads.reading import COMPONENTS, HEADS, READS, ROTATED, SPLITS, WRITES
-from experiments.pages import Fields, cells, interval, table
+from experiments.markdown import Fields, cells, interval, table
 
 Plain = dict[str, Any]
 """Measurements as plain data."""

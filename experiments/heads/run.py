@@ -1,7 +1,7 @@
 """Questions on heads (Wang & Li, 001, Section 4.5): do they fragment embeddings, and how redundant are they?
 
-Run `make heads`; it writes experiments/results/heads.json and the tables in docs/heads.md.  What is measured is kept in
-experiments/results/work as it is finished: a run that was stopped goes on.
+Run `python -m experiments heads`; it writes experiments/results/heads.json and the tables in docs/heads.md.  What is
+measured is kept in experiments/results/work as it is finished: a run that was stopped goes on.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,6 @@ import numpy as np
 from flax import nnx
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.evaluation.running_text import stream, windows
 from duat_jax.inputs.batching import row
@@ -35,7 +34,7 @@ from experiments.heads.pairs import (
 from experiments.heads.reading import Words, layer_numbers, streams_and_mixed
 from experiments.heads.report import ANOTHER, UNTRAINED, numbers
 from experiments.kept_models import measure_models
-from experiments.pages import Fields, write_pages
+from experiments.markdown import Fields
 from experiments.pruning.run import EMBEDDED, SMOLLM2
 from experiments.texts import held_out_sources, manual
 
@@ -235,12 +234,6 @@ def _measured(name: str) -> Plain:
 
 
 def main() -> None:
-    """Run what isn't measured yet, store the results, and write the page."""
-    keep_compiled()
+    """Run what isn't measured yet, and store the results."""
     WORK.mkdir(parents=True, exist_ok=True)
     measure_models(RESULTS, SETTINGS, _measured)
-    write_pages()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,8 @@
 """Question: do heads that see slices of the features lose what heads of the whole stream have (version 001, 4.5)?
 
-Run `make heads_sliced`; it writes experiments/results/heads_sliced.json and the tables of docs/heads.md, which states
-beforehand what decides.  Beside the networks stand those with full attention of `make long_context_trained`.
+Run `python -m experiments heads_sliced`; it writes experiments/results/heads_sliced.json and the tables of
+docs/heads.md, which states beforehand what decides.  Beside the networks stand those with full attention of `python -m
+experiments long_context_trained`.
 """
 
 from dataclasses import asdict, replace
@@ -19,12 +20,12 @@ from duat_jax.models.layer_parts import blocks
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION, alike, initial
 from experiments.approximation.selection import matched
-from experiments.kept_results import journal_of, store
+from experiments.kept_results import journal_of, kept, store
 from experiments.long_context.choice import SEEDS, best, sizes_of
 from experiments.long_context.measures import measure, rounded
 from experiments.long_context.networks import FULL, Sizes, losses_of, network, train
 from experiments.long_context.tasks import TRAINING, held_out_texts, training_texts
-from experiments.pages import Fields, cells, kept, table
+from experiments.markdown import Fields, cells, table
 
 RATES, STEPS, TRIAL_SEED = (0.5, 1.0, 2.0), 6000, 3
 SLICED = "slices"
@@ -164,7 +165,7 @@ def fields(results: Results) -> Fields:
 
 
 def main() -> None:
-    """Train the networks, store the results, and write the page."""
+    """Train the networks, and store the results."""
     settings = {"rates": RATES, "steps": STEPS, "seeds": SEEDS, "training": TRAINING._asdict()}
     journal = journal_of("heads_sliced", settings)
     trials = {rate: journal.once(f"rate {rate}", partial(trial, rate)) for rate in RATES}
@@ -178,7 +179,3 @@ def main() -> None:
         "seeds": [journal.once(f"seed {seed}", partial(measured, rate, seed)) for seed in SEEDS],
     }
     store("heads_sliced", results)
-
-
-if __name__ == "__main__":
-    main()

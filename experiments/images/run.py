@@ -1,6 +1,6 @@
 """Claim: a residual CNN and a ViT have exact closed forms on an image; only the ViT's parameters change with it.
 
-Run `python -m experiments.images.run` (it needs `pip install -e ".[images]"`); it writes
+Run `python -m experiments images` (it needs `pip install -e ".[images]"`); it writes
 experiments/results/images.json and the tables and pictures of docs/images.md. A network that was trained and measured
 isn't again: a killed run goes on.
 """
@@ -21,7 +21,7 @@ import duat_jax as duat
 from duat_jax.evaluation.journal import Journal
 from experiments.environment import environment
 from experiments.images.digits import NETWORKS, SIDE, Digits, accuracy, load_digits, train_classifier
-from experiments.pages import Fields, cells, interval, table, write_pages
+from experiments.markdown import Fields, cells, interval, table
 
 RESULTS, PICTURES = Path("experiments/results/images.json"), Path("docs")
 WORK = Path("experiments/results/work/images")
@@ -312,7 +312,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Run missing trainings and measurements, seed by seed, store the results, and write the page."""
+    """Run missing trainings and measurements, seed by seed, and store the results."""
     WORK.parent.mkdir(parents=True, exist_ok=True)
     work = {"seeds": list(SEEDS), "exact": EXACT, "pairs": PAIRS, "removed": REMOVED}
     journal, digits = Journal(WORK, work), load_digits()
@@ -335,8 +335,3 @@ def keep(results: dict[str, Any]) -> None:
         results: what was measured, of every network the same trainings.
     """
     RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n")
-    write_pages()
-
-
-if __name__ == "__main__":
-    main()

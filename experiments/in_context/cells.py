@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import norm, t
 
 from duat_jax.evaluation.statistics import bootstrap
-from experiments import pages
+from experiments import markdown
 
 TASKS = ("antonyms", "capitals", "uppercase")
 MODELS = ("The embedded model", "SmolLM2-135M-Instruct", "all-MiniLM-L6-v2")
@@ -51,7 +51,7 @@ def ratio(parts: Sequence[float], wholes: Sequence[float]) -> str:
 def table(head: Sequence[str], rows: Iterable[Row]) -> list[str]:
     """Return a table in Markdown, or nothing if it has no rows."""
     body = list(rows)
-    return [*pages.table(head, body), ""] if body else []
+    return [*markdown.table(head, body), ""] if body else []
 
 
 def draws(pieces: Pieces, name: str) -> list[Any]:

@@ -1,7 +1,8 @@
 """Claim: a dense matrix "helps generate content that is consistent with the context" (Wang & Li, Section 4.1).
 
-Run `make in_context_consistent`; it writes experiments/results/in_context_consistent.json and the tables of
-docs/in-context.md, which states beforehand what decides.  Prompts that a killed run has finished aren't run again.
+Run `python -m experiments in_context_consistent`; it writes experiments/results/in_context_consistent.json and the
+tables of docs/in-context.md, which states beforehand what decides.  Prompts that a killed run has finished aren't run
+again.
 """
 
 import re
@@ -17,7 +18,6 @@ from jaxtyping import Array, Bool, Float, Int
 from rich.progress import track
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.statistics import Estimate, bootstrap
 from duat_jax.in_context.runs import logits_of
 from duat_jax.in_context.windows import restricted_states, window
@@ -25,7 +25,7 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
 from experiments import smollm2
 from experiments.kept_results import journal_of, store
-from experiments.pages import Fields, cells, counted, table
+from experiments.markdown import Fields, cells, counted, table
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -253,8 +253,7 @@ def fields(results: Results) -> Fields:
 
 
 def main() -> None:
-    """Run every prompt, store the results, and write the page."""
-    keep_compiled()
+    """Run every prompt, and store the results."""
     model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
     texts = [prompt.texts for prompt in prompts()]
     settings = {"written": WRITTEN, "length": LENGTH, "windows": WINDOWS, "ways": WAYS, "texts": texts}
@@ -264,7 +263,3 @@ def main() -> None:
         for i, prompt in enumerate(track(list(prompts()), "Prompts"))
     ]
     store("in_context_consistent", {"settings": settings, "prompts": found})
-
-
-if __name__ == "__main__":
-    main()

@@ -7,7 +7,7 @@ import numpy as np
 from experiments.in_context.cells import Pieces, draws, mean, plain, share, table
 from experiments.in_context.contrasts import SENTENCES
 from experiments.in_context.instructions import ALONE, FIRST, LAST, TASKS
-from experiments.pages import counted
+from experiments.markdown import counted
 
 PLACES = ("deciding", "rest", "between", "last")
 TITLES = ("deciding words", "other words", "between", "last token")

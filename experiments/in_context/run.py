@@ -3,14 +3,14 @@
 Beside it stand another claim, of Dherin et al. (2025), that context is a rank-one update of weights; and the papers'
 on instructions, several steps, and the correlation of the elements of attention's matrix.
 
-Run `make .venv/.smollm2 && python -m experiments.in_context.run`; it writes experiments/results/in_context.json and the
+Run `make install && python -m experiments in_context`; it writes experiments/results/in_context.json and the
 tables in docs/in-context.md. Finished pieces are kept in experiments/results/work/in_context.jsonl, so that a killed
 run goes on; to measure anew, remove both files.
 """
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from importlib.metadata import distribution
 from pathlib import Path
@@ -21,7 +21,6 @@ import numpy as np
 from flax import nnx
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.running_text import stream, windows
 from duat_jax.in_context.compute import layers_again, ledger
@@ -52,7 +51,7 @@ from experiments.in_context.whole_answers import DRAWS as ANSWERS
 from experiments.in_context.whole_answers import PAIRS as LONGER
 from experiments.in_context.whole_answers import measure_answers, measure_ledgers
 from experiments.in_context.whole_answers_tables import whole_answers
-from experiments.pages import Fields, cells, write_pages
+from experiments.markdown import Fields, cells
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -297,19 +296,19 @@ def fields(results: dict[str, Any]) -> Fields:
     return blocks | of_cells | numbers(pieces)
 
 
-def main() -> None:
-    """Run missing measurements, store the results, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(options: Sequence[str]) -> None:
+    """Run missing measurements, and store the results.
+
+    Args:
+        options: of the command line.
+    """
+    parser = argparse.ArgumentParser(
+        prog="in_context", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--limit", type=int, help="measure at most so many pieces")
-    limit = parser.parse_args().limit
-    keep_compiled()
+    limit = parser.parse_args(options).limit
     results = {"environment": environment(), "sizes": SIZES, "pieces": {}}
     if RESULTS.exists():
         results = json.loads(RESULTS.read_text())
     _measure(results, limit)
     RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    write_pages()
-
-
-if __name__ == "__main__":
-    main()

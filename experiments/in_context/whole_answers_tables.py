@@ -7,7 +7,7 @@ import numpy as np
 from duat_jax.in_context.prompts import EXCHANGED, REDRAWN
 from experiments.in_context.cells import Pieces, draws, mean, table
 from experiments.in_context.whole_answers import PAIRS, RIGHT
-from experiments.pages import counted
+from experiments.markdown import counted
 
 WHOLE = "whole"
 ORDINALS = ("first", "second", "third")

@@ -10,7 +10,7 @@ from duat_jax.evaluation.statistics import students_mean
 from experiments.in_context.cells import ratio
 from experiments.long_context.reading import MEASURES, equal_shares, label
 from experiments.long_context.verdicts import LAST, Pieces, gains, texts_of, verdicts
-from experiments.pages import interval, table
+from experiments.markdown import interval, table
 
 EQUAL = "equal shares"
 MODEL, SHUFFLED, UNTRAINED = "SmolLM2-135M", "shuffled text", "untrained"

@@ -1,8 +1,8 @@
 """Question: what does SmolLM2 read of texts of up to 8,192 tokens, by distance, and what does it change?
 
-Run `make long_context`; it writes experiments/results/long_context.json and the tables in docs/long-context.md, which
-states beforehand what decides.  What is measured is kept in experiments/results/work as it is finished: a run that was
-stopped goes on.
+Run `python -m experiments long_context`; it writes experiments/results/long_context.json and the tables in
+docs/long-context.md, which states beforehand what decides.  What is measured is kept in experiments/results/work as it
+is finished: a run that was stopped goes on.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,6 @@ import numpy as np
 from flax import nnx
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
 from duat_jax.models.transformer import Transformer
 from experiments import smollm2
@@ -26,7 +25,7 @@ from experiments.long_context.reading import ROWS, measure_reading
 from experiments.long_context.replacing import SPAN, by_distance, compare, losses, replaced, split_and_again, states
 from experiments.long_context.report import tables
 from experiments.long_context.verdicts import EIGHTH, SHUFFLED
-from experiments.pages import Fields, cells
+from experiments.markdown import Fields, cells
 
 WORK = Path("experiments/results/work")
 LENGTHS = (128, 512, 2048, 8192)
@@ -177,8 +176,7 @@ def fields(results: Found) -> Fields:
 
 
 def main() -> None:
-    """Run what isn't measured yet, store the results, and write the page."""
-    keep_compiled()
+    """Run what isn't measured yet, and store the results."""
     WORK.mkdir(parents=True, exist_ok=True)
     sizes = {"lengths": LENGTHS, "split": SPLIT, "ordered": ORDERED, "stored": STORED, "span": SPAN, "rows": ROWS}
     journal = Journal(WORK / "long_context.jsonl", {"version": VERSION, "digits": DIGITS, **sizes})
@@ -187,7 +185,3 @@ def main() -> None:
         pieces[name] = journal.once(name, compute)
         print(name, flush=True)
     store("long_context", {"pieces": pieces})
-
-
-if __name__ == "__main__":
-    main()

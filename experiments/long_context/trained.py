@@ -1,8 +1,8 @@
 """Claim: attention reads the context as a whole, and a 1D convolution in fragments (Wang & Li, Section 4.1, Figure 5).
 
-Beside it stands LongLoRA, which `001` names as a way to long texts.  Run `make long_context_trained`; it writes
-experiments/results/long_context_trained.json and the tables in docs/long-context.md, which states beforehand what
-decides.  What is measured is kept in experiments/results/work as it is finished: a run that was stopped goes on.
+Beside it stands LongLoRA, which `001` names as a way to long texts.  Run `python -m experiments long_context_trained`;
+it writes experiments/results/long_context_trained.json and the tables in docs/long-context.md, which states beforehand
+what decides.  What is measured is kept in experiments/results/work as it is finished: a run that was stopped goes on.
 """
 
 from functools import partial
@@ -10,7 +10,6 @@ from functools import partial
 import jax.numpy as jnp
 from flax import nnx
 
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
 from duat_jax.models.transformer import Transformer
 from experiments.kept_results import journal_of, store
@@ -20,7 +19,7 @@ from experiments.long_context.measures import Found, measure, recall, rounded
 from experiments.long_context.networks import FULL, KINDS, count, losses_of, network, train
 from experiments.long_context.tasks import HELD_OUT, TESTED, TRAINING, held_out_texts, training_texts
 from experiments.long_context.trained_report import tables
-from experiments.pages import Fields, cells
+from experiments.markdown import Fields, cells
 
 TRIAL_SEED = 3
 STEPS = 3000, 6000
@@ -136,8 +135,7 @@ def fields(results: Found) -> Fields:
 
 
 def main() -> None:
-    """Run what isn't measured yet, store the results, and write the page."""
-    keep_compiled()
+    """Run what isn't measured yet, and store the results."""
     work = {
         "version": VERSION,
         "training": TRAINING._asdict(),
@@ -163,7 +161,3 @@ def main() -> None:
         "longer, afterwards": afterwards.compare_tuning(journal, steps, ways),
     }
     store("long_context_trained", results)
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,7 @@ from experiments.long_context.afterwards import IN_GROUPS, SAME_TEXTS
 from experiments.long_context.networks import FULL, PATTERN, TOKENS, WINDOW
 from experiments.long_context.reading import label
 from experiments.long_context.trained_verdicts import SHORT_TEXTS, Found, numbers, of_seeds, verdicts
-from experiments.pages import interval, table
+from experiments.markdown import interval, table
 
 
 def _columns(seeds: list[Any]) -> list[list[float]]:

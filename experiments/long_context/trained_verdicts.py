@@ -8,7 +8,7 @@ from jaxtyping import Float
 from duat_jax.evaluation.statistics import students_mean
 from experiments.long_context.networks import FEATURES, FULL, NONE, PATTERN, TOKENS, WINDOW
 from experiments.long_context.verdicts import CONFIRMED, UNDECIDED, decided
-from experiments.pages import table
+from experiments.markdown import table
 
 NOT_TUNED, INTERPOLATED = "not fine-tuned", "not fine-tuned, interpolated"
 SHORT_TEXTS = "texts of 128 tokens, all weights"

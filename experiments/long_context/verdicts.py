@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from duat_jax.evaluation.statistics import Estimate, students_mean
 from experiments.long_context.reading import MEASURES, equal_shares
-from experiments.pages import table
+from experiments.markdown import table
 
 Pieces = dict[str, Any]
 """The measurements of every text and length, by the piece's name."""

@@ -1,6 +1,6 @@
 """Claim: "contextual interaction … permeates every phase from training and fine-tuning to prediction" (Section 4.2).
 
-Of fine-tuning; of training see `make emergence`.  Run `make lora_context`; it writes
+Of fine-tuning; of training see `python -m experiments emergence`.  Run `python -m experiments lora_context`; it writes
 experiments/results/lora_context.json and the tables of docs/lora.md, which states beforehand what decides.
 """
 
@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.running_text import stream, windows
 from duat_jax.evaluation.statistics import Estimate, bootstrap
 from duat_jax.models.transformer import Transformer
-from experiments.kept_results import journal_of, store
+from experiments.kept_results import journal_of, kept, store
 from experiments.long_context.networks import losses_of
 from experiments.lora.tuning import EVERYTHING, LENGTH, METHODS, STEPS, TESTED, Task, english, train_along
-from experiments.pages import Fields, cells, kept, table
+from experiments.markdown import Fields, cells, table
 from experiments.texts import held_out_sources
 
 SEEDS, STOPS, COMPARED = (1, 2, 3), (10, 30, STEPS), ("rank 16", EVERYTHING)
@@ -116,8 +115,7 @@ def _verdict(kind: str, more: Estimate, lost: Estimate) -> str:
 
 
 def main() -> None:
-    """Fine-tune the models, store the results, and write the page."""
-    keep_compiled()
+    """Fine-tune the models, and store the results."""
     settings = {"seeds": SEEDS, "stops": STOPS, "compared": COMPARED, "late": LATE, "near": NEAR}
     journal, task = journal_of("lora_context", settings), english(duat.load_tokenizer())
     before = {kind: losses(duat.load(), texts) for kind, texts in texts_of(task).items()}
@@ -126,7 +124,3 @@ def main() -> None:
         for name in COMPARED
     }
     store("lora_context", {"settings": settings, "before": before, "methods": methods})
-
-
-if __name__ == "__main__":
-    main()

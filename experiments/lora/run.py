@@ -1,12 +1,12 @@
 """Claim: the change by adapters is an exact sum; its share of first order, and the accuracy of each adapter's part.
 
-Run `python -m experiments.lora.run`; it trains adapters on Python's manual, writes experiments/results/lora.json and
+Run `python -m experiments lora`; it trains adapters on Python's manual, writes experiments/results/lora.json and
 the tables in docs/lora.md. What is finished is kept in experiments/results/work, and a killed run goes on.
 """
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.cli.progress import progress_bar
 from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.running_text import mean_loss, stream, windows
@@ -29,7 +28,7 @@ from duat_jax.lora.result import COLUMNS
 from duat_jax.lora.training import Settings, train
 from experiments import smollm2
 from experiments.environment import environment
-from experiments.pages import Fields, cells, interval, table, write_pages
+from experiments.markdown import Fields, cells, interval, table
 from experiments.texts import manual
 
 RESULTS, WORK = Path("experiments/results/lora.json"), Path("experiments/results/work")
@@ -274,20 +273,20 @@ def fields(results: dict[str, Any]) -> Fields:
     return {"tables": tables, **cells(tables)}
 
 
-def main() -> None:
-    """Run missing trainings, store the results, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(options: Sequence[str]) -> None:
+    """Run missing trainings, and store the results.
+
+    Args:
+        options: of the command line.
+    """
+    parser = argparse.ArgumentParser(
+        prog="lora", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--training", choices=TRAININGS, action="append", help="only this one")
-    arguments = parser.parse_args()
-    keep_compiled()
+    arguments = parser.parse_args(options)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"environment": environment(), "trainings": {}}
     for name in arguments.training or TRAININGS:
         if name not in results["trainings"]:
             trainings = results["trainings"] | {name: _measure(name, TRAININGS[name])}
             results["trainings"] = {known: trainings[known] for known in TRAININGS if known in trainings}
             RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    write_pages()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """Claim: adapters allow "the fine-tuning of large models under resource constraints" (Wang & Li, Section 1).
 
-Run `make lora_savings`, on a machine with nothing else to do; it writes experiments/results/lora_savings.json and a
-table of docs/lora.md.
+Run `python -m experiments lora_savings`, on a machine with nothing else to do; it writes
+experiments/results/lora_savings.json and a table of docs/lora.md.
 """
 
 import time
@@ -20,7 +20,7 @@ from duat_jax.models.transformer import Transformer
 from experiments import smollm2
 from experiments.kept_results import store
 from experiments.lora.tuning import METHODS, Method, Weights, initial, trained_numbers, tuned
-from experiments.pages import Fields, cells, table
+from experiments.markdown import Fields, cells, table
 
 LENGTHS, REPEATS = (64, 512), 7
 """Tokens of the text of a step, and steps that are timed."""
@@ -102,11 +102,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Measure every method, store the results, and write the page."""
+    """Measure every method, and store the results."""
     model = duat.load(smollm2.path())
     lengths = {str(length): {name: of_method(model, METHODS[name], length) for name in COMPARED} for length in LENGTHS}
     store("lora_savings", {"lengths": lengths})
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,8 @@
 """Claim: "re-training models from scratch incurs significant computational costs" (Wang & Li, Section 4.4).
 
-Run `make lora_scratch`; it writes experiments/results/lora_scratch.json and the tables of docs/lora.md, which states
-beforehand what decides.  Beside it stand the adapted models of `make lora_why`.
+Run `python -m experiments lora_scratch`; it writes experiments/results/lora_scratch.json and the tables of
+docs/lora.md, which states beforehand what decides.  Beside it stand the adapted models of `python -m experiments
+lora_why`.
 """
 
 import time
@@ -17,10 +18,9 @@ from flax import nnx
 from jaxtyping import Array
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.statistics import students_mean
 from duat_jax.models.transformer import Transformer
-from experiments.kept_results import journal_of, store
+from experiments.kept_results import journal_of, kept, store
 from experiments.long_context.choice import best
 from experiments.long_context.networks import fit
 from experiments.lora.tuning import (
@@ -33,7 +33,7 @@ from experiments.lora.tuning import (
     text_losses,
     train_along,
 )
-from experiments.pages import Fields, cells, kept, table
+from experiments.markdown import Fields, cells, table
 from training.train import optimizer
 
 SEEDS, FACTORS, TUNED = (1, 2, 3), (0.5, 1.0, 2.0), 200
@@ -199,8 +199,7 @@ def fields(results: Results) -> Fields:
 
 
 def main() -> None:
-    """Train the models, store the results, and write the page."""
-    keep_compiled()
+    """Train the models, and store the results."""
     settings = {"seeds": SEEDS, "factors": FACTORS, "tuned": TUNED, "lengths": LENGTHS, "batch": BATCH}
     journal = journal_of("lora_scratch", settings)
     tasks: Results = {}
@@ -216,7 +215,3 @@ def main() -> None:
         }
         tasks[name] = {"trials": list(trials.items()), "factor": factor, "lengths": lengths}
     store("lora_scratch", {"settings": settings, "tasks": tasks, "seconds": journal.once("seconds", seconds)})
-
-
-if __name__ == "__main__":
-    main()

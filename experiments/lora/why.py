@@ -1,7 +1,7 @@
 """Claim: adapters of few numbers do what fine-tuning of all parameters does (Wang & Li, Sections 1 and 4.4).
 
-Run `make lora_why`; it writes experiments/results/lora_why.json and the tables in docs/lora.md.  What is measured is
-kept in experiments/results/work as it is finished: a run that was stopped goes on.
+Run `python -m experiments lora_why`; it writes experiments/results/lora_why.json and the tables in docs/lora.md.  What
+is measured is kept in experiments/results/work as it is finished: a run that was stopped goes on.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.evaluation.running_text import stream, windows
 from duat_jax.lora.parameters import moved_between
@@ -23,7 +22,7 @@ from experiments.lora import anatomy, tuning
 from experiments.lora.agreement import Means, agreements, means_of, shuffled
 from experiments.lora.tuning import EVERYTHING, IN_MLPS, LENGTH, MATRICES, METHODS, RANKS, TASKS, TESTED, Task
 from experiments.lora.why_report import numbers
-from experiments.pages import Fields
+from experiments.markdown import Fields
 from experiments.texts import held_out_sources
 
 WORK = Path("experiments/results/work")
@@ -283,8 +282,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Run what isn't measured yet, store the results, and write the page."""
-    keep_compiled()
+    """Run what isn't measured yet, and store the results."""
     both = cases()
     for case in both.values():
         for name in case.methods:
@@ -293,7 +291,3 @@ def main() -> None:
     names = list(both)
     tasks = {name: measure(both[name], partial(both.__getitem__, names[1 - i])) for i, name in enumerate(names)}
     store("lora_why", {"steps": tuning.STEPS, "tasks": tasks})
-
-
-if __name__ == "__main__":
-    main()

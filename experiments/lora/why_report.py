@@ -8,7 +8,7 @@ import numpy as np
 from duat_jax.evaluation.statistics import Estimate, bootstrap
 from experiments.lora.anatomy import CUTS, KINDS, OTHERS, TOP, effective_ranks
 from experiments.lora.tuning import BIASES, EVERYTHING, IN_MLPS, MATRICES, RANKS
-from experiments.pages import Fields, cells, interval, table
+from experiments.markdown import Fields, cells, interval, table
 
 Measured = dict[str, Any]
 """The measurements of one task."""

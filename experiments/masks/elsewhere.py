@@ -1,11 +1,11 @@
 """Question: does the lead of scores over masks hold on other tasks, for heads, in another model and with means?
 
-Run `make masks_elsewhere`; it writes experiments/results/masks_elsewhere.json and tables in docs/circuits.md, which
-states beforehand what decides.  A task that a stopped run has finished isn't run again.
+Run `python -m experiments masks_elsewhere`; it writes experiments/results/masks_elsewhere.json and tables in
+docs/circuits.md, which states beforehand what decides.  A task that a stopped run has finished isn't run again.
 """
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,7 +16,6 @@ from jaxtyping import Array, Float
 from rich.progress import track
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.circuit_curve import FRACTIONS
 from duat_jax.evaluation.circuits import UNITS, Units, run, top, values
 from duat_jax.evaluation.refined_ranking import refine
@@ -24,10 +23,10 @@ from duat_jax.inputs.prompts import Prompt, draw
 from duat_jax.models.transformer import Transformer
 from experiments import smollm2
 from experiments.edges.run import KNOWN, NEW
-from experiments.kept_results import journal_of, store
+from experiments.kept_results import journal_of, kept, store
+from experiments.markdown import Fields, cells
 from experiments.masks.elsewhere_scores import FIRST, METHODS, OPTIMISED, Scores
 from experiments.masks.elsewhere_tables import leads, tables_of
-from experiments.pages import Fields, cells, kept
 from experiments.task_curves import Kept, measured
 
 SMOLLM2, EMBEDDED = "SmolLM2-135M", "embedded"
@@ -159,14 +158,19 @@ def fields(results: dict[str, Any]) -> Fields:
     return {"tables": text, **cells(text), **leads(results["tasks"])}
 
 
-def main() -> None:
-    """Run what isn't kept, store the results, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(options: Sequence[str]) -> None:
+    """Run what isn't kept, and store the results.
+
+    Args:
+        options: of the command line.
+    """
+    parser = argparse.ArgumentParser(
+        prog="masks_elsewhere", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--setting", choices=(*SETTINGS, OPTIMISED), action="append", help="only this one, for the journal alone"
     )
-    chosen = parser.parse_args().setting or (*SETTINGS, OPTIMISED)
-    keep_compiled()
+    chosen = parser.parse_args(options).setting or (*SETTINGS, OPTIMISED)
     asked = {
         "settings": {name: setting._asdict() for name, setting in SETTINGS.items()},
         "methods": {name: passes for name, (_, passes) in METHODS.items()},
@@ -203,7 +207,3 @@ def main() -> None:
         return  # what is finished is in the journal
     results = {"asked": asked, "tasks": found}
     store("masks_elsewhere", results)
-
-
-if __name__ == "__main__":
-    main()

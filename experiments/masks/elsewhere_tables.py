@@ -7,9 +7,9 @@ from jaxtyping import Float
 
 from duat_jax.evaluation.circuit_curve import Curve, faithfulness
 from duat_jax.evaluation.statistics import Estimate, students_mean
+from experiments.markdown import Fields, table
 from experiments.masks.elsewhere_scores import FIRST, GRADIENTS, METHODS, OPTIMISED
 from experiments.masks.run import STATISTICS
-from experiments.pages import Fields, table
 from experiments.task_curves import AHEAD, Kept, compared
 
 PLAIN, COUNTED = STATISTICS

@@ -1,7 +1,7 @@
 """Question: do secants over masks find smaller circuits than other methods of the same cost, on tasks that are new?
 
-Run `make masks`; it writes experiments/results/masks.json and the tables in docs/circuits.md, whose section on
-masks states beforehand what decides.  A task that a killed run has finished isn't run again.
+Run `python -m experiments masks`; it writes experiments/results/masks.json and the tables in docs/circuits.md, whose
+section on masks states beforehand what decides.  A task that a killed run has finished isn't run again.
 """
 
 import time
@@ -17,7 +17,6 @@ from rich.progress import track
 import duat_jax as duat
 from duat_jax.attribution import units as of_texts
 from duat_jax.attribution.masks import integrated_gradients, once, parts_of_secant, twice
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation import circuit_curve
 from duat_jax.evaluation.circuit_curve import Curve, faithfulness
 from duat_jax.evaluation.circuits import UNITS, batches, on_prompts, run, scores_of, top, values
@@ -26,7 +25,7 @@ from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import differences, draw
 from experiments import smollm2
 from experiments.kept_results import journal_of, store
-from experiments.pages import Fields, cells, table
+from experiments.markdown import Fields, cells, table
 
 FIRST = "secant over masks, twice"
 _RULES = {
@@ -210,8 +209,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Run the tasks that aren't kept, store the results, and write the page."""
-    keep_compiled()
+    """Run the tasks that aren't kept, and store the results."""
     model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
     asked = {"methods": list(METHODS), "prompts": PROMPTS, "seed": SEED, "fractions": circuit_curve.FRACTIONS}
     journal = journal_of("masks", {"asked": asked})
@@ -220,7 +218,3 @@ def main() -> None:
     }
     results = {"asked": asked, "methods": summary(tasks), "tasks": tasks}
     store("masks", results)
-
-
-if __name__ == "__main__":
-    main()

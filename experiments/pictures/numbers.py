@@ -11,12 +11,13 @@ from experiments.bits.report import AT_RANDOM
 from experiments.bits.scores import SCORES
 from experiments.emergence.report import picture
 from experiments.generalization.networks import KINDS
+from experiments.kept_results import kept
 from experiments.long_context.afterwards import IN_GROUPS
 from experiments.long_context.networks import NONE
 from experiments.long_context.trained_verdicts import NOT_TUNED
 from experiments.lora.why_report import curves
-from experiments.pages import fields_of, kept
 from experiments.prompts.report import JUDGED, RUNS
+from experiments.studies import fields_of
 
 Numbers = dict[str, Any]
 """Numbers of a picture by name, or estimates with the ends of their intervals."""

@@ -12,7 +12,7 @@ from experiments.approximation.further_tables import of, of_steps
 from experiments.approximation.further_tables import pointers as networks_on_pointers
 from experiments.approximation.tokens import JUMPS, MOST
 from experiments.generalization.picture import COLOURS
-from experiments.pages import kept
+from experiments.kept_results import kept
 from experiments.pictures.numbers import Numbers
 
 STYLES = {"1": ":", "2": "--", "4": "-"}

@@ -11,7 +11,7 @@ from experiments.generalization.curves import DENSE, EVEN, WIDTH
 from experiments.generalization.networks import KINDS
 from experiments.generalization.picture import COLOURS
 from experiments.generalization.verdicts import network_of
-from experiments.pages import kept
+from experiments.kept_results import kept
 from experiments.pictures.numbers import Numbers
 
 SHOWN, SHOWN_WIDTH = ("one layer", "transformer"), 8

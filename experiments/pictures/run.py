@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from experiments.families import measured
-from experiments.pages import ROOT
+from experiments.kept_results import ROOT
 from experiments.pictures import draw, numbers
 from experiments.pictures.curves import draw_by_layer
 from experiments.pictures.numbers import Numbers

@@ -6,9 +6,10 @@ from duat_jax.display.pictures import styled
 from experiments.emergence.longer import EMBEDDED, SEED, Longer
 from experiments.emergence.seeds import Seed
 from experiments.emergence.training import HELD_OUT, REPETITION
-from experiments.pages import fields_of, kept
+from experiments.kept_results import kept
 from experiments.pictures.draw import OTHER, OURS, PALE
 from experiments.pictures.numbers import Numbers, estimate
+from experiments.studies import fields_of
 
 
 def longer() -> Numbers:

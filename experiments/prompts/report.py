@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.evaluation.statistics import Estimate, bootstrap
-from experiments.pages import Fields, cells, table
+from experiments.markdown import Fields, cells, table
 from experiments.prompts.exchanged import (
     ALL,
     BIASES,

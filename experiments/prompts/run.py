@@ -1,7 +1,7 @@
 """Question: which parameters of the closed form does a prompt move at the text after it, and do they carry the task?
 
-Run `make prompts`; it writes experiments/results/prompts.json and the tables in docs/prompts.md, which states
-beforehand what decides.  What is measured is kept in experiments/results/work as it is finished: a run that was
+Run `python -m experiments prompts`; it writes experiments/results/prompts.json and the tables in docs/prompts.md, which
+states beforehand what decides.  What is measured is kept in experiments/results/work as it is finished: a run that was
 stopped goes on.
 """
 
@@ -18,7 +18,6 @@ from jaxtyping import Array, Int
 from rich.progress import track
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
 from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
@@ -150,7 +149,12 @@ def _model() -> tuple[Transformer, Any]:
     return duat.load(smollm2.path(), tokenizer=True)
 
 
-def main(sizes: Sizes = Sizes(), work: Path = WORK, model: Transformer | None = None, tokenizer: Any = None) -> Any:  # noqa: B008
+def measure_all(
+    sizes: Sizes = Sizes(),  # noqa: B008
+    work: Path = WORK,
+    model: Transformer | None = None,
+    tokenizer: Any = None,
+) -> Any:
     """Run what isn't measured yet, and return the results.
 
     Args:
@@ -170,6 +174,6 @@ def main(sizes: Sizes = Sizes(), work: Path = WORK, model: Transformer | None = 
     return {**settings, "pieces": found}
 
 
-if __name__ == "__main__":
-    keep_compiled()
-    store("prompts", main())
+def main() -> None:
+    """Run what isn't measured yet, and store the results."""
+    store("prompts", measure_all())

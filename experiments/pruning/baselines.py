@@ -1,8 +1,8 @@
 """Question: what of the layers is best removed at an equal number of parameters, beside three published methods?
 
-Run `make pruning_baselines`; it writes experiments/results/pruning_baselines.json and the tables in docs/pruning.md,
-whose section on equal budgets says beforehand what decides.  A loss that a stopped run has measured isn't measured
-again.
+Run `python -m experiments pruning_baselines`; it writes experiments/results/pruning_baselines.json and the tables in
+docs/pruning.md, whose section on equal budgets says beforehand what decides.  A loss that a stopped run has measured
+isn't measured again.
 """
 
 import json
@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 from rich.progress import track
 
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.evaluation.running_text import mean_loss, token_losses
 from duat_jax.evaluation.statistics import students_mean
@@ -27,7 +26,7 @@ from duat_jax.pruning.calibration import Moments, moments
 from duat_jax.pruning.pruner import keep_largest, removal_counts, scores, silenced
 from duat_jax.pruning.resizing import resized
 from experiments.environment import environment
-from experiments.pages import Fields, cells, interval, table, write_pages
+from experiments.markdown import Fields, cells, interval, table
 from experiments.pruning.draws import Draws, embedded, smollm2_135m
 from experiments.pruning.run import SMOLLM2
 from experiments.pruning.slicing import largest_within, principal_rotations, random_rotation, sliced
@@ -275,8 +274,7 @@ def measured(draws: Draws, name: str, kept: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure the models that aren't kept, store the results, and write the page."""
-    keep_compiled()
+    """Measure the models that aren't kept, and store the results."""
     WORK.mkdir(parents=True, exist_ok=True)
     results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     further = results.pop("further", {})
@@ -284,8 +282,3 @@ def main() -> None:
     further[SMOLLM2] = measured(smollm2_135m(), f"pruning_baselines_{SMOLLM2}.jsonl", further.get(SMOLLM2, {}))
     content = json.dumps(results | {"further": further}, ensure_ascii=False, allow_nan=False)
     RESULTS.write_text(content + "\n", encoding="utf-8")
-    write_pages()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,8 @@
 """Claim: terms whose sum is within an error can be pruned at that error (Wang & Li, Eq. 13 to 16).
 
-Run `make pruning_inequality`; it writes experiments/results/pruning_inequality.json and the tables in docs/pruning.md,
-whose section on a stated error says beforehand what decides.  A set that a stopped run has measured isn't measured
-again.
+Run `python -m experiments pruning_inequality`; it writes experiments/results/pruning_inequality.json and the tables in
+docs/pruning.md, whose section on a stated error says beforehand what decides.  A set that a stopped run has measured
+isn't measured again.
 """
 
 import json
@@ -17,7 +17,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from rich.progress import track
 
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.forms.coefficients import coefficients
 from duat_jax.forms.decomposition import KINDS
@@ -26,7 +25,7 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.transform import marks
 from duat_jax.transform.recording import record_kinds
 from experiments.environment import environment
-from experiments.pages import Fields, cells, interval, table, write_pages
+from experiments.markdown import Fields, cells, interval, table
 from experiments.pruning.draws import Draws, embedded, smollm2_135m
 from experiments.pruning.run import SMOLLM2
 
@@ -342,8 +341,7 @@ def of_model(draws: Draws, name: str, chunk: int, kept: dict[str, Any]) -> dict[
 
 
 def main() -> None:
-    """Measure the models that aren't kept, store the results, and write the page."""
-    keep_compiled()
+    """Measure the models that aren't kept, and store the results."""
     WORK.mkdir(parents=True, exist_ok=True)
     results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     further = results.pop("further", {})
@@ -352,8 +350,3 @@ def main() -> None:
     further[SMOLLM2] = of_model(smollm2_135m(), name, LARGER_CHUNK, further.get(SMOLLM2, {}))
     content = json.dumps(results | {"further": further}, ensure_ascii=False, allow_nan=False)
     RESULTS.write_text(content + "\n", encoding="utf-8")
-    write_pages()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,8 @@
 """Claim: layers with small parameters can be removed at little loss (Wang & Li, Section 4.3).
 
-Run `make pruning_layers`; it writes experiments/results/pruning_layers.json and the tables in docs/pruning.md.  What is
-measured is kept in experiments/results/work as it is finished: a run that was stopped goes on.
+Run `python -m experiments pruning_layers`; it writes experiments/results/pruning_layers.json and the tables in
+docs/pruning.md.  What is measured is kept in experiments/results/work as it is finished: a run that was stopped goes
+on.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,14 +14,13 @@ import jax
 import numpy as np
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.evaluation.running_text import stream, token_losses, windows
 from duat_jax.models.transformer import Transformer
 from duat_jax.pruning.layers import remove_layers
 from experiments import smollm2
 from experiments.kept_models import measure_models
-from experiments.pages import Fields, write_pages
+from experiments.markdown import Fields
 from experiments.pruning import rankings
 from experiments.pruning.layers_report import FIRST_KEPT, RANDOM, numbers, quarter, tables
 from experiments.pruning.rankings import by_removal
@@ -274,11 +274,5 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Run what isn't measured yet, store the results, and write the page."""
-    keep_compiled()
+    """Run what isn't measured yet, and store the results."""
     measure_models(RESULTS, SETTINGS, lambda name: measure(case_of(name)))
-    write_pages()
-
-
-if __name__ == "__main__":
-    main()

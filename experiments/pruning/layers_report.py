@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from duat_jax.evaluation.statistics import agreement
-from experiments.pages import Fields, cells, interval, table
+from experiments.markdown import Fields, cells, interval, table
 
 TITLES = {"embedded": "the embedded model"}
 RANDOM = "random"

@@ -1,8 +1,8 @@
 """Question: can single small parameters be removed, and are they in certain layers (Wang & Li, Section 4.3)?
 
-Run `make pruning_parameters`; it writes experiments/results/pruning_parameters.json and the tables in docs/pruning.md,
-which states beforehand what decides.  What is measured is kept in experiments/results/work as it is finished: a run
-that was stopped goes on.
+Run `python -m experiments pruning_parameters`; it writes experiments/results/pruning_parameters.json and the tables in
+docs/pruning.md, which states beforehand what decides.  What is measured is kept in experiments/results/work as it is
+finished: a run that was stopped goes on.
 """
 
 from functools import partial
@@ -16,7 +16,6 @@ from jaxtyping import Array, Float, Int
 from rich.progress import track
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.running_text import stream, windows
 from duat_jax.evaluation.statistics import Estimate, bootstrap
@@ -26,7 +25,7 @@ from duat_jax.weights.units import name_of, parameters_of
 from experiments import smollm2
 from experiments.bits.run import losses
 from experiments.kept_results import store
-from experiments.pages import Fields, cells, table
+from experiments.markdown import Fields, cells, table
 from experiments.pruning.run import EMBEDDED, SMOLLM2
 from experiments.texts import held_out_sources, manual
 
@@ -127,7 +126,7 @@ def case(name: str) -> tuple[Transformer, Int[np.ndarray, "windows tokens"]]:
     return model, windows(stream(tokenizer, texts), WINDOWS[name], LENGTH, seed=0)
 
 
-def main(work: Path = WORK, cases: dict[str, Any] | None = None) -> Found:
+def measure_all(work: Path = WORK, cases: dict[str, Any] | None = None) -> Found:
     """Run what isn't measured yet, and return the results.
 
     Args:
@@ -227,6 +226,6 @@ def fields(results: Found) -> Fields:
     return {"tables": text, **cells(text)}
 
 
-if __name__ == "__main__":
-    keep_compiled()
-    store("pruning_parameters", main())
+def main() -> None:
+    """Run what isn't measured yet, and store the results."""
+    store("pruning_parameters", measure_all())

@@ -9,7 +9,7 @@ from duat_jax.pruning.compensation import COMPENSATIONS
 from duat_jax.pruning.layers import METHODS as LAYER_METHODS
 from duat_jax.pruning.layers import RANKINGS
 from duat_jax.pruning.scores import METHODS
-from experiments.pages import Fields, cells, interval, table
+from experiments.markdown import Fields, cells, interval, table
 
 TITLES = {"embedded": "The embedded model"}
 

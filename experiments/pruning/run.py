@@ -1,13 +1,14 @@
 """Claim: compensation and the budget of each layer count for more than how neurons are ranked.
 
-Run `make pruning`; it writes experiments/results/pruning.json and the tables in docs/pruning.md.  What is measured is
-kept in experiments/results/work as it is finished: a run that was stopped goes on, `--minutes` says when to stop.
+Run `python -m experiments pruning`; it writes experiments/results/pruning.json and the tables in docs/pruning.md.  What
+is measured is kept in experiments/results/work as it is finished: a run that was stopped goes on, `--minutes` says when
+to stop.
 """
 
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.evaluation.running_text import mean_loss, stream, token_losses, windows
 from duat_jax.pruning import layers as of_layers
@@ -31,7 +31,7 @@ from duat_jax.pruning.scores import METHODS
 from duat_jax.pruning.study import Pruner, losses_of
 from experiments import smollm2
 from experiments.environment import environment
-from experiments.pages import Fields, write_pages
+from experiments.markdown import Fields
 from experiments.pruning.report import numbers, tables
 from experiments.texts import held_out_sources, manual, trained_sources
 
@@ -293,17 +293,22 @@ def fields(results: dict[str, Any]) -> Fields:
     return {"tables": tables(models, FRACTIONS), **numbers(models, FRACTIONS)}
 
 
-def main() -> None:
-    """Run the measurements, store the results, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(options: Sequence[str]) -> None:
+    """Run the measurements, and store the results.
+
+    Args:
+        options: of the command line.
+    """
+    parser = argparse.ArgumentParser(
+        prog="pruning", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=1e6, help="stop after the pieces during which these are over")
-    end = time.monotonic() + 60 * parser.parse_args().minutes
+    end = time.monotonic() + 60 * parser.parse_args(options).minutes
 
     def stop() -> None:
         if time.monotonic() > end:
             raise Stopped
 
-    keep_compiled()
     try:
         measure(stop)
     except Stopped:
@@ -312,12 +317,7 @@ def main() -> None:
 
 
 def report() -> None:
-    """Store the results so far, and write the page."""
+    """Store the results so far."""
     results = _results()
     results["models"] |= {name: _finished(name) for name in (EMBEDDED, SMOLLM2) if _journal(name).exists()}
     RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    write_pages()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,8 @@
 """Question: does a circuit that is optimised on the metric keep more on prompts that it wasn't optimised on?
 
-Run `make refined`; it writes experiments/results/refined.json and the tables in docs/circuits.md, whose section on
-optimised circuits states beforehand what decides.  A task that a killed run has finished isn't run again.
+Run `python -m experiments refined`; it writes experiments/results/refined.json and the tables in docs/circuits.md,
+whose section on optimised circuits states beforehand what decides.  A task that a killed run has finished isn't run
+again.
 """
 
 import time
@@ -15,7 +16,6 @@ from jaxtyping import Array, Float
 from rich.progress import track
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve, faithfulness
 from duat_jax.evaluation.circuits import METHODS, UNITS, batches, run, scores_of, top, values
 from duat_jax.evaluation.refined_ranking import RATE, by_rank, draw_gradient, refine
@@ -24,8 +24,8 @@ from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import Prompt, differences, draw
 from experiments import smollm2
 from experiments.kept_results import journal_of, store
+from experiments.markdown import Fields, cells, table
 from experiments.masks.run import STATISTICS
-from experiments.pages import Fields, cells, table
 
 TASKS = (
     *("opposite", "comparative", "successor", "repetition", "bracket", "tense", "property", "colour"),
@@ -282,8 +282,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Run the tasks that aren't kept, store the results, and write the page."""
-    keep_compiled()
+    """Run the tasks that aren't kept, and store the results."""
     model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
     asked = {
         "steps": [STEPS, MANY],
@@ -300,7 +299,3 @@ def main() -> None:
     }
     results = {"asked": asked, "tasks": tasks}
     store("refined", results)
-
-
-if __name__ == "__main__":
-    main()

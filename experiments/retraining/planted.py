@@ -1,6 +1,6 @@
 """Question: are planted pieces of text found in the training that reads them, and what do trainings without them say?
 
-Run `make retraining_planted`; it writes experiments/results/retraining_planted.json and the tables in
+Run `python -m experiments retraining_planted`; it writes experiments/results/retraining_planted.json and the tables in
 docs/training-runs.md, which states beforehand what decides.  What is measured is kept in experiments/results/work as it
 is finished: a run that was stopped goes on.
 """
@@ -18,7 +18,6 @@ from jaxtyping import Array, Float
 from rich.progress import track
 
 import duat_jax as duat
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.evaluation.statistics import agreement
 from duat_jax.models.transformer import Transformer
@@ -257,7 +256,7 @@ def measure(seed: int, world: str) -> Found:
 
 
 def main() -> None:
-    """Run what isn't measured yet, store the results and write the page."""
+    """Run what isn't measured yet, and store the results."""
     settings = {"draws": DRAWS, "pieces": PIECES, "length": LENGTH, "words": list(WORDS)}
     settings |= {"steps": STEPS, "batch": BATCH, "rate": RATE, "every": EVERY, "left out": LEFT_OUT}
     journal = journal_of("retraining_planted", settings)
@@ -267,8 +266,3 @@ def main() -> None:
         for seed, world in track(work, "Trainings")
     }
     store("retraining_planted", {**settings, "trainings": found})
-
-
-if __name__ == "__main__":
-    keep_compiled()
-    main()

@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 
 from duat_jax.evaluation.statistics import students_mean
 from experiments.emergence.verdicts import CONFIRMED, REFUTED, UNDECIDED, side
-from experiments.pages import Fields, cells, counted, proportion, table
+from experiments.markdown import Fields, cells, counted, proportion, table
 
 TAUGHT, TWIN, WRONG, DECOY = "taught", "twin", "wrong answer", "decoy"
 """The planted pieces: a line again and again, the same once more, the same with another answer, and its tokens in

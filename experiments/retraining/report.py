@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.evaluation.statistics import Estimate, agreement, students_mean
-from experiments.pages import Fields, cells, table
+from experiments.markdown import Fields, cells, table
 from experiments.retraining.methods import DERIVATIVE, EXACT, ON_THE_SCALE, OTHERS, ROOT, SEGMENTS, START, TRAPEZOID
 from experiments.retraining.networks import STEPS
 

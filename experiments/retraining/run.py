@@ -1,8 +1,8 @@
 """Question: which scores of examples forecast the loss after a training without some of them?
 
-Run `make retraining`; it writes experiments/results/retraining.json and the tables in docs/training-runs.md, which
-states beforehand what decides.  What is measured is kept in experiments/results/work as it is finished: a run that was
-stopped goes on.
+Run `python -m experiments retraining`; it writes experiments/results/retraining.json and the tables in
+docs/training-runs.md, which states beforehand what decides.  What is measured is kept in experiments/results/work as it
+is finished: a run that was stopped goes on.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +14,6 @@ import optax
 from jaxtyping import Float
 from rich.progress import track
 
-from duat_jax.cli.compiled import keep_compiled
 from experiments.kept_results import journal_of, store
 from experiments.retraining.methods import EXACT, METHODS, scores_of
 from experiments.retraining.networks import (
@@ -156,15 +155,10 @@ def pieces() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
 
 
 def main() -> None:
-    """Run what isn't measured yet, store the results, and write the page."""
-    keep_compiled()
+    """Run what isn't measured yet, and store the results."""
     sizes = [TOKENS, EXAMPLES, BATCH, STEPS, TARGETS]
     asked = {"methods": list(METHODS), "removed": REMOVED, "seeds": list(SEEDS), "sizes": sizes}
     journal = journal_of("retraining", {"asked": asked})
     found = {name: journal.once(name, compute) for name, compute in track(list(pieces()), "Trainings")}
     results = {"asked": asked, "groups": list(GROUPS), "pieces": found}
     store("retraining", results)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """Question: do the secant and the secant over masks find smaller circuits than the field's other methods?
 
-Run `make rivals`; it writes experiments/results/rivals.json and the tables in docs/circuits.md, whose section on other
-methods states beforehand what decides.  A task that a killed run has finished isn't run again.
+Run `python -m experiments rivals`; it writes experiments/results/rivals.json and the tables in docs/circuits.md, whose
+section on other methods states beforehand what decides.  A task that a killed run has finished isn't run again.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,6 @@ import duat_jax as duat
 from duat_jax.attribution import units as of_texts
 from duat_jax.attribution.masks import parts_of_secant, twice
 from duat_jax.attribution.unit_values import Read, Scores, Units
-from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation import circuits
 from duat_jax.evaluation.circuit_curve import FRACTIONS
 from duat_jax.evaluation.circuits import UNITS, Method, on_prompts, run, scores_of, top, values
@@ -27,7 +26,7 @@ from duat_jax.inputs.prompts import Prompt
 from duat_jax.models.transformer import Transformer
 from experiments import smollm2
 from experiments.kept_results import journal_of, store
-from experiments.pages import Fields, cells, table
+from experiments.markdown import Fields, cells, table
 from experiments.rivals.atp import atp_star
 from experiments.rivals.backward import deeplift, gim
 from experiments.rivals.patching import effects, sampled
@@ -147,8 +146,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main() -> None:
-    """Run the tasks that aren't kept, store the results, and write the page."""
-    keep_compiled()
+    """Run the tasks that aren't kept, and store the results."""
     model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
     asked = {"methods": list(METHODS), "prompts": PROMPTS, "seed": SEED, "sample": SAMPLE, "fractions": FRACTIONS}
     journal = journal_of("rivals", {"asked": asked})
@@ -157,7 +155,3 @@ def main() -> None:
     }
     results = {"asked": asked, "methods": summary(tasks), "tasks": tasks}
     store("rivals", results)
-
-
-if __name__ == "__main__":
-    main()

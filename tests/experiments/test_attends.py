@@ -18,7 +18,7 @@ from duat_jax.verification.networks import randomised
 from experiments.attends import report
 from experiments.attends.replaced import FREE, MOVING, RESAMPLED, ZERO, Place, Sources, runs, written
 from experiments.attends.run import Parts, Settings, controls_of, drawn_place, measure, parts_of
-from experiments.pages import cells
+from experiments.markdown import cells
 
 LAYERS, LAYER, FEATURES, VOCAB, TOKENS = 4, 3, 6, 11, 8
 IDS, OTHER = np.array(jax.random.randint(jax.random.key(5), (2, TOKENS), 0, VOCAB), np.int32)

@@ -18,7 +18,7 @@ from duat_jax.evaluation.statistics import Estimate
 from experiments.emergence import ledgers, longer, moving, report, run, seeds, texts, training, verdicts
 from experiments.emergence.counted import losses_of_counts
 from experiments.emergence.own_texts import own_texts
-from experiments.pages import kept
+from experiments.kept_results import kept
 
 SMALL = texts.Sizes(layers=2, features=16, heads=2, tokens=24, batch=2, steps=8, every=2, measured=4, short=16)
 IDS = arrays(np.int32, st.tuples(st.just(2), st.integers(3, 12)), elements=st.integers(0, 3))
@@ -237,11 +237,11 @@ def test_a_crossing_is_the_last_one():
 
 @pytest.mark.slow
 def test_the_whole_study_runs_small_and_goes_on(tmp_path):
-    found = run.main(SMALL, (1, 2), tmp_path)
+    found = run.measure_all(SMALL, (1, 2), tmp_path)
     tables = report.fields(found)["tables"]
     assert "| half help |" in tables.replace("barely half help", "half help")
     journal = (tmp_path / "journal").read_bytes()
-    assert run.main(SMALL, (1, 2), tmp_path)["pieces"] == found["pieces"]
+    assert run.measure_all(SMALL, (1, 2), tmp_path)["pieces"] == found["pieces"]
     assert (tmp_path / "journal").read_bytes() == journal
     segments = found["pieces"]["seed 1, segments"]
     for of in segments.values():

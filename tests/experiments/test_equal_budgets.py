@@ -10,7 +10,7 @@ from helpers import near
 
 import duat_jax as duat
 from duat_jax.evaluation.running_text import mean_loss
-from experiments.pages import cells
+from experiments.markdown import cells
 from experiments.pruning import baselines
 from experiments.pruning.draws import Draws
 

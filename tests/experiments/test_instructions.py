@@ -24,7 +24,7 @@ from experiments.in_context.correlation_tables import correlation as tables_of_c
 from experiments.in_context.instructions import FIRST, INVENTED, LAST, SINGLE, TASKS, draw_pair, slots_of
 from experiments.in_context.whole_answers import PAIRS, RIGHT
 from experiments.in_context.whole_answers_tables import whole_answers as tables_of_answers
-from experiments.pages import cells
+from experiments.markdown import cells
 
 SEEDS = range(6)
 

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from duat_jax.evaluation.statistics import Estimate
-from experiments.pages import MARK, PAGES, cells, counted, filled, interval
+from experiments.markdown import cells, counted, interval
+from experiments.pages import MARK, PAGES, filled
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import duat_jax as duat
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.training import train
 from duat_jax.training.next_token import rows_of_step
-from experiments.pages import kept
+from experiments.kept_results import kept
 from experiments.retraining import planted, planted_tables
 from experiments.retraining.planted_tables import (
     ALONE,

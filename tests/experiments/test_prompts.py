@@ -214,8 +214,8 @@ def test_the_whole_study_runs_small_and_goes_on(tmp_path):
     assert (prompts.ids[:, :, prompts.text] == prompts.ids[:1, :, prompts.text]).all()
     model = gated_model(tokenizer.get_vocab_size(), dtype=jnp.float32)
     sizes = run.Sizes(texts=2, length=8, answer=2)
-    found = run.main(sizes, tmp_path, model, tokenizer)
+    found = run.measure_all(sizes, tmp_path, model, tokenizer)
     assert "| a task moves more than a wording |" in report.fields(found)["tables"]
     journal = (tmp_path / "prompts").read_bytes()
-    assert run.main(sizes, tmp_path, model, tokenizer)["pieces"] == found["pieces"]
+    assert run.measure_all(sizes, tmp_path, model, tokenizer)["pieces"] == found["pieces"]
     assert (tmp_path / "prompts").read_bytes() == journal

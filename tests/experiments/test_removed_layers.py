@@ -17,7 +17,7 @@ from duat_jax.nn import BlockConfig
 from duat_jax.nn.stack import Stack
 from duat_jax.pruning.layers import remove_layers
 from duat_jax.verification.networks import randomised
-from experiments.pages import cells
+from experiments.markdown import cells
 from experiments.pruning import rankings
 from experiments.pruning.layers import ALONE, ANGULAR, GREEDY, Case, Settings, measure
 from experiments.pruning.layers_report import FIRST_KEPT, RANDOM, numbers, quarter, tables

@@ -13,9 +13,9 @@ from duat_jax.in_context.windows import restricted_states, window
 from experiments.generalization import rare, sized
 from experiments.heads import sliced
 from experiments.in_context import consistent
+from experiments.kept_results import kept
 from experiments.long_context.networks import FULL
 from experiments.lora import context, scratch, tuning
-from experiments.pages import kept
 from training.corpus import sources, split
 from training.train import optimizer
 

@@ -68,9 +68,9 @@ def test_the_study_runs_and_goes_on(tmp_path):
     model, tokenizer = duat.load(tokenizer=True)
     ids = windows(stream(tokenizer, held_out_sources()[:5]), 2, 32, seed=0)
     cases = {parameters.EMBEDDED: lambda: (model, ids)}
-    found = parameters.main(tmp_path, cases)
+    found = parameters.measure_all(tmp_path, cases)
     journal = (tmp_path / "pruning_parameters").read_bytes()
-    assert parameters.main(tmp_path, cases)["pieces"] == found["pieces"]
+    assert parameters.measure_all(tmp_path, cases)["pieces"] == found["pieces"]
     assert (tmp_path / "pruning_parameters").read_bytes() == journal
     smallest = parameters.added(found, parameters.EMBEDDED, parameters.SMALLEST, 0.5).mean()
     assert smallest < parameters.added(found, parameters.EMBEDDED, parameters.AT_RANDOM, 0.5).mean()

@@ -86,7 +86,6 @@ def test_a_small_run_makes_the_tables_and_isnt_repeated(study, monkeypatch, tmp_
             monkeypatch.setattr(further_tables, name, SMALL[study][name])
     monkeypatch.setattr(tuning, "STEPS", 2)
     monkeypatch.setattr(kept_results, "FOLDER", tmp_path)
-    monkeypatch.setattr(kept_results, "write_pages", lambda: None)
     with jax.numpy_dtype_promotion("standard"):
         study.main()
         (file,) = tmp_path.glob("*.json")

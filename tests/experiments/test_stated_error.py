@@ -11,7 +11,7 @@ from helpers import close, near
 
 import duat_jax as duat
 from duat_jax.pruning.removal import Terms, measure_removal, without
-from experiments.pages import cells
+from experiments.markdown import cells
 from experiments.pruning import inequality
 from experiments.pruning.draws import Draws
 

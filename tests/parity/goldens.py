@@ -1,4 +1,6 @@
-"""Write `tests/golden` (`make goldens`): tiny random checkpoints of every family, and what the reference computes.
+"""Write `tests/golden`: tiny random checkpoints of every family, and what the reference computes.
+
+Run `.venv-reference/bin/python -m tests.parity.goldens`, in the environment of `make parity`.
 
 They are for the tests that need no torch. A base case has the configuration as the newest `transformers` saves it; the
 others have the older, shorter one.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.pages import table
+from experiments.markdown import table
 from tests.parity.small_models import CLASSES
 
 ROOT = Path(__file__).parents[2]

@@ -1,6 +1,6 @@
 """Write `docs/families.md`: family × switch × head, with measured parity and exactness.
 
-Run `make families`, which is `python -m tests.parity.table` in the environment of `make parity`.
+Run `.venv-reference/bin/python -m tests.parity.table`, in the environment of `make parity`.
 """
 
 import re
@@ -15,7 +15,8 @@ import numpy as np
 from rich.progress import track
 
 import duat_jax as duat
-from experiments.pages import table, write_pages
+from experiments.markdown import table
+from experiments.pages import write_pages
 
 from .cases import DTYPES, Case, cases, errors, inputs, reference
 

@@ -1,0 +1,33 @@
+"""Run a study and write the pages that show it: `python -m experiments NAME`; without a name, list the studies."""
+
+import sys
+from collections.abc import Sequence
+from inspect import signature
+
+from duat_jax.cli.compiled import keep_compiled
+from experiments.pages import write_pages
+from experiments.studies import module_of, studies
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the study that is named first with the options after it, or list all studies.
+
+    Args:
+        arguments: of the command line.
+    """
+    if not arguments:
+        print("\n".join(f"{name:{max(map(len, studies()))}}  {line}" for name, line in studies().items()))
+        return
+    study, *options = arguments
+    if study not in studies():
+        sys.exit(f"There is no study {study!r}: python -m experiments lists them.")
+    run = module_of(study).main
+    if options and not signature(run).parameters:
+        sys.exit(f"The study {study} has no options: leave out {' '.join(options)}.")
+    keep_compiled()
+    run(options) if signature(run).parameters else run()
+    write_pages()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,65 @@
+"""The studies, by name, and the fields that each gives to the pages."""
+
+import ast
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from experiments.kept_results import ROOT, kept
+from experiments.markdown import Fields
+
+
+def name_of(file: Path) -> str:
+    """Return the name of a study: of the folder's `run.py` its folder, of another module `folder_module`.
+
+    Args:
+        file: a module in a folder of `experiments`.
+
+    Example:
+        >>> name_of(Path("experiments/pruning/run.py")), name_of(Path("experiments/pruning/layers.py"))
+        ('pruning', 'pruning_layers')
+    """
+    return file.parent.name if file.stem == "run" else f"{file.parent.name}_{file.stem}"
+
+
+@cache
+def studies() -> dict[str, str]:
+    """Return the claim or question of every study, by its name.
+
+    It is the first line of a module in a folder of `experiments` that has a function `main`.
+    """
+    lines = {}
+    for file in sorted((ROOT / "experiments").glob("*/*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        line = (ast.get_docstring(tree) or "").partition("\n")[0]
+        has_main = any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body)
+        if has_main and line.startswith(("Claim", "Question")):
+            lines[name_of(file)] = line
+    return lines
+
+
+def module_of(study: str) -> ModuleType:
+    """Return the module of a study, imported.
+
+    Args:
+        study: a folder or module of `experiments`, a folder's module as `folder_module`, or a module of `benchmarks`.
+    """
+    folder, _, part = study.rpartition("_")
+    modules = (
+        f"experiments.{study}.run",
+        f"experiments.{study}",
+        f"experiments.{folder}.{part}",
+        f"benchmarks.{study}",
+    )
+    return import_module(next(name for name in modules if (ROOT / f"{name.replace('.', '/')}.py").exists()))
+
+
+@cache
+def fields_of(study: str) -> Fields:
+    """Return the fields of a study, from its kept results.
+
+    Args:
+        study: what `module_of` takes; the module has a function `fields` of these results.
+    """
+    return module_of(study).fields(kept(study))

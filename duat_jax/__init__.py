@@ -50,4 +50,7 @@ if not TYPE_CHECKING:  # for a type checker it would give any name
         public = import_module("duat_jax.public")
         if name.startswith("_"):
             raise AttributeError(f"module 'duat_jax' has no attribute {name!r}")
-        return getattr(public, name) if hasattr(public, name) else import_module("duat_jax.deprecation").renamed(name)
+        if hasattr(public, name):
+            return getattr(public, name)
+        module, new_name = import_module("duat_jax.deprecation").new_place(name)
+        return getattr(import_module(f"duat_jax.{module}"), new_name)

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
 from duat_jax.errors import PACKAGE, warn_caller
@@ -39,8 +38,8 @@ WRAPPERS = tuple(str(PACKAGE / name) for name in ("errors.py", "deprecation.py",
 """The beginnings of the names of files that stand between an old name and the line that used it."""
 
 
-def renamed(name: str) -> Any:
-    """Return what an old name in `duat_jax` stands for, with a warning.
+def new_place(name: str) -> tuple[str, str]:
+    """Return what an old name in `duat_jax` is called now, after the module in which it stands, with a warning.
 
     Args:
         name: the old name.
@@ -52,7 +51,7 @@ def renamed(name: str) -> Any:
         raise AttributeError(f"module 'duat_jax' has no attribute {name!r}")
     namespace, _, new = NEW_NAMES[name].rpartition(".")
     warn(f"duat_jax.{name}", f"duat_jax.{NEW_NAMES[name]}")
-    return getattr(import_module(f"duat_jax.{namespace or 'public'}"), new)
+    return namespace or "public", new
 
 
 def warn(old: str, new: str, within: tuple[str, ...] = WRAPPERS) -> None:

@@ -127,7 +127,7 @@ def _gram(claim: Claim) -> Outcome:
 
 
 CHECKS = {
-    "7": Checks(_concatenation, notation=heads.heads_side_by_side()),
+    "7": Checks(_concatenation, notation=heads.SIDE_BY_SIDE),
     "8": Checks(_attention_is_formed, notation=heads.ATTENTION),
     "9": Checks(_matrix_of_attention, notation=heads.WHOLE),
     "shape in Section 3.2": Checks(row_agrees(), correction=_mended_lines, notation=heads.WHOLE),

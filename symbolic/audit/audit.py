@@ -2,17 +2,7 @@
 
 from dataclasses import asdict
 
-from symbolic.audit import (
-    attention,
-    closed_form,
-    density,
-    diamond,
-    earlier,
-    linear,
-    pruning,
-    residual,
-    theory,
-)
+from symbolic.audit import attention, closed_form, density, diamond, earlier, linear, pruning, residual, theory
 from symbolic.audit.claim import VERDICTS, Finding, joined
 from symbolic.audit.table import rows
 from symbolic.errors import SymbolicError

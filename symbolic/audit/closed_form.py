@@ -8,23 +8,10 @@ from sympy.core.relational import Relational
 from symbolic.audit.checks import at_depths, both, expect
 from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.counterexample import Outcome, identity
-from symbolic.audit.formula import read
 from symbolic.audit.letters import Statement
-from symbolic.audit.notation import THEORY, S, stream
+from symbolic.audit.notation import S, stream
 from symbolic.audit.residual import INDUCTION, K, closed, closed_form_proved, two_indices
-from symbolic.audit.table import rows
-from symbolic.audit.updates import (
-    DEPTHS,
-    READINGS,
-    Rules,
-    closed_form,
-    fold,
-    paper_layer,
-    paper_recursions,
-    reach,
-    rules_of,
-    updated,
-)
+from symbolic.audit.updates import DEPTHS, READINGS, closed_form, fold, paper_layer, paper_recursions, reach, updated
 from symbolic.blocks.transformer import transformer_block
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import normal_form
@@ -167,20 +154,9 @@ def _terms_inside(claim: Claim, fewer: int, layer: int = 4) -> Outcome:
     return Outcome(count == named, how, f"j = {layer}")
 
 
-def rules_as_printed(statements: tuple[Statement, ...]) -> Rules:
-    """Return update rules with Eq. 12 and 33, which go with them.
-
-    Args:
-        statements: the rules, as read.
-    """
-    tables = (rows()["000", equation] for equation in ("12", "33"))
-    (bias,), (form,) = (read(fields["printed"], THEORY, fields["unprimed"]) for fields in tables)
-    return rules_of(statements, bias, form)
-
-
 def _rules_per_layer(claim: Claim) -> Outcome:
     """Run the corrected rules as a program and as recursions, with `W'_{i+1,2}` folded for every layer."""
-    program = reach(rules_as_printed(claim.says), "per layer")
+    program = reach(claim.says, "per layer")
     own = paper_recursions()
     stated = [s for s in claim.says if getattr(s.sides[0], "letter", "") in ("P", "q", "B", "C")]
     rules = {d.left: d.right for d in own}
@@ -195,7 +171,7 @@ def _rules_per_layer(claim: Claim) -> Outcome:
 
 
 def _reach(claim: Claim, reading: str) -> Outcome:
-    return reach(rules_as_printed(claim.says), reading)
+    return reach(claim.says, reading)
 
 
 _BIAS = Checks(_bias_own, (bias_two_indices,), bias_in_two_indices)

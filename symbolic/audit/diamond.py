@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
-from sympy import Identity, Tuple, symbols
+from sympy import Identity, Symbol, Tuple
 
 from symbolic.audit import heads
 from symbolic.audit.attention import order_of_transposed
@@ -13,12 +13,14 @@ from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.diamond_product import column_sums, diamond
 from symbolic.audit.formula import read
 from symbolic.audit.letters import index, table
+from symbolic.audit.linear import ROWS, linear_layer
 from symbolic.equality.definition import Definition
 from symbolic.expressions.operations import Kronecker, Vec
 from symbolic.expressions.parameter import Parameter, Variable
+from symbolic.vectorisation.attention import M, N
 from symbolic.vectorisation.entries import entries, same
 
-_D, _N, _M = symbols("d N M", integer=True, positive=True)
+_D = Symbol("d", integer=True, positive=True)
 
 _W, _X, _Y = Parameter("W", (), _D, _D), Parameter("x", (), _D, 1), Parameter("y", (), _D, 1)
 
@@ -28,22 +30,9 @@ SQUARE = table({"W": _W, "x": _X, "y": _Y, "W_12": _TWO["W_1"].T * _TWO["W_2"].T
 
 _FROM_RIGHT = replace(SQUARE, from_right=True)
 
-ON_ROWS = Parameter("W", (), _N, _N)
+PRIMED = Kronecker(ROWS, Identity(M)).T  # Eq. 5 of both versions applies it transposed
 
-PRIMED = Kronecker(ON_ROWS, Identity(_M)).T  # Eq. 5 of both versions applies it transposed
-
-_IN, _OUT = Variable("x", ("i",), _N, _M), Variable("x", ("i+1",), _N, _M)
-
-LINEAR = table(
-    {
-        "x_i": _IN,
-        "x_i+1": _OUT,
-        "W_i": ON_ROWS,
-        "x'_i": Vec(_IN),
-        "x'_i+1": Vec(_OUT),
-        "W'_i": PRIMED,
-    }
-)
+_OUT = Variable("x", ("i+1",), N, M)
 
 
 def _declared(claim: Claim) -> dict[str, tuple]:
@@ -169,12 +158,12 @@ CHECKS_001 = {
     "W_12 in Appendix A": Checks(rows_agree, (_with_x,), row_agrees(), SQUARE),
     "13": Checks(_neither_way, (), row_agrees(), SQUARE),
     "14": Checks(_neither_way, (), row_agrees(), SQUARE),
-    "5": Checks(partial(_linear_by_diamond, arrow=r"\to"), notation=LINEAR),
+    "5": Checks(partial(_linear_by_diamond, arrow=r"\to"), notation=linear_layer(PRIMED)),
     "order of factors": Checks(_order, notation=heads.WHOLE),
 }
 
 CHECKS_003 = {
     "4": _DEFINITION,
-    "5": Checks(partial(_linear_by_diamond, arrow=r"\mapsto"), notation=LINEAR),
+    "5": Checks(partial(_linear_by_diamond, arrow=r"\mapsto"), notation=linear_layer(PRIMED)),
     "order of factors": Checks(_order, notation=heads.WHOLE),
 }

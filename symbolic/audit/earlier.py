@@ -13,9 +13,10 @@ from symbolic.audit.checks import both, derived, every, expect, independent, lin
 from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.closed_form import bias_in_two_indices, bias_two_indices, dynamic_parameters
 from symbolic.audit.counterexample import Outcome, identity
-from symbolic.audit.diamond import ON_ROWS, PRIMED
+from symbolic.audit.diamond import PRIMED
 from symbolic.audit.formula import read
 from symbolic.audit.letters import Name, index, table
+from symbolic.audit.linear import ROWS
 from symbolic.audit.magnitude import S1, S2
 from symbolic.audit.notation import EARLIER, S
 from symbolic.audit.pruning import concludes, pruning_bound, small_set
@@ -46,7 +47,7 @@ def _printed_columns(latex: str) -> list[list]:
 
 _DATA, _RESULT = (Variable(letter, (), heads.N, heads.M) for letter in "xy")
 
-_LINEAR = table({"W": ON_ROWS, "x": _DATA, "x'": Vec(_DATA), "y": _RESULT, "y'": Vec(_RESULT), "W'": PRIMED})
+_LINEAR = table({"W": ROWS, "x": _DATA, "x'": Vec(_DATA), "y": _RESULT, "y'": Vec(_RESULT), "W'": PRIMED})
 
 
 def _columns_as_printed(claim: Claim) -> Outcome:

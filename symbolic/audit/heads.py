@@ -2,36 +2,33 @@
 
 from typing import Any
 
-from sympy import Expr, Identity, MatrixExpr, Symbol, Transpose, sqrt, symbols
+from sympy import Expr, Identity, MatrixExpr, Symbol, Transpose, sqrt
 
-from symbolic.audit.letters import Notation, applied, index, table
+from symbolic.audit.letters import applied, index, table
 from symbolic.equality.definition import Definition
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.operations import Kronecker, Vec
 from symbolic.expressions.parameter import Parameter, Variable
-
-N, M, SIZE, HEADS = symbols("N M m h", integer=True, positive=True)
+from symbolic.vectorisation.attention import (
+    BACK,
+    HEADS,
+    JOINED,
+    OUTPUT,
+    PATTERN,
+    PLACE,
+    SIZE,
+    W_HV,
+    W_HVO,
+    W_O,
+    M,
+    N,
+    X,
+)
 
 _k = index("k")
 
-X = Variable("x", (), N, M)  # the input of all heads
-
 HEAD = Variable("x", ("i",), N, SIZE)  # the slice of one
-
-PATTERN, OUTPUT = Parameter("H", (_k,), N, N), Parameter("W", ("O",), M, M)
-
-_PLACE, _VALUE = Parameter("S", (_k,), M, SIZE), Parameter("W", ("V", _k), SIZE, SIZE)
-
-_BACK = _PLACE * _VALUE * _PLACE.T
-
-JOINED = IndexedSum(PATTERN * X * _BACK, _k, 1, HEADS)  # the heads side by side
-
-W_HV = IndexedSum(Kronecker(PATTERN, _BACK.T), _k, 1, HEADS)
-
-W_O = Kronecker(Identity(N), OUTPUT.T)
-
-W_HVO = IndexedSum(Kronecker(PATTERN, (_BACK * OUTPUT).T), _k, 1, HEADS)
 
 TRANSPOSED_HV = Transpose(W_HV).doit(deep=False)
 
@@ -56,9 +53,7 @@ WHOLE = table(
     }
 )
 
-PATTERNS = table(
-    {"W'_HVO": Transpose(W_HVO).doit(deep=False), "H_k": PATTERN, "V_k": _BACK * OUTPUT},
-)
+PATTERNS = table({"W'_HVO": Transpose(W_HVO).doit(deep=False), "H_k": PATTERN, "V_k": BACK * OUTPUT})
 
 _ONE_PATTERN, _ONE_VALUE = Parameter("H", ("i",), N, N), Parameter("W", ("V", "i"), SIZE, SIZE)
 
@@ -98,18 +93,30 @@ ONE_HEAD = softmax(SCORES * (1 / sqrt(M))) * (HEAD * _NAMES["W_V,i"])
 HELD_PATTERN = Definition(_ONE_PATTERN, softmax(SCORES * (1 / sqrt(M))))
 
 
-def _concatenated(first: MatrixExpr, dots: Expr, last: MatrixExpr) -> MatrixExpr:
-    """Return `Concat(Ĥ_1, …, Ĥ_h)`: side by side is a sum, with `S_k` placing the features of head k."""
-    first_head, last_head = (Parameter("H^", (k,), N, SIZE) for k in (1, Symbol("h")))
-    if (first, dots, last) != (first_head, Symbol("..."), last_head):
-        return applied("Concat")(first, dots, last)
-    return IndexedSum(Parameter("H^", (_k,), N, SIZE) * _PLACE.T, _k, 1, HEADS)
+def _head(k: Any) -> Parameter:
+    """Return `Ĥ_k`."""
+    return Parameter("H^", (k,), N, SIZE)
 
 
-def heads_side_by_side() -> Notation:
-    """Return the notation of Eq. 7."""
-    joined = IndexedSum(Parameter("H^", (_k,), N, SIZE) * _PLACE.T, _k, 1, HEADS)
-    names: dict[str, Any] = {letter: Symbol(letter) for letter in "QKV"}
-    names |= {"H°": Parameter("H°", (), N, M), "H^": joined, "W_O": OUTPUT}
-    names |= {"H^_1": Parameter("H^", (1,), N, SIZE), "H^_h": Parameter("H^", (Symbol("h"),), N, SIZE)}
-    return table(names, functions={"MultiHead": applied("MultiHead"), "Concat": _concatenated})
+_SIDE_BY_SIDE = IndexedSum(_head(_k) * PLACE.T, _k, 1, HEADS)  # with `S_k` placing the features of head k
+
+_FIRST, _LAST = _head(1), _head(Symbol("h"))
+
+
+def _concatenated(*heads: Expr) -> Any:
+    """Return `Concat(Ĥ_1, …, Ĥ_h)`: side by side is a sum."""
+    return _SIDE_BY_SIDE if heads == (_FIRST, Symbol("..."), _LAST) else applied("Concat")(*heads)
+
+
+# Eq. 7
+SIDE_BY_SIDE = table(
+    {
+        **{letter: Symbol(letter) for letter in "QKV"},
+        "H°": Parameter("H°", (), N, M),
+        "H^": _SIDE_BY_SIDE,
+        "W_O": OUTPUT,
+        "H^_1": _FIRST,
+        "H^_h": _LAST,
+    },
+    functions={"MultiHead": applied("MultiHead"), "Concat": _concatenated},
+)

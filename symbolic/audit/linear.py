@@ -1,13 +1,13 @@
 """Decide the claims about linear maps and the MLP in matrix-vector form: Eq. 3, 5 and 6."""
 
-from sympy import Identity
+from sympy import Identity, MatrixExpr
 
 from symbolic.audit.checks import both, derived, every, expect, independent
 from symbolic.audit.claim import Checks, Claim
 from symbolic.audit.counterexample import Outcome, identity
 from symbolic.audit.formula import read
 from symbolic.audit.heads import M, N, X
-from symbolic.audit.letters import applied, table
+from symbolic.audit.letters import Notation, applied, table
 from symbolic.equality.definition import Definition
 from symbolic.expressions.operations import Kronecker, Vec
 from symbolic.expressions.parameter import Parameter, Variable
@@ -15,7 +15,7 @@ from symbolic.vectorisation.linear import linear_derivation, linear_on_features,
 
 _SMALL = ((1, 2), (2, 2), (3, 2), (2, 4))  # tokens, features
 
-_ROWS, _COLUMNS = Parameter("W", (), N, N), Parameter("V", (), M, M)
+ROWS, _COLUMNS = Parameter("W", (), N, N), Parameter("V", (), M, M)
 
 _Y = Variable("y", (), N, M)
 
@@ -24,10 +24,10 @@ def _general_map(claim: Claim) -> Outcome:
     """Decide Eq. 3 for both linear orientations, `W x` and `x W`."""
     y, transformed, y_vector, image = claim.row.related("=", r"\mapsto", "=")
     expect((y, y_vector) == (_Y, Vec(_Y)), "y and y'")
-    expect(transformed == applied("T")(X, _ROWS), "T(x | W)")
+    expect(transformed == applied("T")(X, ROWS), "T(x | W)")
     outcomes = []
     for value, matrix in (
-        (_ROWS * X, Kronecker(_ROWS, Identity(M))),
+        (ROWS * X, Kronecker(ROWS, Identity(M))),
         (X * _COLUMNS, Kronecker(Identity(N), _COLUMNS.T)),
     ):
         outcomes.append(identity(Vec(value), image, [Definition(Parameter("W'", (), N * M, N * M), matrix)]))
@@ -50,16 +50,15 @@ def _eq_5(claim: Claim) -> Outcome:
 
 _X1, _X2 = Variable("x", ("i",), N, M), Variable("x", ("i+1",), N, M)
 
-_LINEAR = table(
-    {
-        "x_i": _X1,
-        "x_i+1": _X2,
-        "W_i": _ROWS,
-        "x'_i": Vec(_X1),
-        "x'_i+1": Vec(_X2),
-        "W'_i": Kronecker(_ROWS, Identity(M)),
-    }
-)
+
+def linear_layer(primed: MatrixExpr) -> Notation:
+    """Return the notation of Eq. 5.
+
+    Args:
+        primed: the meaning of `W'`, which the earlier versions apply transposed.
+    """
+    return table({"x_i": _X1, "x_i+1": _X2, "W_i": ROWS, "x'_i": Vec(_X1), "x'_i+1": Vec(_X2), "W'_i": primed})
+
 
 _W = [Parameter("W", (k,), N, N) for k in (1, 2)]
 
@@ -77,7 +76,7 @@ _PRIMED |= {f"b'_{k}": Parameter("b'", (k,), N * M, 1) for k in (1, 2)}
 
 _FFN = {"FFN": applied("FFN")}
 
-_ON_ROWS_NAMES = {
+_NAMES = {
     "x": X,
     "x'": Vec(X),
     "1": _ONES,
@@ -88,12 +87,12 @@ _ON_ROWS_NAMES = {
 }
 
 _MLP = table(
-    {**_ON_ROWS_NAMES, "W_1": _W[0], "W_2": _W[1], "b_1": _BIASES[0], "b_2": _BIASES[1]},
+    {**_NAMES, "W_1": _W[0], "W_2": _W[1], "b_1": _BIASES[0], "b_2": _BIASES[1]},
     functions=_FFN,
 )
 
 _FEATURES = table(
-    {**_ON_ROWS_NAMES, "W_1": _V[0], "W_2": _V[1], "b_1": _ON_FEATURES[0], "b_2": _ON_FEATURES[1]}, functions=_FFN
+    {**_NAMES, "W_1": _V[0], "W_2": _V[1], "b_1": _ON_FEATURES[0], "b_2": _ON_FEATURES[1]}, functions=_FFN
 )
 
 
@@ -139,10 +138,10 @@ CHECKS = {
     "3": Checks(
         _general_map,
         notation=table(
-            {"y": _Y, "y'": Vec(_Y), "x": X, "x'": Vec(X), "W": _ROWS, "W'": Parameter("W'", (), N * M, N * M)},
+            {"y": _Y, "y'": Vec(_Y), "x": X, "x'": Vec(X), "W": ROWS, "W'": Parameter("W'", (), N * M, N * M)},
             functions={"T": applied("T")},
         ),
     ),
-    "5": Checks(_eq_5, notation=_LINEAR),
+    "5": Checks(_eq_5, notation=linear_layer(Kronecker(ROWS, Identity(M)))),
     "6": Checks(_mixes_tokens, (_mlp_both_ways,), _primed_on_features, _MLP),
 }

@@ -1,7 +1,7 @@
 """Represent absolute values of sums, and decide inequalities between them by their signs."""
 
 from collections.abc import Callable
-from itertools import pairwise, product
+from itertools import product
 from typing import Any
 
 from sympy import Abs, Basic, Expr, Integer, MatrixExpr, Rational, Symbol, symbols
@@ -9,6 +9,7 @@ from sympy.matrices.expressions import MatAdd, MatMul
 
 from symbolic.audit.counterexample import Outcome
 from symbolic.expressions.matrix import Matrix
+from symbolic.theorems.uat_sums import never_negative
 
 
 class Magnitude(Matrix):
@@ -45,29 +46,7 @@ def as_number(expression: Any, value: Callable[[MatrixExpr], Expr]) -> Expr:
     return expression
 
 
-_RAYS = ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1), (1, 0))
-
 _NUMBERS = (0, 1, -1, 3)
-
-
-def never_negative(gap: Expr, a: Symbol, b: Symbol) -> bool:
-    """Tell whether a sum of absolute values of linear terms in `a` and `b` is nonnegative, by its values on eight rays.
-
-    Between two neighbouring rays of eight, where no absolute value changes its sign, it is linear, so that its least
-    value is at one of the rays.
-
-    Args:
-        gap: the sum.
-        a: a real variable.
-        b: a real variable.
-    """
-
-    def at(expression: Expr, ray: tuple[int, int]) -> Expr:
-        return expression.subs({a: ray[0], b: ray[1]})
-
-    arguments = [size.args[0] for size in gap.atoms(Abs)]
-    linear = all(at(t, first) * at(t, second) >= 0 for first, second in pairwise(_RAYS) for t in arguments)
-    return bool(linear and not gap.subs({a: 0, b: 0}) and all(at(gap, ray) >= 0 for ray in _RAYS))
 
 
 S1, S2, F = symbols("S_1 S_2 f", real=True)

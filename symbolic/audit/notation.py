@@ -29,6 +29,8 @@ _PRIMED = ("W", "b", "x", "x~")  # what acts on vec(x) has a prime
 
 CUBE = Parameter("I", ("n",), _N, 1)
 
+_CONSTANTS = {"beta": FACTOR, "varepsilon": THRESHOLD, "0": Integer(0), **{letter: index(letter) for letter in "ijk"}}
+
 
 def updated_b1(k: Any) -> Parameter:
     """Return `b'_{k,1}`, which the papers use for the updated `b'_{k,3}` in places.
@@ -53,10 +55,8 @@ def _indexed(name: Name, k: Any, role: Any = None) -> MatrixExpr | None:
     match name.letter:
         case "W" if role in (1, 2, 3):
             return S.W(k, int(role))
-        case "b" if role in (2, 3):
-            return S.b(k, int(role))
-        case "b" if role == 1:
-            return updated_b1(k)
+        case "b" if role in (1, 2, 3):
+            return updated_b1(k) if role == 1 else S.b(k, int(role))
         case "C" if len(name.upper) == 1 and role is None:
             return S.C(k, name.upper[0])
         case "x~" if role is None:
@@ -90,14 +90,8 @@ def symbol(name: Name) -> Any:
         case "W" | "b" | "alpha" | "theta", (j,) if not name.primed:
             shape = {"W": (_N, _M), "b": (_M, 1), "alpha": (_K, _M), "theta": (_M, 1)}[name.letter]
             expression = Parameter(name.letter, (j,), *shape)
-        case "beta", ():
-            expression = FACTOR
-        case "varepsilon", ():
-            expression = THRESHOLD
-        case "0", ():
-            expression = Integer(0)
-        case "i" | "j" | "k", ():
-            expression = index(name.letter)
+        case letter, () if letter in _CONSTANTS:
+            expression = _CONSTANTS[letter]
         case "x", (k,) if not name.primed:
             expression = stream(k)
         case letter, (k, *role) if name.primed == (letter in _PRIMED) and len(role) < 2:

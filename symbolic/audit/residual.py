@@ -179,10 +179,7 @@ def _eq_28(claim: Claim) -> Outcome:
 def _eq_29(claim: Claim) -> Outcome:
     """Decide the second part of Eq. 30, the MLP of the first, and that it is the MLP in matrix-vector form."""
     second = _acts_on(claim, "FFN").xreplace({S.x(i): _Y})
-    return both(
-        identity(_Y + second, paper_layer().right),
-        mlp_in_matrix_vector_form(),
-    )
+    return both(identity(_Y + second, paper_layer().right), mlp_in_matrix_vector_form())
 
 
 def eq_31(claim: Claim) -> Outcome:

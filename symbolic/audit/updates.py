@@ -8,8 +8,10 @@ from sympy import Expr, MatrixExpr, Symbol
 
 from symbolic.audit.checks import at_depths, expect
 from symbolic.audit.counterexample import Outcome, identity
+from symbolic.audit.formula import read
 from symbolic.audit.letters import Statement
-from symbolic.audit.notation import S
+from symbolic.audit.notation import THEORY, S
+from symbolic.audit.table import rows
 from symbolic.equality.definition import Definition
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.ordered_product import written_out
@@ -157,16 +159,16 @@ class Rules(NamedTuple):
         return [self.at_layer(self.bias, k) for k in range(2, depth + 1)]
 
 
-def rules_of(statements: Sequence[Statement], bias: Statement, form: Statement) -> Rules:
-    """Return printed update rules: `i = 0` with its settings, then `j = 1, …, i` with theirs.
+def rules_as_printed(statements: Sequence[Statement]) -> Rules:
+    """Return printed update rules: `i = 0` with its settings, then `j = 1, …, i` with theirs; and Eq. 12 and 33.
 
     In the corrected rules it is `i ≥ 0`, and `i ≥ 1` stands before those that hold once for every new layer.
 
     Args:
-        statements: the rules as printed.
-        bias: Eq. 12 or 34.
-        form: Eq. 11 or 33.
+        statements: the rules, as read.
     """
+    tables = (rows()["000", equation] for equation in ("12", "33"))
+    (bias,), (form,) = (read(fields["printed"], THEORY, fields["unprimed"]) for fields in tables)
     places = [k for k, s in enumerate(statements) if isinstance(s.sides[0], Symbol) and s.relations]
     conditions = [statements[k] for k in places]
     first, every = Statement((i, 0), ("=",)), Statement((j, 1), ("=",))
@@ -257,13 +259,14 @@ READINGS = ("in order", "at once", "folded, in order", "folded, at once", "own a
 """The readings of the update rules, in the order of their words in the table: the first is as printed."""
 
 
-def reach(rules: Rules, reading: str) -> Outcome:
+def reach(statements: Sequence[Statement], reading: str) -> Outcome:
     """Decide up to which depth a reading of the update rules reproduces the network of Eq. 30.
 
     Args:
-        rules: the rules.
-        reading: a key of `READINGS`, or `per layer` for the corrected rules.
+        statements: the rules, as read.
+        reading: one of `READINGS`, or `per layer` for the corrected rules.
     """
+    rules = rules_as_printed(statements)
     layer = paper_layer()
 
     def decide(depth: int) -> Outcome:

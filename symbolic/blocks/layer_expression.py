@@ -137,7 +137,6 @@ def of_layer(expression: Any, x: Parameter, shared: tuple[str, ...], own: tuple[
         return expression
     if isinstance(expression, Parameter):
         lower = expression.lower if expression.letter in shared else (i + 1, *expression.lower)
-        kind = Held if isinstance(expression, Held) else Weight
         rows, columns = expression.shape
         kind = Held if isinstance(expression, Held) else Weight
         return kind(expression.letter, lower, rows, columns, expression.upper)

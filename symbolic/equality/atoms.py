@@ -8,7 +8,7 @@ from functools import cached_property
 from sympy import Expr, Identity, MatrixExpr, Pow, Symbol, Trace, Tuple, srepr
 
 from symbolic.equality.linear_atoms import PairAtom, times, vec
-from symbolic.equality.word import Atom, Form, Notation, Sides, Word, indices_of
+from symbolic.equality.word import Atom, Form, Word, indices_of
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.matrix import MatrixProduct
@@ -60,10 +60,6 @@ class ActivationAtom(Atom):
         """Return the same function of another argument."""
         return ActivationAtom.of(argument.shape, argument, self.order, self.function, self.lower)
 
-    def sides(self, notation: Notation) -> Sides:
-        """Write `σ(Z)_{rc}`."""
-        return notation.activation(self)
-
 
 @dataclass(frozen=True, eq=False)
 class DiagonalAtom(Atom):
@@ -83,11 +79,6 @@ class DiagonalAtom(Atom):
     def transposed(self) -> Atom:
         """Return itself."""
         return self
-
-    def sides(self, notation: Notation) -> Sides:
-        """Write `v_r`, with the same index for rows and columns."""
-        rows, _ = notation.word(self.vector)
-        return rows, rows
 
 
 def diagonal(vector: Word) -> Word:
@@ -118,13 +109,6 @@ class HadamardAtom(PairAtom):
         """Return `diag(vec A) vec B`."""
         factor, vector = sorted((vec(self.left), vec(self.right)), key=lambda word: word.data)
         return times(diagonal(factor), vector)
-
-    def sides(self, notation: Notation) -> Sides:
-        """Write `A_{rc} B_{rc}`."""
-        (a, c), (b, d) = notation.word(self.left), notation.word(self.right)
-        notation.join(a, b)
-        notation.join(c, d)
-        return a, c
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,10 +149,6 @@ class SumAtom(Atom):
     def vec(self) -> Word:
         """Return the sum of the `vec`."""
         return summed(vec(self.word), self.index, self.first, self.last)
-
-    def sides(self, notation: Notation) -> Sides:
-        """Write the entries of the summand, with a new index of summation."""
-        return notation.summand(self)
 
 
 def summed(word: Word, index: Symbol, first: Expr, last: Expr) -> Word:
@@ -233,13 +213,6 @@ class EntryAtom(_Number):
         """The entry."""
         return Entry(self.matrix.expression(), self.row, self.column)
 
-    def sides(self, notation: Notation) -> Sides:
-        """Write `A_{rc}` with values for `r` and `c`."""
-        rows, columns = notation.word(self.matrix)
-        notation.fix(rows, self.row)
-        notation.fix(columns, self.column)
-        return (), ()
-
 
 @dataclass(frozen=True, eq=False)
 class TraceAtom(_Number):
@@ -256,14 +229,9 @@ class TraceAtom(_Number):
         """The trace."""
         return Trace(self.matrix.expression())
 
-    def sides(self, notation: Notation) -> Sides:
-        """Write `A_{rr}`."""
-        notation.join(*notation.word(self.matrix))
-        return (), ()
-
 
 @dataclass(frozen=True, eq=False)
-class PowerAtom(ActivationAtom):
+class PowerAtom(_Number, ActivationAtom):
     """A number to a power that is no whole number from 1 on: a function of it, of which nothing more is known.
 
     Args:
@@ -286,12 +254,3 @@ class PowerAtom(ActivationAtom):
     def number(self) -> Expr:
         """The power."""
         return Pow(self.argument.number(), self.exponent)
-
-    @cached_property
-    def expression(self) -> MatrixExpr:
-        """The power as a 1 × 1 matrix."""
-        return MatrixProduct(self.number, Identity(1))
-
-    def transposed(self) -> Atom:
-        """Return itself."""
-        return self

@@ -34,6 +34,32 @@ def nonnegative(value: Expr, bounds: Bounds | None = None) -> bool:
     return bool(least.is_Integer and least >= 0)
 
 
+def unmatched(
+    pattern: Parameter, parameter: Parameter, variables: Iterable[Symbol], values: dict[Symbol, Expr]
+) -> list[Expr] | None:
+    """Return what has to be 0 for a parameter to be one of a pattern; None where it is another letter.
+
+    Args:
+        pattern: a parameter with variables in its indices.
+        parameter: the parameter.
+        variables: the variables.
+        values: those that are known, to which the values of the others are added.
+    """
+    if (pattern.of_layer, pattern.letter) != (parameter.of_layer, parameter.letter):
+        return None
+    if len(pattern.lower) != len(parameter.lower) or len(pattern.upper) != len(parameter.upper):
+        return None
+    differences = []
+    for written, index in zip(pattern.indices, parameter.indices, strict=True):
+        variable = next((v for v in variables if written.has(v)), None)
+        difference = index - written
+        if variable is not None:
+            value = difference + variable
+            difference = values.setdefault(variable, value) - value
+        differences.append(difference.expand())
+    return differences
+
+
 @dataclass(frozen=True)
 class Definition:
     """`left := right`, for every value of its variables; a relation where the left side is a product, as in `Qᵀ Q = I`.
@@ -95,21 +121,10 @@ class Definition:
             bounds: the first and the last value of each bound index.
         """
         bounds = bounds or {}
-        if self.is_relation:
-            return False
-        if (self.left.of_layer, self.left.letter) != (parameter.of_layer, parameter.letter):
-            return False
-        if len(self.left.lower) != len(parameter.lower) or len(self.left.upper) != len(parameter.upper):
-            return False
         values: dict[Symbol, Expr] = {}
-        zero: list[Expr] = []  # what has to be 0 for the indices to match
-        for pattern, index in zip(self.left.indices, parameter.indices, strict=True):
-            variable = next((v for v in self.variables if pattern.has(v)), None)
-            if variable is None:
-                zero.append((index - pattern).expand())
-            else:
-                value = index - (pattern - variable)
-                zero.append((values.setdefault(variable, value) - value).expand())
+        zero = None if self.is_relation else unmatched(self.left, parameter, self.variables, values)
+        if zero is None:
+            return False
         small = [(Integer(0), value) for value in values.values()]
         small += [(a.subs(values), b.subs(values)) for a, b in self.where]
         if any(nonnegative(z - 1, bounds) or nonnegative(-z - 1, bounds) for z in zero):

@@ -16,10 +16,16 @@ from typing import Any, NamedTuple
 from sympy import Basic, Expr, Mul, S, Symbol, Tuple
 from sympy.core.symbol import Str
 
-from symbolic.equality.atoms import ActivationAtom, SumAtom
+from symbolic.equality.atoms import ActivationAtom, DiagonalAtom, EntryAtom, HadamardAtom, SumAtom, TraceAtom
 from symbolic.equality.canonical_order import Factor, canonical
-from symbolic.equality.word import Form, Side, Sides, Word
+from symbolic.equality.linear_atoms import KroneckerAtom, ParameterAtom, TransposeAtom, VecAtom
+from symbolic.equality.word import Atom, Form, Word
 from symbolic.expressions.indexed_sum import Index
+from symbolic.expressions.parameter import Ones
+
+Side = tuple[int, ...]  # the rows, or the columns, of a matrix: the pair ij of a Kronecker product is (i, j)
+
+Sides = tuple[Side, Side]
 
 Environment = dict[Symbol, Expr]  # what the bound indices of the sums around are called here
 
@@ -72,12 +78,8 @@ class IndexNotation:
         self.factors: list[list[View]] = []
         self.variables: set[Symbol] = set()
 
-    def index(self, size: Expr) -> Side:
-        """Return a new index.
-
-        Args:
-            size: how many values it takes.
-        """
+    def _index(self, size: Expr) -> Side:
+        """Return a new index."""
         if size == 1:
             return ()
         self.sizes.append(size)
@@ -92,58 +94,77 @@ class IndexNotation:
         for scalar in word.scalars:
             self.word(scalar)
         if not word.atoms:
-            rows = self.index(word.shape[0])
+            rows = self._index(word.shape[0])
             return rows, rows
-        rows, columns = word.atoms[0].sides(self)
+        rows, columns = self._sides(word.atoms[0])
         for atom in word.atoms[1:]:
-            inner, last = atom.sides(self)
-            self.join(columns, inner)
+            inner, last = self._sides(atom)
+            self._join(columns, inner)
             columns = last
         return rows, columns
 
-    def fix(self, side: Side, place: Expr) -> None:
-        """Give the indices of a side one value, that of an entry.
+    def _sides(self, atom: Atom) -> Sides:
+        """Write the entries of an atom down, and return the indices of its rows and of its columns."""
+        match atom:
+            case ParameterAtom(parameter=parameter):
+                sides = self._index(atom.shape[0]), self._index(atom.shape[1])
+                if not isinstance(parameter, Ones):  # whose entries are 1, and no factor
+                    self._factor(parameter, *sides)
+                return sides
+            case TransposeAtom(inner=inner):
+                rows, columns = self._sides(inner)
+                return columns, rows
+            case VecAtom(matrix=matrix):
+                rows, columns = self.word(matrix)
+                return rows + columns, ()
+            case DiagonalAtom(vector=vector):
+                rows, _ = self.word(vector)
+                return rows, rows
+            case KroneckerAtom(left=left, right=right):
+                (a, c), (b, d) = self.word(left), self.word(right)
+                return a + b, c + d
+            case HadamardAtom(left=left, right=right):
+                (a, c), (b, d) = self.word(left), self.word(right)
+                self._join(a, b)
+                self._join(c, d)
+                return a, c
+            case TraceAtom(matrix=matrix):
+                self._join(*self.word(matrix))
+            case EntryAtom(matrix=matrix, row=row, column=column):
+                rows, columns = self.word(matrix)
+                self._fix(rows, row)
+                self._fix(columns, column)
+            case SumAtom():
+                return self._summand(atom)
+            case ActivationAtom():
+                return self._activation(atom)
+        return (), ()
 
-        Args:
-            side: the rows, or the columns, of a matrix.
-            place: the value, from 0.
-        """
-        side = self.read(side)
+    def _fix(self, side: Side, place: Expr) -> None:
+        """Give the indices of a side one value, that of an entry."""
+        side = self._read(side)
         while len(side) > 1 and place.is_Integer and self.sizes[side[-1]].is_Integer:
             place, last = divmod(place, self.sizes[side[-1]])
-            self.fix(side[-1:], last)
+            self._fix(side[-1:], last)
             side = side[:-1]
         if len(side) == 1 and place.is_Integer and self.fixed.get(side[0], place) == place:
             self.fixed[side[0]] = place
         elif side:
-            self.factor(Tuple(_PLACE, place), side)
+            self._factor(Tuple(_PLACE, place), side)
 
-    def size(self, side: Side) -> Expr:
-        """Return how many values indices take together.
-
-        Args:
-            side: the indices.
-        """
+    def _size(self, side: Side) -> Expr:
+        """Return how many values indices take together."""
         return Mul(*(self.sizes[i] for i in side)).expand()
 
-    def read(self, side: Side) -> Side:
-        """Return indices with joined ones replaced by what they were joined with.
-
-        Args:
-            side: the indices.
-        """
+    def _read(self, side: Side) -> Side:
+        """Return indices with joined ones replaced by what they were joined with."""
         if self.meaning.keys().isdisjoint(side):
             return side
-        return self.read(tuple(j for i in side for j in self.meaning.get(i, (i,))))
+        return self._read(tuple(j for i in side for j in self.meaning.get(i, (i,))))
 
-    def join(self, left: Side, right: Side) -> None:
-        """Make the indices of two sides the same, from the left; an index may become a pair.
-
-        Args:
-            left: of as many values as the right one.
-            right: the other side.
-        """
-        left, right = self.read(left), self.read(right)
+    def _join(self, left: Side, right: Side) -> None:
+        """Make the indices of two sides the same, from the left; an index may become a pair."""
+        left, right = self._read(left), self._read(right)
         if len(left) == len(right) == 1:
             if left != right:
                 self.meaning[left[0]] = right
@@ -153,7 +174,7 @@ class IndexNotation:
                 (p, q)
                 for p in range(1, len(left) + 1)
                 for q in range(1, len(right) + 1)
-                if self.size(left[:p]) == self.size(right[:q])
+                if self._size(left[:p]) == self._size(right[:q])
             )
             a, b = left[:p], right[:q]
             if a != b:
@@ -163,15 +184,10 @@ class IndexNotation:
                     self.meaning[b[0]] = a
                 else:  # N · M and M · N: the same number written in two ways
                     self.factors.append([View("the same number", (a, b)), View("the same number", (b, a))])
-            left, right = self.read(left[p:]), self.read(right[q:])
+            left, right = self._read(left[p:]), self._read(right[q:])
 
-    def factor(self, expression: Basic, *sides: Side) -> None:
-        """Write a factor down.
-
-        Args:
-            expression: what it is.
-            sides: its indices.
-        """
+    def _factor(self, expression: Basic, *sides: Side) -> None:
+        """Write a factor down."""
         expression = expression.xreplace(self.environment) if self.environment else expression
         variables = expression.free_symbols & self.variables if self.variables else ()
         self.factors.append(
@@ -185,33 +201,25 @@ class IndexNotation:
         for order in permutations(variables):
             yield order, {variable: _place(self.named + k) for k, variable in enumerate(order)}
 
-    def summand(self, total: SumAtom) -> Sides:
-        """Write a sum with symbolic bounds down: its summand, with a new index that counts from 0.
-
-        Args:
-            total: the sum.
-        """
+    def _summand(self, total: SumAtom) -> Sides:
+        """Write a sum with symbolic bounds down: its summand, with a new index that counts from 0."""
         outer = self.environment
         first, last = (bound.xreplace(outer) for bound in (total.first, total.last))
         variable = Index("j", integer=True)
         self.variables.add(variable)
-        self.factor(Tuple(variable, (last - first).expand()))
+        self._factor(Tuple(variable, (last - first).expand()))
         self.environment = outer | {total.index: first + variable}
         sides = self.word(total.word)
         self.environment = outer
         return sides
 
-    def activation(self, atom: ActivationAtom) -> Sides:
-        """Write an activation down, which doesn't depend on which of its indices are rows and which are columns.
-
-        Args:
-            atom: the activation.
-        """
+    def _activation(self, atom: ActivationAtom) -> Sides:
+        """Write an activation down, which doesn't depend on which of its indices are rows and which are columns."""
         form = atom.argument
         parts = _parts(form)
-        sides = tuple(self.index(size) for size in parts)
-        rows, columns = (self.index(size) for size in atom.shape)
-        self.join(rows + columns, tuple(i for side in sides for i in side))
+        sides = tuple(self._index(size) for size in parts)
+        rows, columns = (self._index(size) for size in atom.shape)
+        self._join(rows + columns, tuple(i for side in sides for i in side))
         names = {s: self.environment[s] for s in atom.free if s in self.environment}
         variables = {s for name in names.values() for s in name.free_symbols} & self.variables
         views = []
@@ -229,7 +237,7 @@ class IndexNotation:
         """Return the sides of all factors, and of the whole, with one index for two that always stand together."""
         whole = (*outer, *(side for views in self.factors for side in views[0].sides))
         while True:
-            sides = [self.read(side) for side in whole]
+            sides = [self._read(side) for side in whole]
             if all(len(side) < 2 for side in sides):
                 return sides
             after: dict[int | None, set[int | None]] = defaultdict(set)
@@ -241,23 +249,15 @@ class IndexNotation:
             pairs = ((a, b) for side in sides for a, b in pairwise(side) if after[a] == {b} and before[b] == {a})
             if (pair := next((pair for pair in pairs if self.fixed.keys().isdisjoint(pair)), None)) is None:
                 return sides
-            self.sizes[pair[0]] = self.size(pair)
+            self.sizes[pair[0]] = self._size(pair)
             self.meaning[pair[1]] = ()
 
-    def parts(self, side: Side) -> list[Expr]:
-        """Return the sizes of the indices of the whole word, all of them in one row.
-
-        Args:
-            side: the indices.
-        """
+    def _parts(self, side: Side) -> list[Expr]:
+        """Return the sizes of the indices of the whole word, all of them in one row."""
         return [self.sizes[i] for i in self._merged(side)[0]]
 
-    def key(self, *outer: Side) -> Hashable:
-        """Return a key that is equal for words that differ in the names of their indices alone.
-
-        Args:
-            outer: the indices of the whole word.
-        """
+    def _key(self, *outer: Side) -> Hashable:
+        """Return a key that is equal for words that differ in the names of their indices alone."""
         sides = self._merged(*outer)
         known: dict[Any, int] = {}
         for i in (i for side in sides[: len(outer)] for i in side):
@@ -265,20 +265,16 @@ class IndexNotation:
         written = tuple(tuple((known[i], self.sizes[i]) for i in side) for side in sides[: len(outer)])
         return written, canonical([self._numbered(views) for views in self.factors], known)
 
-    def loops(self, *outer: Side) -> Expr:
-        """Return the product of the sizes of the indices that no factor has.
-
-        Args:
-            outer: the indices of the whole word.
-        """
+    def _loops(self, *outer: Side) -> Expr:
+        """Return the product of the sizes of the indices that no factor has."""
         used = {i for side in self._merged(*outer) for i in side} | self.fixed.keys()
-        return self.size(tuple(i for i in range(len(self.sizes)) if i not in used and i not in self.meaning))
+        return self._size(tuple(i for i in range(len(self.sizes)) if i not in used and i not in self.meaning))
 
     def _numbered(self, views: list[View]) -> Factor:
         """Return the number of a factor with its indices, in each of the ways to read it that come first."""
         numbered: Factor = []
         for view in views:
-            sides = [self.read(side) for side in view.sides]
+            sides = [self._read(side) for side in view.sides]
             sizes = tuple(None if len(side) == 1 else tuple(self.sizes[i] for i in side) for side in sides)
             places = tuple(self.fixed.get(i) for side in sides for i in side)
             indices = (i for side in sides for i in side if i not in self.fixed)
@@ -296,7 +292,7 @@ def word_key(word: Word) -> tuple[Hashable, Expr]:
     """
     notation = IndexNotation()
     sides = notation.word(word)
-    return notation.key(*sides), notation.loops(*sides)
+    return notation._key(*sides), notation._loops(*sides)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -306,7 +302,7 @@ def _parts(form: Form) -> tuple[Expr, ...]:
     for word in form.words:
         notation = IndexNotation()
         rows, columns = notation.word(word)
-        cuts = list(accumulate(notation.parts(rows + columns), lambda a, b: (a * b).expand()))
+        cuts = list(accumulate(notation._parts(rows + columns), lambda a, b: (a * b).expand()))
         common = cuts if common is None else [cut for cut in common if cut in cuts]
     if common is None:  # σ(0)
         return tuple(size for size in form.shape if size != 1)
@@ -327,8 +323,8 @@ def _arranged(
     for word, coefficient in form.words.items():
         notation = IndexNotation(names, named)
         rows, columns = notation.word(word)
-        sides = [notation.index(size) for size in parts]
-        notation.join(rows + columns, tuple(i for side in sides for i in side))
+        sides = [notation._index(size) for size in parts]
+        notation._join(rows + columns, tuple(i for side in sides for i in side))
         outer = [sides[k] for k in arrangement]
-        keys.append((notation.key(*outer), (notation.loops(*outer) * coefficient.xreplace(names)).expand()))
+        keys.append((notation._key(*outer), (notation._loops(*outer) * coefficient.xreplace(names)).expand()))
     return frozenset(keys)

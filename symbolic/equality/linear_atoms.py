@@ -7,7 +7,7 @@ from functools import cached_property
 
 from sympy import Integer, MatrixExpr
 
-from symbolic.equality.word import Atom, Notation, Sides, Word, expanded
+from symbolic.equality.word import Atom, Word, expanded
 from symbolic.expressions.matrix import Transposed
 from symbolic.expressions.operations import Kronecker, Vec
 from symbolic.expressions.parameter import Ones, Parameter, Variable
@@ -44,13 +44,6 @@ class ParameterAtom(Atom):
         """Return `Wᵀ`."""
         return TransposeAtom.of(self.shape[::-1], self)
 
-    def sides(self, notation: Notation) -> Sides:
-        """Write `W_{rc}`."""
-        sides = notation.index(self.shape[0]), notation.index(self.shape[1])
-        if not isinstance(self.parameter, Ones):  # whose entries are 1, and no factor
-            notation.factor(self.parameter, *sides)
-        return sides
-
 
 @dataclass(frozen=True, eq=False)
 class TransposeAtom(Atom):
@@ -70,11 +63,6 @@ class TransposeAtom(Atom):
     def transposed(self) -> Atom:
         """Return the matrix that is transposed."""
         return self.inner
-
-    def sides(self, notation: Notation) -> Sides:
-        """Write `W_{cr}`."""
-        rows, columns = self.inner.sides(notation)
-        return columns, rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,11 +91,6 @@ class KroneckerAtom(PairAtom):
         """The Kronecker product."""
         return Kronecker(self.left.expression(), self.right.expression())
 
-    def sides(self, notation: Notation) -> Sides:
-        """Write `A_{ac} B_{bd}`, with the pairs `ab` for its rows and `cd` for its columns."""
-        (a, c), (b, d) = notation.word(self.left), notation.word(self.right)
-        return a + b, c + d
-
 
 @dataclass(frozen=True, eq=False)
 class VecAtom(Atom):
@@ -132,11 +115,6 @@ class VecAtom(Atom):
     def transposed(self) -> Atom:
         """Return `vec(X)ᵀ`."""
         return TransposeAtom.of(self.shape[::-1], self)
-
-    def sides(self, notation: Notation) -> Sides:
-        """Write `X_{rc}`, with the pair `rc` for its rows."""
-        rows, columns = notation.word(self.matrix)
-        return rows + columns, ()
 
 
 def times(left: Word, right: Word) -> Word:

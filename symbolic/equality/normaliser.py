@@ -9,22 +9,8 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from sympy import (
-    Add,
-    Dummy,
-    Expr,
-    HadamardProduct,
-    Identity,
-    KroneckerDelta,
-    KroneckerProduct,
-    MatrixExpr,
-    Mul,
-    S,
-    Trace,
-    Transpose,
-    ZeroMatrix,
-)
-from sympy.matrices.expressions import MatAdd, MatMul, MatPow
+from sympy import Add, Dummy, Expr, Identity, KroneckerDelta, MatrixExpr, Mul, S, ZeroMatrix
+from sympy.matrices.expressions import HadamardProduct, KroneckerProduct, MatAdd, MatMul, MatPow, Trace, Transpose
 from sympy.matrices.expressions.matexpr import MatrixElement
 
 from symbolic.equality.atoms import ActivationAtom, EntryAtom, PowerAtom, TraceAtom, diagonal, hadamard, summed

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sympy import Expr, MatrixExpr, S, Symbol
 
-from symbolic.equality.definition import Bounds, Definition, nonnegative
+from symbolic.equality.definition import Bounds, Definition, nonnegative, unmatched
 from symbolic.equality.form import NormalForm, Summand
 from symbolic.equality.linear_atoms import KroneckerAtom, ParameterAtom, TransposeAtom, kronecker, times
 from symbolic.equality.word import Atom, Word
@@ -72,17 +72,8 @@ def _agree(pattern: Atom, atom: Atom, variables: tuple[Symbol, ...], values: dic
         case TransposeAtom(), TransposeAtom():
             return _agree(pattern.inner, atom.inner, variables, values)
         case ParameterAtom(), ParameterAtom() if variables and pattern.shape == atom.shape:
-            ours, theirs = pattern.parameter, atom.parameter
-            if (ours.of_layer, ours.letter) != (theirs.of_layer, theirs.letter):
-                return False
-            if (len(ours.lower), len(ours.upper)) != (len(theirs.lower), len(theirs.upper)):
-                return False
-            for index, place in zip(ours.indices, theirs.indices, strict=True):
-                variable = next((v for v in variables if index.has(v)), None)
-                value = place if variable is None else (place - (index - variable)).expand()
-                if value != (index if variable is None else values.setdefault(variable, value)):
-                    return False
-            return True
+            zero = unmatched(pattern.parameter, atom.parameter, variables, values)
+            return zero is not None and not any(zero)
     return pattern == atom
 
 

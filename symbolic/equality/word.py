@@ -1,6 +1,6 @@
 """Define words, which are products of atoms; a normal form is a sum of words.
 
-An atom is a class that knows how it is written, its transpose, its `vec`, and its entries in index notation.
+An atom is a class that knows how it is written, its transpose and its `vec`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,6 @@ from symbolic.expressions.matrix import MatrixProduct
 from symbolic.expressions.scalar import Entry
 
 Shape = tuple[Expr, Expr]
-
-Side = tuple[int, ...]  # the rows, or the columns, of a matrix: the pair ij of a Kronecker product is (i, j)
-
-Sides = tuple[Side, Side]
 
 
 @lru_cache(maxsize=1 << 12)
@@ -110,31 +106,6 @@ class Word(NamedTuple):
 def _shared(atom: Atom) -> Atom:
     """Return the one object that stands for an atom, so that equal deep expressions compare at once."""
     return atom
-
-
-class Notation(Protocol):
-    """The index notation of a word, as atoms write themselves into it: `IndexNotation`."""
-
-    def index(self, size: Expr) -> Side:
-        """Return a new index."""
-
-    def word(self, word: Word) -> Sides:
-        """Write a word down."""
-
-    def join(self, left: Side, right: Side) -> None:
-        """Identify two sides' indices."""
-
-    def fix(self, side: Side, place: Expr) -> None:
-        """Give the indices of a side one value."""
-
-    def factor(self, expression: Basic, *sides: Side) -> None:
-        """Write a factor down."""
-
-    def summand(self, total: Any) -> Sides:
-        """Write a sum with symbolic bounds down."""
-
-    def activation(self, atom: Any) -> Sides:
-        """Write an activation down."""
 
 
 class Form(Protocol):
@@ -235,11 +206,3 @@ class Atom(ABC):
     def vec(self) -> Word | None:
         """Return its `vec` in other atoms; None if that is an atom of its own, or the atom itself."""
         return None
-
-    @abstractmethod
-    def sides(self, notation: Notation) -> Sides:
-        """Write its entries down in index notation, and return the indices of its rows and of its columns.
-
-        Args:
-            notation: of the word that it stands in.
-        """

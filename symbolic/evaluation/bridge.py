@@ -1,18 +1,18 @@
 """Turn any derived expression into a JAX function of real parameters."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from sympy import Expr, Integer, MatrixExpr, Symbol
+from sympy import Expr, Integer, MatMul, MatrixExpr, Symbol
 
-from symbolic.equality.definition import Definition
+from symbolic.equality.definition import Definition, lookup
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.evaluation.interpreter import Arithmetic, Interpreter
-from symbolic.expressions.parameter import Parameter
+from symbolic.expressions.indexed_sum import IndexedSum
+from symbolic.expressions.parameter import Ones, Parameter
 
 Activate = Callable[[Array], Array]
 
@@ -32,50 +32,34 @@ def name_of(parameter: Parameter) -> str:
     return parameter.letter + (f"[{lower}]" if lower else "") + (f"({upper})" if upper else "")
 
 
-def _nothing(*_: object) -> int:
-    return 0
-
-
-_OPERATIONS: dict[str, Any] = {field.name: _nothing for field in fields(Arithmetic)}
-
-_NOTHING = Arithmetic(**_OPERATIONS | {"activations": (_nothing, _nothing)})
-
-
-class _Reader(Interpreter):
-    """An interpreter that computes nothing, and notes which parameters it needs."""
-
-    def __init__(self, definitions: Iterable[Definition]) -> None:
-        self.names: dict[Parameter, str] = {}
-        super().__init__(self._note, _NOTHING, definitions)
-
-    def _note(self, parameter: Parameter) -> int:
-        self.names[parameter] = name_of(parameter)
-        return 0
-
-    def _zeros(self, like: MatrixExpr) -> int:
-        return 0
-
-    def _identity(self, like: MatrixExpr) -> int:
-        return 0
-
-    def _ones(self, like: MatrixExpr) -> int:
-        return 0
-
-    def _trace(self, matrix: MatrixExpr) -> int:
-        return int(self.value(matrix))
-
-
 def needed(*expressions: MatrixExpr, definitions: Iterable[Definition] = ()) -> dict[Parameter, str]:
     """Return the parameters that expressions need arrays for, with their names, which several may share.
 
     Args:
         expressions: matrix expressions whose indices and bounds are numbers.
         definitions: definitions of other parameters.
+
+    Raises:
+        SymbolicError: if a bound of a sum is a symbol.
     """
-    reader = _Reader(definitions)
-    for expression in expressions:
-        reader.value(expression)
-    return reader.names
+    definitions, names, visited = tuple(definitions), {}, set()
+    waiting: list[Any] = [*reversed(expressions)]
+    while waiting:
+        part = waiting.pop()
+        if part in visited or isinstance(part, Ones):
+            continue
+        visited.add(part)
+        if isinstance(part, Parameter):
+            meaning = lookup(part, definitions, {})
+            if meaning is None:
+                names[part] = name_of(part)
+            else:
+                waiting.append(meaning)
+        elif isinstance(part, IndexedSum):
+            waiting += reversed(part.terms())
+        else:  # a product is computed from the right
+            waiting += part.args if isinstance(part, MatMul) else reversed(part.args)
+    return names
 
 
 def parameters_of(*expressions: MatrixExpr, definitions: Iterable[Definition] = ()) -> dict[str, Parameter]:

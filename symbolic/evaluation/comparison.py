@@ -218,12 +218,7 @@ class _Evaluated(NamedTuple):
 
     @classmethod
     def at(
-        cls,
-        block: Any,
-        functions: Sequence[Layer],
-        x: Array,
-        weights: Sequence[Mapping[str, Any]],
-        again: bool = False,
+        cls, block: Any, functions: Sequence[Layer], x: Array, weights: Sequence[Mapping[str, Any]], again: bool = False
     ) -> "_Evaluated":
         """Evaluate the functions, and read the arrays of every layer.
 

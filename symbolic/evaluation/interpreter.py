@@ -6,21 +6,8 @@ from functools import partial, reduce
 from operator import add
 from typing import Any
 
-from sympy import (
-    Add,
-    Expr,
-    Identity,
-    ImmutableMatrix,
-    KroneckerProduct,
-    MatrixExpr,
-    Mul,
-    Pow,
-    Symbol,
-    Trace,
-    Transpose,
-    ZeroMatrix,
-)
-from sympy.matrices.expressions import HadamardProduct, MatAdd, MatMul, MatPow
+from sympy import Add, Expr, Identity, ImmutableMatrix, MatrixExpr, Mul, Pow, Symbol, ZeroMatrix
+from sympy.matrices.expressions import HadamardProduct, KroneckerProduct, MatAdd, MatMul, MatPow, Trace, Transpose
 from sympy.matrices.expressions.matexpr import MatrixElement
 
 from symbolic.equality.definition import Definition, lookup
@@ -172,15 +159,6 @@ class Interpreter:
     def _times(self, factors: Iterable[Expr]) -> Any:
         return reduce(self.arithmetic.multiply, map(self.value, factors))
 
-    def _ones(self, like: MatrixExpr) -> Any:
-        return self.arithmetic.ones(self._number(like.shape[0]))
-
-    def _zeros(self, like: MatrixExpr) -> Any:
-        return self.arithmetic.zeros(*map(self._number, like.shape))
-
-    def _identity(self, like: MatrixExpr) -> Any:
-        return self.arithmetic.identity(self._number(like.shape[0]))
-
     def _function(self, activation: Activation) -> Callable[[Any], Any]:
         known = self.arithmetic.activations
         if isinstance(known, tuple):
@@ -203,7 +181,7 @@ class Interpreter:
             case Pow() if scalars_in(e.base):
                 return a.power(self.value(e.base), e.exp.xreplace(self.sizes))
             case Ones():
-                return self._ones(e)
+                return a.ones(self._number(e.shape[0]))
             case Parameter():
                 return self._parameter(e)
             case MatAdd():
@@ -219,20 +197,18 @@ class Interpreter:
             case Diagonal():
                 return a.diagonal(self.value(e.vector))
             case HadamardProduct():
-                left, right = e.args
-                return a.hadamard(self.value(left), self.value(right))
+                return a.hadamard(*map(self.value, e.args))
             case KroneckerProduct():
-                left, right = e.args
-                return a.kronecker(self.value(left), self.value(right))
+                return a.kronecker(*map(self.value, e.args))
             case Vec():
                 return a.vec(self.value(e.matrix))
             case IndexedSum():
                 terms = [e.at(k) for k in range(self._number(e.first), self._number(e.last) + 1)]
-                return self._sum(terms) if terms else self._zeros(e)
+                return self._sum(terms) if terms else a.zeros(*map(self._number, e.shape))
             case Identity():
-                return self._identity(e)
+                return a.identity(self._number(e.shape[0]))
             case ZeroMatrix():
-                return self._zeros(e)
+                return a.zeros(*map(self._number, e.shape))
             case Expr() if not isinstance(e, MatrixExpr) and not scalars_in(e):
                 return a.scale(e.xreplace(self.sizes), a.identity(1))
         raise SymbolicError(f"{e} ({type(e).__name__}) can't be evaluated")

@@ -8,6 +8,7 @@ from sympy.matrices.expressions import MatAdd
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.printer import Printer
 
+from symbolic.errors import SymbolicError
 from symbolic.expressions.matrix import Matrix, MatrixSum
 
 
@@ -71,6 +72,25 @@ class IndexedSum(Matrix):
         """
         return self.body.xreplace({self.index: sympify(value)})
 
+    def terms(self) -> list[MatrixExpr]:
+        """Return the summands in order.
+
+        Raises:
+            SymbolicError: if a bound is a symbol.
+        """
+        if not (self.first.is_Integer and self.last.is_Integer):
+            raise SymbolicError(f"{self} has no definite number of terms: put numbers in for its bounds")
+        return [self.at(k) for k in range(int(self.first), int(self.last) + 1)]
+
+    def written_out(self) -> MatrixExpr:
+        """Return the sum term by term.
+
+        Raises:
+            SymbolicError: if a bound is a symbol.
+        """
+        terms = self.terms()
+        return MatrixSum(*terms) if terms else ZeroMatrix(*self.shape)
+
     @property
     def free_symbols(self) -> set[Basic]:
         """The symbols in it, without its index."""
@@ -84,8 +104,7 @@ class IndexedSum(Matrix):
         """
         if not (self.first.is_Integer and self.last.is_Integer):
             return super().doit(**hints)
-        terms = [self.at(k).doit(**hints) for k in range(int(self.first), int(self.last) + 1)]
-        return MatrixSum(*terms) if terms else ZeroMatrix(*self.shape)
+        return self.written_out().doit(**hints)
 
     def _eval_subs(self, old: Basic, new: Basic) -> Basic:
         return self.xreplace({old: new})

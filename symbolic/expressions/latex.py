@@ -114,18 +114,11 @@ def _words(text: str) -> str:
     return "".join(part if part.startswith("$") else _plain(part) for part in re.split(r"(\$[^$]*\$)", text))
 
 
+_ESCAPES = str.maketrans({**{character: rf"\{character}" for character in "&%#_{}"}, "^": r"\^{}"})
+
+
 def _plain(text: str) -> str:
-    for character, replacement in (
-        ("&", r"\&"),
-        ("%", r"\%"),
-        ("#", r"\#"),
-        ("_", r"\_"),
-        ("{", r"\{"),
-        ("}", r"\}"),
-        ("^", r"\^{}"),
-    ):
-        text = text.replace(character, replacement)
-    return "".join(f"${_GLYPHS[c]} $" if c in _GLYPHS else c for c in text)
+    return "".join(f"${_GLYPHS[c]} $" if c in _GLYPHS else c for c in text.translate(_ESCAPES))
 
 
 def escaped(text: str) -> str:

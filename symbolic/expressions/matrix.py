@@ -1,7 +1,8 @@
 """Represent sums and products of matrices that keep their order and name shapes that don't fit."""
 
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
 
 from sympy import Basic, Expr, Identity, MatrixExpr, Mul, Transpose, ZeroMatrix, sympify
 from sympy.core.decorators import call_highest_priority
@@ -61,6 +62,15 @@ _INVERSE = (
 _DIVIDES = f"divides by a matrix: {_INVERSE}"
 
 
+def _refused(operation: str) -> Callable[..., NoReturn]:
+    """Return the method of an operation that has no symbol."""
+
+    def method(self: MatrixExpr, *_: Any, **__: Any) -> NoReturn:
+        refuse(operation, self)
+
+    return method
+
+
 class Matrix(MatrixExpr):
     """The base class of our matrix expressions, whose sums and products keep their order and check shapes."""
 
@@ -106,25 +116,14 @@ class Matrix(MatrixExpr):
     def __rtruediv__(self, other: Any) -> MatrixExpr:
         raise SymbolicError(f"{other} / {self} {_DIVIDES}")
 
-    def __abs__(self) -> MatrixExpr:
-        refuse("abs", self)
-
-    def __float__(self) -> float:
-        refuse("a function of one number", self)
-
-    def __round__(self, *_: Any) -> MatrixExpr:
-        refuse("round", self)
-
-    def __mod__(self, other: Any) -> MatrixExpr:
-        refuse("%", self)
-
-    def __floordiv__(self, other: Any) -> MatrixExpr:
-        refuse("//", self)
-
-    def __lt__(self, other: Any) -> bool:
-        refuse("a comparison (<, max, min, where)", self)
-
-    __le__ = __gt__ = __ge__ = __lt__
+    __abs__ = _refused("abs")
+    __float__ = _refused("a function of one number")
+    __round__ = _refused("round")
+    __mod__ = _refused("%")
+    __floordiv__ = _refused("//")
+    __lt__ = __le__ = __gt__ = __ge__ = _refused("a comparison (<, max, min, where)")
+    __array__ = _refused("an array")
+    __jax_array__ = _refused("a function of JAX, or a product with an array,")
 
     def __array_ufunc__(self, function: Any, method: str, *operands: Any, **_: Any) -> MatrixExpr:
         if method != "__call__" or function.__name__ not in OPERATORS:
@@ -133,12 +132,6 @@ class Matrix(MatrixExpr):
 
     def __array_function__(self, function: Any, *_: Any) -> MatrixExpr:
         refuse(function.__name__, self)
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        refuse("an array", self)
-
-    def __jax_array__(self) -> Any:
-        refuse("a function of JAX, or a product with an array,", self)
 
     def __pow__(self, exponent: Any) -> MatrixExpr:
         check_product(self, self)

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sympy import Basic, Expr, Identity, MatrixExpr, ZeroMatrix, sympify
+from sympy import Basic, Expr, Identity, MatrixExpr, sympify
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.printer import Printer
 
 from symbolic.errors import SymbolicError
 from symbolic.expressions.indexed_sum import IndexedSum
-from symbolic.expressions.matrix import Matrix, MatrixProduct, MatrixSum
+from symbolic.expressions.matrix import Matrix, MatrixProduct
 
 
 class OrderedProduct(Matrix):
@@ -84,8 +84,5 @@ def written_out(expression: MatrixExpr, values: Mapping[Expr, Any]) -> MatrixExp
         W′₃,₁ W′₂,₁ W′₁,₁
     """
     expression = expression.xreplace({symbol: sympify(value) for symbol, value in values.items()})
-    sums = {part: [part.at(k) for k in range(part.first, part.last + 1)] for part in expression.atoms(IndexedSum)}
-    expression = expression.xreplace(
-        {part: MatrixSum(*terms) if terms else ZeroMatrix(*part.shape) for part, terms in sums.items()}
-    )
+    expression = expression.xreplace({part: part.written_out() for part in expression.atoms(IndexedSum)})
     return expression.xreplace({part: part.written_out() for part in expression.atoms(OrderedProduct)})

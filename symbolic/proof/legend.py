@@ -14,7 +14,7 @@ from symbolic.proof.derivation import Derivation
 
 i, j = (Symbol(name, integer=True, nonnegative=True) for name in "ij")
 
-_CLOSED_FORM = {
+_OF_LAYERS = {
     "x'": "the residual stream after layer i, as a vector; that of index 0 is the input",
     "W'1": "the matrix on the linear path of layer i",
     "W'2": "the matrix inside the activation of layer i",
@@ -29,9 +29,6 @@ _CLOSED_FORM = {
     "c": "the bias inside the activation of layer i; it contains the terms of all earlier layers",
     "C": "the matrix that multiplies the activation of layer j in the closed form of layer i",
     "UAT": "the sum of the terms of layers 1 to i",
-}
-
-_CONSEQUENCES = {
     "s": "the slopes of the activation of layer i, held",
     "t": "the offsets of the activation of layer i, held",
     "J": "layer i as a matrix, its slopes held",
@@ -41,13 +38,9 @@ _CONSEQUENCES = {
     "y": "the number that the read-out reads after layer i",
     "z": "the pre-activation of layer i",
     "h": "the activation of layer i",
-    "Φ": "the matrix that takes a change after layer j to its effect after layer i",
     "Phi": "the matrix that takes a change after layer j to its effect after layer i",
-    "Ψ": "the matrix that takes a change before layer i to its effect after it",
     "Psi": "the matrix that takes a change before layer i to its effect after it",
-    "κ": "the slopes of the secants of the activation of layer i",
     "kappa": "the slopes of the secants of the activation of layer i",
-    "μ": "the effect of the changed parameters of layer i",
     "mu": "the effect of the changed parameters of layer i",
 }
 
@@ -90,9 +83,7 @@ _OF_TITLE = {
         "Z": "subtracts the mean over features",
         "r": "the scales of the tokens, held",
         "gamma": "the gain",
-        "γ": "the gain",
         "beta": "the offset",
-        "β": "the offset",
     },
     "The diamond product": {"W": "matrices", "x": "a vector"},
     "Lemma 1: a matrix times a UAT sum is a UAT sum": {
@@ -219,11 +210,11 @@ def _explained(parameter: Parameter, letter: str, derivation: Derivation) -> tup
     rest = ",".join(map(str, parameter.lower[1:]))
     plain = letter.replace(DOT, "")
     names = (f"{plain}[{rest}]" if rest else plain, plain + _role(parameter, plain), plain)
-    tables: tuple[Mapping[str, str], ...] = (derivation.words, of_title, _CLOSED_FORM, _CONSEQUENCES)
+    tables: tuple[Mapping[str, str], ...] = (derivation.words, of_title, _OF_LAYERS)
     if parameter.of_layer:
         tables = (derivation.words,)
     elif plain != letter:  # the form's own, where a letter of the layer looks the same
-        tables = (of_title, _CLOSED_FORM, _CONSEQUENCES)
+        tables = (of_title, _OF_LAYERS)
     table, words = next(
         ((table, table[name]) for table in tables for name in names if name in table), (None, kind_of(parameter))
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from symbolic.expressions.latex import escaped
+from symbolic.expressions.parameter import latin
 from symbolic.proof.derivation import ROOM, Derivation, equation_rows, explanation, sentence
 from symbolic.proof.hypotheses import Condition, in_latex
 from symbolic.proof.legend import letters_section
@@ -18,12 +19,6 @@ _ACCENTS = {
 }  # fmt: skip
 _COMMANDS = {"ß": "ss", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L"}
 _SIGNS = {"–": "--", "—": "---", "’": "'", "‘": "`", "“": "``", "”": "''", "…": r"\ldots{}"}
-_SMALL = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu"
-_GREEK = f"{_SMALL} nu xi pi rho sigma tau upsilon phi chi psi omega"
-_CAPITALS = "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"  # the others look like Latin ones
-
-_LETTERS = dict(zip("αβγδεζηθικλμνξπρστυφχψω", _GREEK.split(), strict=True))
-_LETTERS |= dict(zip("ΓΔΘΛΞΠΣΥΦΨΩ", _CAPITALS.split(), strict=True))
 
 
 def _command(character: str) -> str:
@@ -32,8 +27,8 @@ def _command(character: str) -> str:
         return _SIGNS[character]
     if character in _COMMANDS:
         return rf"\text{{\{_COMMANDS[character]}}}"
-    if character in _LETTERS:
-        return rf"\ensuremath{{\{_LETTERS[character]}}}"
+    if (name := latin(character)) != character:
+        return rf"\ensuremath{{\{name}}}"
     base, *marks = list(unicodedata.normalize("NFD", character))
     accents = [_ACCENTS.get(unicodedata.name(mark, "").removeprefix("COMBINING ")) for mark in marks]
     if not base.isascii() or not accents or None in accents:

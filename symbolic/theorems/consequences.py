@@ -138,12 +138,7 @@ def contributions(stack: ResidualStack | None = None) -> Derivation:
     steps = (
         let(pulled.left, pulled.right, "the read-out, pulled back one layer"),
         let(read.left, read.right, "what it reads"),
-        equality(
-            y(k),
-            step.right,
-            "one layer, by Eq. 20",
-            (read, s.equation_20, pulled),
-        ),
+        equality(y(k), step.right, "one layer, by Eq. 20", (read, s.equation_20, pulled)),
         equality(y(0), start + IndexedSum(share(j), j, 1, 0), "base", (read,)),
         induction_hypothesis(hypothesis.left, hypothesis.right),
         equality(y(k), start + IndexedSum(share(j), j, 1, k), "so all layers", (hypothesis, step)),

@@ -10,6 +10,7 @@ from symbolic.equality.definition import Definition
 from symbolic.equality.form import NormalForm
 from symbolic.equality.linear_atoms import ParameterAtom
 from symbolic.equality.normal_form import equal, normal_form
+from symbolic.equality.two_inputs import change as delta
 from symbolic.equality.word import Word
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
@@ -37,16 +38,6 @@ class AdaptedStack(ResidualStack):
         """
         plain = super().W(k, role, term)
         return plain + delta(plain)
-
-
-def delta(parameter: Parameter) -> Parameter:
-    """Return `ΔX` of a parameter `X`, its change by the adapters.
-
-    Args:
-        parameter: the parameter.
-    """
-    rows, columns = parameter.shape
-    return Parameter("Δ" + parameter.letter, parameter.lower, rows, columns, parameter.upper)
 
 
 def first_order(expression: MatrixExpr, change: Callable[[Parameter], MatrixExpr | None]) -> MatrixExpr:
@@ -158,21 +149,14 @@ def lora(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
     x = Variable("x", (), tokens, m)
     adapted, rules = AdaptedStack(s.width, s.neurons), s.recursions
     activation, pre_activation = Parameter("s", (k,), s.neurons, 1), Parameter("z", (k,), s.neurons, 1)
-    zeros = (
-        Definition(delta(s.P(0)), ZeroMatrix(s.width, s.width)),
-        Definition(delta(s.q(0)), ZeroMatrix(s.width, 1)),
-        Definition(delta(s.UAT(0)), ZeroMatrix(s.width, 1)),
-    )
+    zeros = tuple(Definition(delta(p), ZeroMatrix(*p.shape)) for p in (s.P(0), s.q(0), s.UAT(0)))
+    start = Definition(s.UAT(0), ZeroMatrix(s.width, 1))
+    named = Definition(activation, Activation(pre_activation), (i,))
     z = Definition(pre_activation, s.B(k) * s.x(0) + s.c(k), (i,))
     uat = Definition(s.UAT(k), s.W(k, 1) * s.UAT(i) + s.W(k, 3) * activation, (i,))
     changes: list[Step] = []
     differences: list[Definition] = []
-    exact = [
-        *zeros,
-        Definition(s.UAT(0), ZeroMatrix(s.width, 1)),
-        z,
-        uat,
-    ]
+    exact = [*zeros, start, z, uat]
     for rule in (*(r for r in rules if r.variables and r.left.letter != "UAT"), z, uat):
         change = change_of(rule)
         formal = equal(first_order(rule.right, _change), change.first)
@@ -193,7 +177,7 @@ def lora(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
         )
     )
     changes.append(let(delta(activation), moved, "exact"))
-    exact += [Definition(delta(activation), moved, (i,)), Definition(activation, Activation(pre_activation), (i,))]
+    exact += [Definition(delta(activation), moved, (i,)), named]
     form = (
         (s.P(depth) + delta(s.P(depth))) * s.x(0) + s.q(depth) + delta(s.q(depth)) + s.UAT(depth) + delta(s.UAT(depth))
     )
@@ -215,12 +199,6 @@ def lora(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
         *changes,
         Step(s.x(depth), form, f"against the adapted network at depth {depth}", closed),
     )
-    terms = (
-        z,
-        Definition(activation, Activation(pre_activation), (i,)),
-        Definition(s.UAT(0), ZeroMatrix(s.width, 1)),
-        uat,
-    )
     adapters = (
         "An adapter changes a matrix W'_{i,k} by ΔW'_{i,k}, which may be zero, and no bias. Δ of another letter is its"
         " change; s_i is the activation of layer i, z_i its pre-activation. Where a held value moves with the adapters,"
@@ -230,7 +208,7 @@ def lora(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
         "LoRA, carried through every layer",
         steps,
         "Drop the lines marked exact to get the first order alone.",
-        given=let_each(*(rule for rule in rules if rule.left.letter != "UAT"), *terms, *zeros),
+        given=let_each(*(rule for rule in rules if rule.left.letter != "UAT"), z, named, start, uat, *zeros),
         premises=(HELD, adapters),
         known=equations(differences),
     )

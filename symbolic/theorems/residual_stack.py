@@ -198,30 +198,18 @@ class ResidualStack:
     @property
     def recursions(self) -> tuple[Definition, ...]:
         """The recursions of all parameters of the unrolled form, in two indices."""
-        k = i + 1
-        inside = [
-            rule
-            for t in self.terms
-            for rule in (
+        k, inside, outside = i + 1, [], []
+        for t in self.terms:
+            couplings = (self.coupling(k, t, r) * self.activation(k, r) for r in self.earlier(t))
+            bias = added(self.b(k, 2, t) + self.W(k, 2, t) * (self.q(i) + self.UAT(i)), couplings)
+            inside += [
                 Definition(self.B(k, t), self.W(k, 2, t) * self.P(i), (i,)),
-                Definition(
-                    self.c(k, t),
-                    added(
-                        self.b(k, 2, t) + self.W(k, 2, t) * (self.q(i) + self.UAT(i)),
-                        (self.coupling(k, t, r) * self.activation(k, r) for r in self.earlier(t)),
-                    ),
-                    (i,),
-                ),
-            )
-        ]
-        outside = [
-            rule
-            for t in self.terms
-            for rule in (
+                Definition(self.c(k, t), bias, (i,)),
+            ]
+            outside += [
                 Definition(self.C(i, i, t), self.W(i, 3, t), (i,)),
                 Definition(self.C(j, k, t), self.W(k, 1) * self.C(j, i, t), (i, j), ((j, i),)),
-            )
-        ]
+            ]
         return (
             Definition(self.P(0), Identity(self.width)),
             Definition(self.P(k), self.W(k, 1) * self.P(i), (i,)),

@@ -1,6 +1,6 @@
 """Prove Lemma 1: a matrix times a sum of the universal approximation theorem is such a sum."""
 
-from itertools import product
+from itertools import pairwise
 
 from sympy import Abs, Expr, Symbol, symbols
 
@@ -40,20 +40,27 @@ def lemma_1() -> Derivation:
     return Derivation("Lemma 1: a matrix times a UAT sum is a UAT sum", steps)
 
 
-def holds_for_all_signs(difference: Expr, *variables: Symbol) -> bool:
-    """Tell whether an expression in real numbers and absolute values is nonnegative for every combination of signs.
+_RAYS = ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1), (1, 0))
+
+
+def never_negative(gap: Expr, a: Symbol, b: Symbol) -> bool:
+    """Tell whether a sum of absolute values of linear terms in `a` and `b` is nonnegative, by its values on eight rays.
+
+    Between two neighbouring rays of eight, where no absolute value changes its sign, it is linear, so that its least
+    value is at one of the rays.
 
     Args:
-        difference: the expression that should be at least 0.
-        variables: its real variables.
+        gap: the sum.
+        a: a real variable.
+        b: a real variable.
     """
-    sizes = symbols(f"t1:{len(variables) + 1}", nonnegative=True)
-    return all(
-        bool(
-            difference.subs({v: s * t for v, s, t in zip(variables, signs, sizes, strict=True)}).expand().is_nonnegative
-        )
-        for signs in product((1, -1), repeat=len(variables))
-    )
+
+    def at(expression: Expr, ray: tuple[int, int]) -> Expr:
+        return expression.subs({a: ray[0], b: ray[1]})
+
+    arguments = [size.args[0] for size in gap.atoms(Abs)]
+    linear = all(at(t, first) * at(t, second) >= 0 for first, second in pairwise(_RAYS) for t in arguments)
+    return bool(linear and not gap.subs({a: 0, b: 0}) and all(at(gap, ray) >= 0 for ray in _RAYS))
 
 
 def pruning() -> Derivation:
@@ -72,10 +79,9 @@ def pruning() -> Derivation:
     f, s1, s2 = symbols("f S_1 S_2", real=True)
     epsilon = Symbol("varepsilon", positive=True)
     kept = s1 - f
-    # Squares: both sides are absolute values, so |a + b| ≥ ||a| − |b|| exactly if the squares are in that order.
     a, b = symbols("a b", real=True)
-    reverse = holds_for_all_signs((a + b) ** 2 - (Abs(a) - Abs(b)) ** 2, a, b)
-    below = holds_for_all_signs(Abs(a) - a, a)
+    reverse = never_negative(Abs(a + b) - Abs(Abs(a) - Abs(b)), a, b)
+    below = never_negative(Abs(a) - a, a, b)
     s = ResidualStack()
     x0, x1 = s.x(0), s.general_term(1)
     dropped = s.W(1, 1) * x0 + s.b(1, 3)

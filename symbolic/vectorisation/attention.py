@@ -12,7 +12,25 @@ from symbolic.proof.derivation import Derivation
 from symbolic.proof.step import Step, equality, let
 from symbolic.vectorisation.entries import Explicit, check_sizes, kronecker, matrix, matrix_of
 
+N, M, SIZE, HEADS = symbols("N M m h", integer=True, positive=True)
+
 _k = Symbol("k", integer=True, nonnegative=True)
+
+X = Variable("x", (), N, M)  # the input of all heads
+
+PATTERN, OUTPUT = Parameter("H", (_k,), N, N), Parameter("W", ("O",), M, M)
+
+PLACE, _VALUE = Parameter("S", (_k,), M, SIZE), Parameter("W", ("V", _k), SIZE, SIZE)
+
+BACK = PLACE * _VALUE * PLACE.T  # from the features to those of a head, and back
+
+JOINED = IndexedSum(PATTERN * X * BACK, _k, 1, HEADS)  # the heads side by side
+
+W_HV = IndexedSum(Kronecker(PATTERN, BACK.T), _k, 1, HEADS)
+
+W_O = Kronecker(Identity(N), OUTPUT.T)
+
+W_HVO = IndexedSum(Kronecker(PATTERN, (BACK * OUTPUT).T), _k, 1, HEADS)
 
 
 def _pattern(tokens: int, head: int, causal: bool) -> ImmutableMatrix:
@@ -147,30 +165,20 @@ def attention_derivation(tokens: int = 2, features: int = 2, heads: int = 2) -> 
 
     Source: Wang & Li, Eq. 7–10 and 35.
     """
-    n, m, size, count = symbols("N M m h", integer=True, positive=True)
-    x = Variable("x", (), n, m)
-    held = Parameter("H", (_k,), n, n)
-    place = Parameter("S", (_k,), m, size)
-    value, output = Parameter("W", ("V", _k), size, size), Parameter("W", ("O",), m, m)
-    query, key = Parameter("W", ("Q",), m, m), Parameter("W", ("K",), m, m)
-    hat = IndexedSum(held * x * place * value * place.T, _k, 1, count)
-    whole = hat * output
-    w_hv = IndexedSum(Kronecker(held, (place * value * place.T).T), _k, 1, count)
-    w_o = Kronecker(Identity(n), output.T)
-    w_hvo = IndexedSum(Kronecker(held, (place * value * place.T * output).T), _k, 1, count)
     small = attention(tokens, features, heads)
     sizes = f"entry by entry, N = {tokens}, M = {features}, {heads} heads"
-    names = {k: Parameter("W'", (k,), n * m, n * m) for k in ("HV", "O", "HVO")}
+    names = {k: Parameter("W'", (k,), N * M, N * M) for k in ("HV", "O", "HVO")}
+    hat, query, key = Variable("H^", (), N, M), Parameter("W", ("Q",), M, M), Parameter("W", ("K",), M, M)
     steps = (
-        let(Parameter("H^", (), n, m), hat, "heads side by side: S_k picks the features of head k"),
-        equality(Vec(hat), w_hv * Vec(x), "so W'_{HV} = Σ H_k ⊗ (S_k W_{V,k} S_k^T)^T"),
-        equality(Vec(Variable("H^", (), n, m) * output), w_o * Vec(Variable("H^", (), n, m)), "W'_O = I_N ⊗ W_O^T"),
-        equality(Vec(whole), w_hvo * Vec(x), "W'_{HVO}: the expression left out in the papers"),
-        equality(w_hvo, w_o * w_hv, "order of the factors: W'_{HVO} = W'_O W'_{HV}"),
+        let(Parameter("H^", (), N, M), JOINED, "heads side by side: S_k picks the features of head k"),
+        equality(Vec(JOINED), W_HV * Vec(X), "so W'_{HV} = Σ H_k ⊗ (S_k W_{V,k} S_k^T)^T"),
+        equality(Vec(hat * OUTPUT), W_O * Vec(hat), "W'_O = I_N ⊗ W_O^T"),
+        equality(Vec(JOINED * OUTPUT), W_HVO * Vec(X), "W'_{HVO}: the expression left out in the papers"),
+        equality(W_HVO, W_O * W_HV, "order of the factors: W'_{HVO} = W'_O W'_{HV}"),
         Step(names["HV"], small.value.matrix, sizes, small.value.agree),
         Step(names["O"], small.output.matrix, sizes, small.output.agree),
         Step(names["HVO"], small.whole.matrix, sizes, small.whole.agree),
-        equality(x * query * Transpose(x * key), x * (query * key.T) * x.T, "Eq. 35: the scores, W_{QK} = W_Q W_K^T"),
+        equality(X * query * Transpose(X * key), X * (query * key.T) * X.T, "Eq. 35: the scores, W_{QK} = W_Q W_K^T"),
         _compared_pattern(2, 1),
     )
     premises = ("The pattern H_k of every head is held: it is treated as a constant, at its value on this input.",)

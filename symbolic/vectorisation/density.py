@@ -1,6 +1,7 @@
 """Compute densities, the share of nonzero entries of `W'`, as exact fractions."""
 
-from fractions import Fraction
+from collections.abc import Callable
+from typing import NamedTuple
 
 from sympy import ImmutableMatrix, Rational, Symbol, symbols
 
@@ -37,6 +38,37 @@ def convolution(tokens: int, kernel: int) -> Explicit:
     return Explicit(matrix_of(ImmutableMatrix(y), x), toeplitz)
 
 
+_COUNTED = ((2, 3), (3, 2), (4, 4))  # tokens and features
+
+_KERNELS = ((3, 1), (3, 3), (5, 3), (7, 5))  # tokens and kernel width
+
+
+class _Density(NamedTuple):
+    """A density as a formula, and explicit matrices by their sizes, in which it is counted."""
+
+    formula: Rational
+    explicit: Callable[[int, int], Explicit]
+    second: Symbol = _M
+    sizes: tuple[tuple[int, int], ...] = _COUNTED
+
+    @property
+    def counted(self) -> bool:
+        """Whether the formula is what is counted at every size."""
+        at_sizes = ((self.formula.subs({_N: n, self.second: size}), self.explicit(n, size)) for n, size in self.sizes)
+        return all(formula == explicit.density for formula, explicit in at_sizes)
+
+
+_DENSITIES = {
+    "linear on rows, W x": _Density(1 / _M, linear_on_rows),
+    "linear on features, x W": _Density(1 / _N, linear_on_features),
+    "attention": _Density(_N / _N, lambda tokens, features: attention(tokens, features, 1).whole),
+    "attention, causal mask": _Density(
+        (_N + 1) / (2 * _N), lambda tokens, features: attention(tokens, features, 1, causal=True).whole
+    ),
+    "1D convolution": _Density((4 * _N * _K - _K**2 + 1) / (4 * _N**2), convolution, _K, _KERNELS),
+}
+
+
 def densities() -> dict[str, Rational]:
     """Return densities as exact fractions in the tokens N, the features M, and an odd kernel width k ≤ N.
 
@@ -44,45 +76,7 @@ def densities() -> dict[str, Rational]:
         >>> print(densities()["attention, causal mask"])
         (N + 1)/(2*N)
     """
-    n, m, k = _N, _M, _K
-    return {
-        "linear on rows, W x": 1 / m,
-        "linear on features, x W": 1 / n,
-        "attention": n / n,
-        "attention, causal mask": (n + 1) / (2 * n),
-        "1D convolution": ((4 * n * k - k**2 + 1) / (4 * n**2)),
-    }
-
-
-_COUNTED = ((2, 3), (3, 2), (4, 4))  # tokens and features
-
-_KERNELS = ((3, 1), (3, 3), (5, 3), (7, 5))  # tokens and kernel width
-
-
-def _count(name: str, tokens: int, second: int) -> Fraction:
-    """Return the density of an explicit matrix; the second size is the features, or the width of the kernel."""
-    match name:
-        case "linear on rows, W x":
-            return linear_on_rows(tokens, second).density
-        case "linear on features, x W":
-            return linear_on_features(tokens, second).density
-        case "1D convolution":
-            return convolution(tokens, second).density
-    return attention(tokens, second, 1, causal="causal" in name).whole.density
-
-
-def _sizes(name: str) -> tuple[tuple[int, int], ...]:
-    return _KERNELS if name == "1D convolution" else _COUNTED
-
-
-def _written_sizes(name: str) -> str:
-    second = "k" if name == "1D convolution" else "M"
-    return f"(N, {second}) = {', '.join(map(str, _sizes(name)))}"
-
-
-def _agrees(name: str, formula: Rational) -> bool:
-    second = _K if name == "1D convolution" else _M
-    return all(formula.subs({_N: tokens, second: size}) == _count(name, tokens, size) for tokens, size in _sizes(name))
+    return {name: density.formula for name, density in _DENSITIES.items()}
 
 
 def density_derivation() -> Derivation:
@@ -94,10 +88,10 @@ def density_derivation() -> Derivation:
 
     Source: Wang & Li, version 001, Appendix B (1/M for Linear); the others are not in the papers.
     """
-    steps = (
-        Step(Symbol("rho"), formula, name, _agrees(name, formula), sizes=_written_sizes(name))
-        for name, formula in densities().items()
-    )
+    steps = []
+    for name, density in _DENSITIES.items():
+        sizes = f"(N, {density.second}) = {', '.join(map(str, density.sizes))}"
+        steps.append(Step(Symbol("rho"), density.formula, name, density.counted, sizes=sizes))
     premises = (
         "The density is the share of entries that aren't zero, of matrices with generic entries: an entry counts as"
         " zero if it is zero whatever the parameters are.",

@@ -113,12 +113,8 @@ def normalisation_derivation() -> Derivation:
         True
     """
     n, m = symbols("N M", integer=True, positive=True)
-    x, scale, gain, shift = (
-        Variable("x", (), n, m),
-        Parameter("r", (), n, 1),
-        Parameter("gamma", (), m, 1),
-        Parameter("beta", (), m, 1),
-    )
+    x, scale = Variable("x", (), n, m), Parameter("r", (), n, 1)
+    gain, shift = Parameter("gamma", (), m, 1), Parameter("beta", (), m, 1)
     ones_m, ones_n = Parameter("1", ("M",), m, 1), Parameter("1", ("N",), n, 1)
     centre = Parameter("Z", (), m, m)
     mean = Definition(centre, Identity(m) - (1 / m) * ones_m * ones_m.T)

@@ -13,7 +13,6 @@ import symbolic.audit.figure as figure
 from symbolic.audit.audit import CLAIMS, as_dicts, audit
 from symbolic.audit.checks import both
 from symbolic.audit.claim import CHECKED, CITED, DEFINED, FAILS, MISPRINTED, PROVED, READING, UNDECIDED, VERDICTS, Claim
-from symbolic.audit.closed_form import rules_as_printed
 from symbolic.audit.counterexample import Outcome, counterexample, identity
 from symbolic.audit.figure import figure_2
 from symbolic.audit.formula import read
@@ -276,13 +275,13 @@ RULES = next(claim for claim in CLAIMS if claim.equation == "update rules below 
     ],
 )
 def test_the_printed_update_rules_reach_a_depth_in_every_reading(reading, depth):
-    found = reach(rules_as_printed(RULES.says), reading)
+    found = reach(RULES.says, reading)
     assert not found.holds
     assert found.how.startswith(f"right up to depth {depth}, wrong at depth {depth + 1}")
 
 
 def test_the_corrected_update_rules_reach_every_tested_depth():
-    assert reach(rules_as_printed(RULES.mended.says), "per layer").how == "right at depths 1 to 4"
+    assert reach(RULES.mended.says, "per layer").how == "right at depths 1 to 4"
     assert {"in order", "at once", "folded, in order", "folded, at once", "own and updated", "repeated"} == set(
         READINGS
     )

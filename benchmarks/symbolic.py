@@ -23,7 +23,7 @@ PROGRAMS = {
     "block_of_the_embedded_models_layer": (
         "import jax.numpy as jnp, duat_jax as duat; from symbolic import Block; model = duat.load()\n"
         "x = model.embed(jnp.array(duat.load_tokenizer().encode('return self.').ids))\n"
-        "work = lambda: Block.of(model.stack.blocks[0], x).prove()"
+        "work = lambda: Block.from_function(model.stack.blocks[0], x).prove()"
     ),
 }
 MEASURE = "import time; began = time.perf_counter(); work(); print(time.perf_counter() - began)"

@@ -1,4 +1,6 @@
-"""Define the errors of the symbolic layer; each names the fault and the remedy."""
+"""Define the errors of the symbolic layer, each with the fault and the remedy, and the warning of an old name."""
+
+from warnings import warn
 
 
 class SymbolicError(ValueError):
@@ -11,3 +13,13 @@ class ShapeMismatch(SymbolicError):
 
 class NumbersDiffer(SymbolicError):
     """Raised if the numbers of a function aren't those of the symbols that are said to describe it."""
+
+
+def warn_renamed(old: str, new: str) -> None:
+    """Warn at the line that used an old name, which will be gone with the next release.
+
+    Args:
+        old: the old name.
+        new: what it is called now.
+    """
+    warn(f"{old} is called {new} now; the old name goes with the next release", FutureWarning, stacklevel=3)

@@ -67,7 +67,7 @@ def derivations() -> dict[Derivation, str]:
         own.difference(),
     )
     stack = make_stack(BLOCK_TYPES["post-norm"](features=4, heads=2, neurons=6), layers=1, rngs=nnx.Rngs(0))
-    read = Block.of(stack.blocks[0], jnp.ones((3, 4)))
+    read = Block.from_function(stack.blocks[0], jnp.ones((3, 4)))
     calls["a block read from a program"] = (read.residual_terms(), read.recursions(), read.prove())
     named: dict[Derivation, str] = {}
     for call, results in calls.items():

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sympy import Expr, ImmutableMatrix, MatrixExpr, Max, S
+from sympy import Expr, ImmutableMatrix, MatrixExpr, S
 
 from symbolic.audit.claim import Check, Claim
-from symbolic.audit.counterexample import Outcome, identity
+from symbolic.audit.counterexample import RELU, Outcome, identity
 from symbolic.audit.letters import Statement
 from symbolic.equality.definition import Definition
 from symbolic.errors import SymbolicError
-from symbolic.evaluation.interpreter import Interpreter, exact
+from symbolic.evaluation.interpreter import Interpreter
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
 from symbolic.theorems.residual_stack import ResidualStack
@@ -147,4 +147,4 @@ def scalar(expression: MatrixExpr, values: Mapping[Parameter, Any], stack: Resid
     """
     numbers = {p: ImmutableMatrix([[v]]) for p, v in values.items()}
     sizes = {stack.width: S.One, stack.neurons: S.One}
-    return Interpreter(numbers, exact(lambda t: Max(0, t)), sizes=sizes).value(expression)[0]
+    return Interpreter(numbers, RELU, sizes=sizes).value(expression)[0]

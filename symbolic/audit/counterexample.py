@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from zlib import crc32
 
-from sympy import Expr, ImmutableMatrix, Integer, MatrixExpr, Max, Symbol, sstr
+from sympy import ImmutableMatrix, Integer, MatrixExpr, Max, Symbol, sstr
 
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import equal
@@ -19,8 +19,7 @@ _NUMBERS = (1, 2, -1, 3, -2)
 _SIZES, _TRIES = (1, 2), 24
 
 
-def _relu(t: Expr) -> Expr:
-    return Max(0, t)
+RELU = exact(lambda t: Max(0, t))  # exact arithmetic with `σ` the ReLU
 
 
 def sample(parameter: Parameter, seed: int, sizes: Mapping[Symbol, int] | None = None) -> ImmutableMatrix:
@@ -72,7 +71,7 @@ def counterexample(left: MatrixExpr, right: MatrixExpr, using: Iterable[Definiti
             def value(p: Parameter, values: dict = values, seed: int = seed, sizes: dict = sizes) -> ImmutableMatrix:
                 return values.setdefault(p, sample(p, seed, sizes))
 
-            interpreter = Interpreter(value, exact(_relu), using, sizes)
+            interpreter = Interpreter(value, RELU, using, sizes)
             sides = [interpreter.value(e) for e in (left, right)]
             if list(sides[0]) != list(sides[1]):
                 given = ", ".join(f"{p} = {_numbers(values[p])}" for p in sorted(values, key=str))

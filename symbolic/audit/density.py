@@ -19,6 +19,8 @@ from symbolic.vectorisation.entries import density, kronecker
 SIZES = ((1, 2, 1), (2, 2, 1), (2, 2, 2), (3, 2, 2), (2, 4, 2))  # tokens, features, heads
 
 
+_HELD = ImmutableMatrix([[Rational(1, 2)] * 2] * 2)  # a pattern of two tokens
+
 _ONE_HEAD = Symbol("W'_HVi")
 
 _WHOLE = heads.WHOLE.symbol(Name("W", ("HVO",), (), True))
@@ -32,9 +34,8 @@ def _named(claim: Claim) -> list:
 def _special_values(claim: Claim) -> Outcome:
     """Compute a counterexample in which no variable is zero but W_V W_O is: two features, one head."""
     expect(_named(claim) == [heads.JOINED, heads.TRANSPOSED_O], "W_{HV} and W'_O")
-    held = ImmutableMatrix([[Rational(1, 2)] * 2] * 2)
     w_v, w_o = ImmutableMatrix([[1, 1], [1, 1]]), ImmutableMatrix([[1, 1], [-1, -1]])
-    whole = kronecker(held, (w_v * w_o).T)
+    whole = kronecker(_HELD, (w_v * w_o).T)
     return Outcome(
         density(whole) == 1,
         f"counterexample, N = M = 2, one head, all entries of H 1/2, W_V = {w_v.tolist()}, W_O = {w_o.tolist()}: no"
@@ -45,8 +46,8 @@ def _special_values(claim: Claim) -> Outcome:
 def _special_head(claim: Claim) -> Outcome:
     """Compute the density of a head whose W_V is the identity, and of one with a causal mask."""
     expect(_named(claim) == [_ONE_HEAD], "W'_{HVi}")
-    held, w_v = ImmutableMatrix([[Rational(1, 2)] * 2] * 2), ImmutableMatrix.eye(2)
-    dense, causal = density(kronecker(held, w_v.T)), attention(2, 2, 1, causal=True).value.density
+    w_v = ImmutableMatrix.eye(2)
+    dense, causal = density(kronecker(_HELD, w_v.T)), attention(2, 2, 1, causal=True).value.density
     return Outcome(
         dense == causal == 1,
         f"counterexample, N = M = 2, all entries of H 1/2, W_V = {w_v.tolist()}: W'_{{HVi}} has density {dense}; with"
@@ -123,8 +124,7 @@ def _preceding_only(claim: Claim) -> Outcome:
 def _uncorrelated(claim: Claim) -> Outcome:
     """Compute the covariance of two elements over all signs of the entries of W_V W_O."""
     expect(_named(claim) == [_WHOLE], "W'_{HVO}")
-    held = ImmutableMatrix([[Rational(1, 2)] * 2] * 2)
-    drawn = [kronecker(held, ImmutableMatrix(2, 2, signs).T) for signs in product((1, -1), repeat=4)]
+    drawn = [kronecker(_HELD, ImmutableMatrix(2, 2, signs).T) for signs in product((1, -1), repeat=4)]
     first, second, both_at_once = (
         sum(map(value, drawn)) / len(drawn)
         for value in (lambda w: w[0, 0], lambda w: w[0, 1], lambda w: w[0, 0] * w[0, 1])

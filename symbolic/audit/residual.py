@@ -160,10 +160,10 @@ def at_two(claim: Claim) -> Outcome:
     return both(network, recursions_proved())
 
 
-def _acts_on(claim: Claim, what: str) -> MatrixExpr:
+def _acts_on(claim: Claim, function: str) -> MatrixExpr:
     """Return the right side of Eq. 28 or 29, which act on `x_i`, with the index of the layer that does, i + 1."""
     left, right = claim.row.related(r"\mapsto")
-    expect(left == applied(what)(stream(i)), f"{what}(x_i)")
+    expect(left == applied(function)(stream(i)), f"{function}(x_i)")
     raised = {p: p.xreplace({i: K}) for p in right.atoms(Parameter) if p != S.x(i)}
     return right.xreplace(raised)
 

@@ -172,11 +172,8 @@ def _only_mlp(depth: int) -> tuple[Definition, ...]:
 
 
 def _lora_in_mlps(claim: Claim) -> Outcome:
-    """Prove the induction step of the corrected form at a symbolic layer, for adapters in the MLPs of all layers.
-
-    `X + ΔX` is what the recursions make of `W'_{k,2} + ΔW'_{k,2}` and `W'_{k,3} + ΔW'_{k,3}`; `P` and `q` stay. The
-    printed form says the same, its two misprints mended and its symbols updated.
-    """
+    """Prove the induction step of the corrected form at a symbolic layer, for adapters in the MLPs of all layers."""
+    # `X + ΔX` is what the recursions make of `W'_{k,2} + ΔW'_{k,2}` and `W'_{k,3} + ΔW'_{k,3}`; `P` and `q` stay.
     s, k = S, i + 1
     left, right = claim.row.equated
 

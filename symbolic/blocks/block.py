@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from sympy import MatrixExpr, Symbol, sympify
 
-from symbolic.blocks.layer_expression import (
-    check_names,
+from symbolic.blocks.layer import (
     checked_layer,
     of_layer,
     read,
-    result_of,
     steps_on_vec,
     stream_of_shape,
     vectorised,
@@ -21,7 +19,7 @@ from symbolic.blocks.layer_expression import (
 )
 from symbolic.blocks.relations import at_both_inputs, at_sizes, relations_of_layer, with_relations
 from symbolic.equality.definition import Definition
-from symbolic.errors import NumbersDiffer
+from symbolic.errors import NumbersDiffer, warn_renamed
 from symbolic.expressions.parameter import Held, Ones, Parameter, dotted
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.hypotheses import held_parameters, moving_parameters
@@ -83,10 +81,8 @@ class Block:
         own: tuple[str, ...] = (),
         relations: tuple[Definition, ...] = (),
     ) -> None:
-        """Read the layer."""
-        check_names(shared=shared, own=own)
         x = stream_of_shape(shape)
-        (rows, columns), written = x.shape, checked_layer(result_of(layer, x), x, shared, own)
+        (rows, columns), written = x.shape, checked_layer(layer, x, shared, own)
         self._as_given = written, x, shared, own, relations
         self.relations = relations_of_layer(relations, written, x, shared)
         written = with_own_indices(of_layer(written, x, shared, own))
@@ -97,7 +93,7 @@ class Block:
         self.layer = Definition(self.stack.x(i + 1), whole, (i,))
 
     @classmethod
-    def of(cls, fn: Callable[[Any], Any], x: Any) -> "Block":
+    def from_function(cls, fn: Callable[[Any], Any], x: Any) -> "Block":
         """Read a layer from the program of a marked JAX function, so that the derivation is of the code that runs.
 
         `x'_{i+1} = W'_{i+1,1} x'_i + …` with a matrix on `vec(x)` for every array and every mark that multiplies what
@@ -117,7 +113,7 @@ class Block:
             >>> import duat_jax as duat
             >>> F, G = jnp.ones((2, 3)), jnp.ones((3, 2))
             >>> layer, x = lambda x: x + duat.term(jnp.tanh, x @ F, "mlp") @ G, jnp.ones((4, 2))
-            >>> block = Block.of(layer, x)
+            >>> block = Block.from_function(layer, x)
             >>> print(block.written)
             x′ᵢ + G′ᵢ₊₁ tanh(F′ᵢ₊₁ x′ᵢ)
             >>> block.verify(layer, x, block.values, block.functions).holds
@@ -132,6 +128,12 @@ class Block:
         block.values, block.functions, block.legend = layer.values, layer.functions, layer.legend
         block.words = {"x'": "the residual stream after layer i, its entries row by row"}
         return block
+
+    @classmethod
+    def of(cls, fn: Callable[[Any], Any], x: Any) -> "Block":
+        """Read a layer from a function: the old name of `from_function`, for one release."""
+        warn_renamed("Block.of", "Block.from_function")
+        return cls.from_function(fn, x)
 
     def with_sizes(self, sizes: Mapping[Symbol, Any]) -> "Block":
         """Return the block with numbers for symbols among its sizes.
@@ -207,7 +209,6 @@ class Block:
         table = {(entry.left.letter, *entry.left.lower[1:]): entry.right for entry in self.parameters}
 
         def put(parameter: Parameter) -> MatrixExpr:
-            """Return what a parameter of any layer is in this block."""
             right = None if parameter.of_layer else table.get((parameter.letter, *parameter.lower[1:]))
             return parameter if right is None else right.xreplace({i: parameter.lower[0] - 1})
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sympy import MatrixExpr, Symbol
 
-from symbolic.blocks.layer_expression import of_layer
+from symbolic.blocks.layer import of_layer
 from symbolic.equality.definition import Definition
 from symbolic.errors import SymbolicError
 from symbolic.expressions.parameter import Ones, Parameter

@@ -49,16 +49,16 @@ class ActivationAtom(Atom):
 
     def transposed(self) -> Atom:
         """Return `σ(Zᵀ)`."""
-        return self._of(self.argument.transposed())
+        return self._taken_of(self.argument.transposed())
 
     def vec(self) -> Word:
         """Return `σ(vec Z)`."""
         argument = self.argument.vec()
-        return Word((self._of(argument),), argument.shape)
+        return Word((self._taken_of(argument),), argument.shape)
 
-    def _of(self, argument: Form) -> ActivationAtom:
+    def _taken_of(self, argument: Form) -> ActivationAtom:
         """Return the same function of another argument."""
-        return ActivationAtom.of(argument.shape, argument, self.order, self.function, self.lower)
+        return ActivationAtom.shared(argument.shape, argument, self.order, self.function, self.lower)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ def diagonal(vector: Word) -> Word:
         vector: the word.
     """
     shape = (vector.shape[0], vector.shape[0])
-    return Word((DiagonalAtom.of(shape, vector.alone()),), shape, vector.scalars)
+    return Word((DiagonalAtom.shared(shape, vector.alone()),), shape, vector.scalars)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ class SumAtom(Atom):
 
     def transposed(self) -> Atom:
         """Return the sum of the transposes."""
-        return SumAtom.of(self.shape[::-1], self.word.transposed(), self.index, self.first, self.last)
+        return SumAtom.shared(self.shape[::-1], self.word.transposed(), self.index, self.first, self.last)
 
     def vec(self) -> Word:
         """Return the sum of the `vec`."""
@@ -166,7 +166,7 @@ def summed(word: Word, index: Symbol, first: Expr, last: Expr) -> Word:
     shape = (middle[0].shape[0], middle[-1].shape[1]) if middle else word.shape
     inside = tuple(scalar for scalar in word.scalars if index in scalar.free)
     outside = tuple(scalar for scalar in word.scalars if index not in scalar.free)
-    atom = SumAtom.of(shape, Word(middle, shape, inside), index, first, last)
+    atom = SumAtom.shared(shape, Word(middle, shape, inside), index, first, last)
     return Word((*word.atoms[:start], atom, *word.atoms[end:]), word.shape, outside)
 
 
@@ -177,7 +177,7 @@ def hadamard(left: Word, right: Word) -> Word:
         left: one word.
         right: the other one, of the same shape.
     """
-    atom = HadamardAtom.of(left.shape, left.alone(), right.alone())
+    atom = HadamardAtom.shared(left.shape, left.alone(), right.alone())
     return Word((atom,), left.shape, left.scalars + right.scalars)
 
 
@@ -248,7 +248,7 @@ class PowerAtom(_Number, ActivationAtom):
             argument: the number, a 1 × 1 form.
             exponent: the power.
         """
-        return PowerAtom.of(argument.shape, argument, 0, f"^{srepr(exponent)}", Tuple(), exponent)
+        return PowerAtom.shared(argument.shape, argument, 0, f"^{srepr(exponent)}", Tuple(), exponent)
 
     @cached_property
     def number(self) -> Expr:

@@ -170,5 +170,5 @@ def lookup(parameter: Parameter, definitions: Iterable[Definition], bounds: Boun
         definitions: in the order in which they are tried.
         bounds: the first and the last value of each bound index.
     """
-    found = applicable(parameter, definitions, bounds)
-    return None if found is None else found[1]
+    applied = applicable(parameter, definitions, bounds)
+    return None if applied is None else applied[1]

@@ -117,7 +117,7 @@ def _longest_last(word: Word) -> Word:
     tail = Word((), word.shape, word.scalars)
     for atom in reversed(word.atoms):
         if isinstance(atom, DiagonalAtom) and tail.atoms and rank(atom.vector) > rank(tail):
-            tail = Word((DiagonalAtom.of(atom.shape, tail.alone()), *atom.vector.atoms), tail.shape, word.scalars)
+            tail = Word((DiagonalAtom.shared(atom.shape, tail.alone()), *atom.vector.atoms), tail.shape, word.scalars)
         else:
             tail = Word((atom, *tail.atoms), (atom.shape[0], word.shape[1]), word.scalars)
     return tail

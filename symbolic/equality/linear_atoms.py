@@ -42,7 +42,7 @@ class ParameterAtom(Atom):
 
     def transposed(self) -> Atom:
         """Return `Wᵀ`."""
-        return TransposeAtom.of(self.shape[::-1], self)
+        return TransposeAtom.shared(self.shape[::-1], self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class PairAtom(Atom):
 
     def transposed(self) -> Atom:
         """Return the same product of `Aᵀ` and `Bᵀ`."""
-        return self.of(self.shape[::-1], self.left.transposed(), self.right.transposed())
+        return self.shared(self.shape[::-1], self.left.transposed(), self.right.transposed())
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ class VecAtom(Atom):
 
     def transposed(self) -> Atom:
         """Return `vec(X)ᵀ`."""
-        return TransposeAtom.of(self.shape[::-1], self)
+        return TransposeAtom.shared(self.shape[::-1], self)
 
 
 def times(left: Word, right: Word) -> Word:
@@ -149,7 +149,7 @@ def kronecker(left: Word, right: Word) -> Word:
     if right.shape == (1, 1):
         return left.scaled(right.as_scalars())
     shape = expanded((left.shape[0] * right.shape[0], left.shape[1] * right.shape[1]))
-    pair = (KroneckerAtom.of(shape, left.alone(), right.alone()),) if left.atoms or right.atoms else ()
+    pair = (KroneckerAtom.shared(shape, left.alone(), right.alone()),) if left.atoms or right.atoms else ()
     return Word(pair, shape, left.scalars + right.scalars)
 
 
@@ -174,7 +174,7 @@ def vec(word: Word) -> Word:
             return times(kronecker(before, after.transposed()), _vec_of_atom(atom))
     if len(word.atoms) == 1:
         return _vec_of_atom(word.atoms[0])
-    return Word((VecAtom.of((rows * columns, Integer(1)), word),), expanded((rows * columns, Integer(1))))
+    return Word((VecAtom.shared((rows * columns, Integer(1)), word),), expanded((rows * columns, Integer(1))))
 
 
 def _vec_of_atom(atom: Atom) -> Word:
@@ -183,4 +183,4 @@ def _vec_of_atom(atom: Atom) -> Word:
     if known is not None:
         return known
     shape, word = expanded((atom.shape[0] * atom.shape[1], Integer(1))), Word((atom,), atom.shape)
-    return word if atom.shape[1] == 1 else Word((VecAtom.of(shape, word),), shape)
+    return word if atom.shape[1] == 1 else Word((VecAtom.shared(shape, word),), shape)

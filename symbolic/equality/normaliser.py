@@ -93,8 +93,8 @@ class Normaliser:
                 return self.form(expression.arg, bounds).transposed()
             case Activation():
                 inner = self.form(expression.argument, bounds)
-                of = expression.order, expression.function, expression.indices
-                atom = ActivationAtom.of(inner.shape, inner, *of)
+                function = expression.order, expression.function, expression.indices
+                atom = ActivationAtom.shared(inner.shape, inner, *function)
                 return NormalForm(inner.shape, [(_word(atom), S.One)])
             case Diagonal():
                 vector = self.form(expression.vector, bounds)
@@ -130,10 +130,10 @@ class Normaliser:
                 f"{parameter} is used with two shapes, {first.shape[0]} × {first.shape[1]} and {parameter.shape[0]} ×"
                 f" {parameter.shape[1]}: give one of them another letter or index"
             )
-        found = applicable(parameter, self.definitions, bounds)
-        if found is None:
-            return NormalForm(parameter.shape, [(_word(ParameterAtom.of(parameter.shape, parameter)), S.One)])
-        definition, meaning = found
+        definition_and_meaning = applicable(parameter, self.definitions, bounds)
+        if definition_and_meaning is None:
+            return NormalForm(parameter.shape, [(_word(ParameterAtom.shared(parameter.shape, parameter)), S.One)])
+        definition, meaning = definition_and_meaning
         self.used[definition] = None
         check_sum(parameter, meaning)
         if parameter in self.open or len(self.open) > _ENDLESS:
@@ -199,7 +199,7 @@ class Normaliser:
                 return self._entry(self.form(matrix, bounds), row, column)
             case Trace(arg=matrix):
                 words = self.form(matrix, bounds).words.items()
-                return [((*w.scalars, _word(TraceAtom.of((S.One, S.One), w.alone()))), c) for w, c in words]
+                return [((*w.scalars, _word(TraceAtom.shared((S.One, S.One), w.alone()))), c) for w, c in words]
         raise SymbolicError(f"{known[base]} has no normal form: of scalars there are entries and traces")
 
     @staticmethod
@@ -210,7 +210,7 @@ class Normaliser:
         for word, coefficient in form.words.items():
             if word.atoms:
                 monomials.append(
-                    ((*word.scalars, _word(EntryAtom.of((S.One, S.One), word.alone(), row, column))), coefficient)
+                    ((*word.scalars, _word(EntryAtom.shared((S.One, S.One), word.alone(), row, column))), coefficient)
                 )
             else:
                 monomials.append((word.scalars, coefficient * KroneckerDelta(row, column)))

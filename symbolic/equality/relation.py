@@ -94,8 +94,8 @@ def _replaced(word: Word, rules: Iterable[Rule], bounds: Bounds, form: Form) -> 
     for k, atom in enumerate(word.atoms):
         if isinstance(atom, KroneckerAtom):
             for side, other in ((atom.left, atom.right), (atom.right, atom.left)):
-                if (found := _replaced(side, rules, bounds, form)) is not None:
-                    parts, rule = found
+                if (replacement := _replaced(side, rules, bounds, form)) is not None:
+                    parts, rule = replacement
                     before = Word(word.atoms[:k], (word.shape[0], atom.shape[0]), word.scalars)
                     after = Word(word.atoms[k + 1 :], (atom.shape[1], word.shape[1]))
                     pairs = ((kronecker(w, other) if side is atom.left else kronecker(other, w), c) for w, c in parts)
@@ -124,9 +124,9 @@ def rewritten(
         if not waiting:
             return (NormalForm(whole.shape, done) if used else whole), tuple(used)
         word, coefficient = waiting.pop()
-        if (found := _replaced(word, rules, bounds, form)) is None:
+        if (replacement := _replaced(word, rules, bounds, form)) is None:
             done.append((word, coefficient))
         else:
-            used[found[1].relation] = None
-            waiting += [(w, c * coefficient) for w, c in found[0]]
+            used[replacement[1].relation] = None
+            waiting += [(w, c * coefficient) for w, c in replacement[0]]
     raise SymbolicError("the relations replace one another without end: give fewer of them")

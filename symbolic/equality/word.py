@@ -147,7 +147,7 @@ class Atom(ABC):
     shape: Shape
 
     @classmethod
-    def of(cls, shape: Shape, *parts: Any) -> Self:
+    def shared(cls, shape: Shape, *parts: Any) -> Self:
         """Return the atom with these parts, one object for equal atoms.
 
         Args:

@@ -93,8 +93,8 @@ def arrays_of(block: Any, k: int, recording: Recording, weights: Mapping[str, An
         elif moves and name in held:
             value = held[name]
         else:
-            what = "hold(…, name) of the function" if moves else "weights"
-            missing.append(f"{name} ({_times(parameter.shape)}) in {what}")
+            place = "hold(…, name) of the function" if moves else "weights"
+            missing.append(f"{name} ({_times(parameter.shape)}) in {place}")
             continue
         array = jnp.asarray(value)
         arrays[parameter] = _as_matrix(array, parameter)

@@ -188,7 +188,10 @@ def compare(
     _check(functions, weights)
     by_name = _by_name(block, activation, len(functions))
     x = jnp.asarray(x)
-    weights = [of if isinstance(of, Values) else {latin(name): array for name, array in of.items()} for of in weights]
+    weights = [
+        arrays if isinstance(arrays, Values) else {latin(name): array for name, array in arrays.items()}
+        for arrays in weights
+    ]
     block = block.with_sizes(numbers_of_sizes(block, x, weights[0], sizes or {}))
     at_x = _Evaluated.at(block, functions, x, weights)
     rows = tuple(_rows(block, at_x, by_name))
@@ -206,15 +209,10 @@ def _another(x: Array) -> Array:
 
 
 class _Evaluated(NamedTuple):
-    """A stack of functions at one input.
+    """A stack of functions at one input."""
 
-    Args:
-        forms: the closed form of every function at its stream.
-        arrays: the array of every letter.
-    """
-
-    forms: list[ClosedForm]
-    arrays: dict[Parameter, Array]
+    forms: list[ClosedForm]  # of every function at its stream
+    arrays: dict[Parameter, Array]  # of every letter
 
     @classmethod
     def at(
@@ -274,10 +272,7 @@ def _rows(block: Any, at_input: _Evaluated, functions: Mapping[str, Activate]) -
         maps[f"path v/{k}"] = s.W(k, 1) * _probe(block, k)
         for t in s.terms:
             inside = s.pre_activation(k, t)
-            parts_of_layers |= {
-                f"inside/{k}/{t}": inside,
-                f"term/{k}/{t}": s.W(k, 3, t) * s.activated(inside, k, t),
-            }
+            parts_of_layers |= {f"inside/{k}/{t}": inside, f"term/{k}/{t}": s.W(k, 3, t) * s.activated(inside, k, t)}
             maps |= {
                 f"into v/{k}/{t}": s.W(k, 2, t) * _probe(block, k),
                 f"out h/{k}/{t}": s.W(k, 3, t) * _probe(block, k, t),
@@ -297,12 +292,12 @@ def _rows(block: Any, at_input: _Evaluated, functions: Mapping[str, Activate]) -
         yield _row(k, "b'3", read, form.bias(), parts[1:2])
         numbers = _matched(form, [(table[f"inside/{k}/{t}"], table[f"term/{k}/{t}"]) for t in s.terms])
         for t, j in zip(s.terms, numbers, strict=True):
-            of = f" of term {t}" if len(s.terms) > 1 else ""
+            term = f" of term {t}" if len(s.terms) > 1 else ""
             z = form.recording.at(form.terms[j - 1])
-            yield _row(k, f"W'2 x + b'2{of}", read, z, [table[f"inside/{k}/{t}"]])
-            yield _row(k, f"W'2 v{of}", read, form.inner_map(j)(v), [table[f"into v/{k}/{t}"]])
+            yield _row(k, f"W'2 x + b'2{term}", read, z, [table[f"inside/{k}/{t}"]])
+            yield _row(k, f"W'2 v{term}", read, form.inner_map(j)(v), [table[f"into v/{k}/{t}"]])
             h = hs[k, t].reshape(z.shape)
-            yield _row(k, f"W'3 h{of}", read, form.outer_map(j)(h), [table[f"out h/{k}/{t}"]])
+            yield _row(k, f"W'3 h{term}", read, form.outer_map(j)(h), [table[f"out h/{k}/{t}"]])
     whole = {"P": s.P(depth) * s.x(0), "q": s.q(depth)}
     whole |= {f"{j}/{t}": s.C(j, depth, t) * s.activation(j, t) for j in range(1, depth + 1) for t in s.terms}
     parts = list(to_jax(whole, functions, (*s.recursions, *block.parameters))(arrays).values())

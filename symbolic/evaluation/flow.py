@@ -72,8 +72,8 @@ def vector_of(base: MatrixExpr, array: Any) -> Flow:
         base: the vector.
         array: anything with the shape and dtype of the array of which it is `vec`.
     """
-    of = jax.ShapeDtypeStruct(array.shape, array.dtype)
-    return Flow(base, of, of)
+    like = jax.ShapeDtypeStruct(array.shape, array.dtype)
+    return Flow(base, like, like)
 
 
 def union(groups: Iterable[tuple]) -> tuple:
@@ -153,8 +153,8 @@ class Symbols:
         """
         kind = value.value.dtype if isinstance(value, Known) else value.result.dtype
         if np.issubdtype(kind, np.complexfloating):
-            what = ", ".join(str(source.name) for source in value.sources) or "a complex number"
-            raise SymbolicError(f"{what} is complex, and the letters are real: write it on real and imaginary parts")
+            names = ", ".join(str(source.name) for source in value.sources) or "a complex number"
+            raise SymbolicError(f"{names} is complex, and the letters are real: write it on real and imaginary parts")
         if value not in self._written:
             self._written[value] = self._known(value) if isinstance(value, Known) else self._flow(value)
         return self._written[value]

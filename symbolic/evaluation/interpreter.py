@@ -56,10 +56,6 @@ class Arithmetic:
     activations: tuple[Callable[[Any], Any], ...] | Mapping[str, tuple[Callable[[Any], Any], ...]]
 
 
-def _entrywise(function: Callable[[Any], Any], matrix: ImmutableMatrix) -> ImmutableMatrix:
-    return matrix.applyfunc(function)
-
-
 def exact(activation: Callable[[Any], Any], slope: Callable[[Any], Any] | None = None) -> Arithmetic:
     """Return exact arithmetic with matrices of rational numbers.
 
@@ -81,7 +77,7 @@ def exact(activation: Callable[[Any], Any], slope: Callable[[Any], Any] | None =
         ones=lambda size: ImmutableMatrix.ones(size, 1),
         entry=lambda a, i, j: ImmutableMatrix([[a[i, j]]]),
         power=lambda a, exponent: a.applyfunc(lambda entry: entry**exponent),
-        activations=tuple(partial(_entrywise, f) for f in functions),
+        activations=tuple(partial(ImmutableMatrix.applyfunc, f=f) for f in functions),
     )
 
 
@@ -136,10 +132,7 @@ class Interpreter:
         return self.values[parameter]
 
     def _sum(self, summands: Iterable[MatrixExpr]) -> Any:
-        first, *rest = map(self.value, summands)
-        for part in rest:
-            first = first + part
-        return first
+        return reduce(add, map(self.value, summands))
 
     def _product(self, product: MatMul) -> Any:
         coefficient, factors = product.as_coeff_matrices()
@@ -151,13 +144,6 @@ class Interpreter:
         if scalars_in(coefficient):
             return self.arithmetic.kronecker(self.value(coefficient), result)
         return self.arithmetic.scale(coefficient.xreplace(self.sizes), result)
-
-    def _trace(self, matrix: MatrixExpr) -> Any:
-        diagonal = (self.value(Entry(matrix, k, k)) for k in range(self._number(matrix.shape[0])))
-        return reduce(add, diagonal)
-
-    def _times(self, factors: Iterable[Expr]) -> Any:
-        return reduce(self.arithmetic.multiply, map(self.value, factors))
 
     def _function(self, activation: Activation) -> Callable[[Any], Any]:
         known = self.arithmetic.activations
@@ -173,11 +159,12 @@ class Interpreter:
             case MatrixElement():
                 return a.entry(self.value(e.parent), *map(self._number, e.indices))
             case Trace():
-                return self._trace(e.arg)
+                diagonal = (self.value(Entry(e.arg, k, k)) for k in range(self._number(e.arg.shape[0])))
+                return reduce(add, diagonal)
             case Add() if not isinstance(e, MatAdd):
                 return self._sum(e.args)
             case Mul() if not isinstance(e, MatMul):
-                return self._times(e.args)
+                return reduce(a.multiply, map(self.value, e.args))
             case Pow() if scalars_in(e.base):
                 return a.power(self.value(e.base), e.exp.xreplace(self.sizes))
             case Ones():

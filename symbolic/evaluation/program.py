@@ -88,7 +88,7 @@ def read_layer(fn: Callable[[Any], Any], x: Any) -> Layer:
     except DuatError as error:
         raise SymbolicError(f"the function has no symbols: {error}") from error
     arrays = recording.arguments
-    given, made = ([str(jax.typeof(a)) for a in jax.tree.leaves(of)] for of in (arrays, recording.value))
+    given, made = ([str(jax.typeof(a)) for a in jax.tree.leaves(tree)] for tree in (arrays, recording.value))
     if len(given) != 1 or given != made or not jnp.issubdtype(arrays[0].dtype, jnp.floating):
         raise ShapeMismatch(
             f"the function takes {', '.join(given)} and gives {', '.join(made)}: every layer of a stack has a stream of"
@@ -286,14 +286,7 @@ class _Walk:
 
 
 def _activation(equations: Sequence[core.JaxprEqn], z: Any, result: Any, known: Mapping[Any, Any]) -> Activate:
-    """Return the function that some equations are of one of their variables.
-
-    Args:
-        equations: the computation.
-        z: the variable.
-        result: the last one.
-        known: the other variables, by their values.
-    """
+    """Return what equations compute of their variable `z`, with the values of the other variables that are known."""
 
     def activation(argument: Array) -> Array:
         values = {**known, z: argument}

@@ -30,10 +30,11 @@ def sizes(names: str) -> tuple[Symbol, ...]:
     return tuple(symbols(names.split(), integer=True, positive=True))
 
 
-def _matrix(what: Any, where: str) -> MatrixExpr:
-    if not isinstance(operand(what), MatrixExpr):
-        raise SymbolicError(f"{where} takes a matrix expression, and {what!r} is none")
-    return what
+def _matrix(value: Any, where: str) -> MatrixExpr:
+    """Return a matrix expression, or raise that something else was given."""
+    if not isinstance(operand(value), MatrixExpr):
+        raise SymbolicError(f"{where} takes a matrix expression, and {value!r} is none")
+    return value
 
 
 def _letter(letter: str) -> str:

@@ -79,7 +79,7 @@ class IndexedSum(Matrix):
             SymbolicError: if a bound is a symbol.
         """
         if not (self.first.is_Integer and self.last.is_Integer):
-            raise SymbolicError(f"{self} has no definite number of terms: put numbers in for its bounds")
+            raise SymbolicError(f"a bound of {self} is a symbol: give a number for it")
         return [self.at(k) for k in range(int(self.first), int(self.last) + 1)]
 
     def written_out(self) -> MatrixExpr:

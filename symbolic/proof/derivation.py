@@ -125,11 +125,11 @@ class Derivation:
     @property
     def lines(self) -> tuple[Step, ...]:
         """Definitions and steps as they are shown, each step's conditions behind its rule."""
-        shown = (
+        with_conditions = (
             replace(step, rule=", where ".join(filter(None, (step.rule, in_words(conditions)))))
             for step, conditions in zip(self.steps, self.conditions, strict=True)
         )
-        return *self.given, *shown
+        return *self.given, *with_conditions
 
     @property
     def verified(self) -> bool:

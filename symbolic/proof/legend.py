@@ -121,22 +121,6 @@ _NUMBERS = {
 
 _INDICES = {"i": "a layer", "j": "a layer, in sums and where a term was born"}
 
-_DECORATED = {
-    "Δ": (r"\Delta", "Δ", "the change of what stands behind it"),
-    "\u0304": (r"\overline{\phantom{x}}", "◌\u0304", "the mean of what stands below it, at two inputs"),
-    "\u0303": (r"\widetilde{\phantom{x}}", "◌\u0303", "what stands below it, at another input or for another network"),
-    "\u0302": (r"\widehat{\phantom{x}}", "◌\u0302", "the papers' letter for the parameter of the unrolled form"),
-}
-
-_OPERATIONS = {
-    Identity: (r"\mathbf{I}", "I", "the identity"),
-    ZeroMatrix: (r"\mathbf{0}", "0", "zero"),
-    Diagonal: (r"\operatorname{diag}", "diag", "the diagonal matrix with a vector on its diagonal"),
-    Vec: (r"\operatorname{vec}", "vec", "the entries of a matrix as a vector, row by row"),
-    Kronecker: (r"\otimes", "⊗", "the Kronecker product"),
-    Hadamard: (r"\odot", "⊙", "the product entry by entry"),
-}
-
 
 class Letter(NamedTuple):
     """A letter or a sign with its meaning.
@@ -154,7 +138,25 @@ class Letter(NamedTuple):
     words: str
 
 
-Row = tuple[str, str, str]
+_DECORATED = {
+    "Δ": Letter(r"\Delta", "Δ", (), "the change of what stands behind it"),
+    "\u0304": Letter(r"\overline{\phantom{x}}", "◌\u0304", (), "the mean of what stands below it, at two inputs"),
+    "\u0303": Letter(
+        r"\widetilde{\phantom{x}}", "◌\u0303", (), "what stands below it, at another input or for another network"
+    ),
+    "\u0302": Letter(
+        r"\widehat{\phantom{x}}", "◌\u0302", (), "the papers' letter for the parameter of the unrolled form"
+    ),
+}
+
+_OPERATIONS = {
+    Identity: Letter(r"\mathbf{I}", "I", (), "the identity"),
+    ZeroMatrix: Letter(r"\mathbf{0}", "0", (), "zero"),
+    Diagonal: Letter(r"\operatorname{diag}", "diag", (), "the diagonal matrix with a vector on its diagonal"),
+    Vec: Letter(r"\operatorname{vec}", "vec", (), "the entries of a matrix as a vector, row by row"),
+    Kronecker: Letter(r"\otimes", "⊗", (), "the Kronecker product"),
+    Hadamard: Letter(r"\odot", "⊙", (), "the product entry by entry"),
+}
 
 
 def _bare(letter: str) -> tuple[str, set[str]]:
@@ -180,10 +182,10 @@ def kind_of(parameter: Parameter) -> str:
     Args:
         parameter: the parameter.
     """
-    what = "vector" if parameter.shape[1] == 1 else "matrix"
+    noun = "vector" if parameter.shape[1] == 1 else "matrix"
     if isinstance(parameter, Held):
-        return f"a {what} that depends on the input, held at its value on this one"
-    return f"data, a {what}" if isinstance(parameter, Variable) else f"a constant {what}"
+        return f"a {noun} that depends on the input, held at its value on this one"
+    return f"data, a {noun}" if isinstance(parameter, Variable) else f"a constant {noun}"
 
 
 def _parts(derivation: Derivation) -> Iterator[Any]:
@@ -244,7 +246,7 @@ def letters(derivations: Iterable[Derivation]) -> list[Letter]:
     Args:
         derivations: the derivations.
     """
-    found: dict[tuple[str, tuple[Any, ...], str], Letter] = {}
+    parameters: dict[tuple[str, tuple[Any, ...], str], Letter] = {}
     signs: list[Letter] = []
     for derivation in derivations:
         for part in _parts(derivation):
@@ -254,10 +256,8 @@ def letters(derivations: Iterable[Derivation]) -> list[Letter]:
                 letter, marks = _bare(part.letter)
                 explained, words = _explained(part, letter, derivation)
                 shape = explained.shape
-                found.setdefault((letter, shape, words), Letter(typeset(explained), sstr(explained), shape, words))
-                signs += [
-                    Letter(latex, text, (), words) for latex, text, words in map(_DECORATED.__getitem__, sorted(marks))
-                ]
+                parameters.setdefault((letter, shape, words), Letter(typeset(explained), sstr(explained), shape, words))
+                signs += [_DECORATED[mark] for mark in sorted(marks)]
                 signs += [_number(symbol, derivation) for symbol in (i, j) if symbol in explained.indices]
             elif isinstance(part, Activation):
                 plain, slope = (Activation(part.argument, k, part.function, part.indices and (i,)) for k in (0, 1))
@@ -268,12 +268,11 @@ def letters(derivations: Iterable[Derivation]) -> list[Letter]:
             elif isinstance(part, Symbol):
                 signs.append(_number(part, derivation))
             elif type(part) in _OPERATIONS:
-                latex, text, words = _OPERATIONS[type(part)]
-                signs.append(Letter(latex, text, (), words))
-    return list(dict.fromkeys([*found.values(), *signs]))
+                signs.append(_OPERATIONS[type(part)])
+    return list(dict.fromkeys([*parameters.values(), *signs]))
 
 
-def rows(derivations: Iterable[Derivation]) -> list[Row]:
+def rows(derivations: Iterable[Derivation]) -> list[tuple[str, str, str]]:
     """Return LaTeX, shape and meaning of every letter that occurs, each once.
 
     Args:

@@ -14,21 +14,13 @@ _INDENT, _BRACKET, _MARGIN = 10.0, 5.9, 1.03
 
 
 class _Piece(NamedTuple):
-    """A part of a formula that stays together.
-
-    Args:
-        latex: its LaTeX.
-        kind: `open`, `close`, `sign`, `times` or `atom`.
-        width: in points.
-        depth: the number of brackets that it stands in.
-        cost: of a line that begins with it; None where none may.
-    """
+    """A part of a formula that stays together."""
 
     latex: str
-    kind: str
-    width: float
-    depth: int
-    cost: float | None
+    kind: str  # open, close, sign, times or atom
+    width: float  # in points
+    depth: int  # the number of brackets that it stands in
+    cost: float | None  # of a line that begins with it; None where none may
 
 
 def _group(text: str, start: int) -> int:

@@ -30,14 +30,14 @@ def two_layers(stack: ResidualStack | None = None) -> Derivation:
     first = s.W(1, 1) * x0 + s.b(1, 3)
     s1 = s.activated(s.W(1, 2) * x0 + s.b(1, 2), 1)
     x1 = first + s.W(1, 3) * s1
-    one = (
+    first_layer = (
         (s.P(1), s.W(1, 1)),
         (s.q(1), s.b(1, 3)),
         (s.B(1), s.W(1, 2)),
         (s.c(1), s.b(1, 2)),
         (s.C(1, 1), s.W(1, 3)),
     )
-    two = (
+    second_layer = (
         (s.P(2), s.W(2, 1) * s.W(1, 1)),
         (s.q(2), s.W(2, 1) * s.b(1, 3) + s.b(2, 3)),
         (s.B(2), s.W(2, 2) * s.W(1, 1)),
@@ -47,7 +47,7 @@ def two_layers(stack: ResidualStack | None = None) -> Derivation:
     )
     terms = [s.C(layer, 2) * s.activation(layer) for layer in (1, 2)]
     sums = ((s.UAT(1), s.C(1, 1) * s.activation(1)), (s.UAT(2), terms[0] + terms[1]))
-    rules = [*eq20, *(Definition(name, value) for name, value in (*one, *two, *sums))]
+    rules = [*eq20, *(Definition(name, value) for name, value in (*first_layer, *second_layer, *sums))]
 
     steps = (
         equality(s.x(1), x1, "Eq. 21", eq20),
@@ -62,8 +62,8 @@ def two_layers(stack: ResidualStack | None = None) -> Derivation:
             "multiplied out",
             eq20,
         ),
-        *(let(name, value, "let, for layer 1") for name, value in one),
-        *(let(name, value, "let, for layer 2") for name, value in two),
+        *(let(name, value, "let, for layer 1") for name, value in first_layer),
+        *(let(name, value, "let, for layer 2") for name, value in second_layer),
         equality(s.x(2), s.P(2) * x0 + s.q(2) + terms[0] + terms[1], "Eq. 23", rules),
         let(*sums[0], "let, the sum of the terms of one layer"),
         equality(s.x(1), s.form(1), "Eq. 24", rules),
@@ -90,10 +90,7 @@ def recursions(stack: ResidualStack | None = None, depth: int = 3) -> Derivation
     known, rules = (Definition(s.x(i), s.form(i)), s.equation_20), s.recursions
     path = collect(s.W(k, 1) * s.form(i) + s.b(k, 3), s.x(0))
     carried = s.W(k, 1) * s.UAT(i) if s.sizes else ZeroMatrix(s.width, 1)
-    values = {
-        s.P(k): (path.path, "updated W'_{i+1,1}"),
-        s.q(k): (path.offset - carried, "updated b'_{i+1,3}"),
-    }
+    values = {s.P(k): (path.path, "updated W'_{i+1,1}"), s.q(k): (path.offset - carried, "updated b'_{i+1,3}")}
     for t in s.terms:
         inside = collect(s.W(k, 2, t) * s.form(i) + s.b(k, 2, t), s.x(0))
         bias = added(inside.offset, (s.coupling(k, t, r) * s.activation(k, r) for r in s.earlier(t)))
@@ -136,17 +133,14 @@ _DEFINED = ("P", "q", "B", "c", "C", "UAT")
 
 
 def _not_closed(rules: tuple[Definition, ...], parameters: tuple[Definition, ...], s: ResidualStack) -> list[str]:
-    """Return every definition that the stream flows into, though a parameter is what doesn't depend on it.
-
-    The sum of terms alone is made of activations, and a bias inside one where a term of its own layer flows into it;
-    these are activations of the input.
-    """
+    """Return every definition that the stream flows into, though a parameter is what doesn't depend on it."""
     faults = []
     own = (rule for rule in parameters if not rule.is_relation and rule.left.letter in ("W'", "b'"))
     for rule in (*rules, *own):
         right = normal_form(rule.right, parameters).expression()
         streams = {part for part in right.atoms(Parameter) if not part.of_layer and part.letter == s.x(0).letter}
         activations = right.atoms(Activation)
+        # The sum of terms alone is made of activations, and a bias where a term of its own layer flows into it.
         if rule.left.letter == "UAT" or (rule.left.letter == "c" and s.couplings):
             streams -= {s.x(0)}
             activations = {outer for outer in activations if any(inner.has(Activation) for inner in outer.args)}

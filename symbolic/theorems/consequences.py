@@ -58,15 +58,12 @@ def collapse(stack: ResidualStack | None = None) -> Derivation:
     held = {t: slope(k, t) * (inside(k, t) * x(i) + bias(k, t)) + s.vector("t", k, t) for t in s.terms}
     layer = Definition(x(k), added(s.W(k, 1) * x(i) + s.b(k, 3), (s.W(k, 3, t) * held[t] for t in s.terms)), (i,))
     activations: dict[MatrixExpr, MatrixExpr] = {}
+    slopes = []
     for t in s.terms:
-        argument = s.pre_activation(k, t)
-        activations[s.activated(argument, k, t)] = slope(k, t) * argument.xreplace(activations) + s.vector("t", k, t)
+        z, offset = s.pre_activation(k, t), s.vector("t", k, t)
+        slopes.append(suppose(s.activated(z, k, t), slope(k, t) * z + offset, "They are held too, and"))
+        activations[slopes[-1].left] = slope(k, t) * z.xreplace(activations) + offset
     replaced = s.general_term(k).xreplace(activations)
-    lines = {t: s.pre_activation(k, t) for t in s.terms}
-    slopes = tuple(
-        suppose(s.activated(z, k, t), slope(k, t) * z + s.vector("t", k, t), "They are held too, and")
-        for t, z in lines.items()
-    )
     used = (*equations((s.equation_20,)), *(Equation(each.left, each.right) for each in slopes))
     through = added(s.W(k, 1), (s.W(k, 3, t) * slope(k, t) * inside(k, t) for t in s.terms))
     offsets = added(s.b(k, 3), (s.W(k, 3, t) * (slope(k, t) * bias(k, t) + s.vector("t", k, t)) for t in s.terms))

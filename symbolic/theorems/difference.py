@@ -262,11 +262,7 @@ def with_moving_parameters(derivation: Derivation, parameters: Iterable[Definiti
         held = tuple(entry.right.atoms(Held))
         held_moved = parameters_replaced(entry.right, lambda a: second_value(a) if isinstance(a, Held) else a)
         moved, middle = _in_changes(entry)
-        rules = (
-            *moves(entry.left, *held),
-            entry,
-            Definition(second_value(entry.left), held_moved, entry.variables),
-        )
+        rules = (*moves(entry.left, *held), entry, Definition(second_value(entry.left), held_moved, entry.variables))
         known += rules
         steps.append(equality(midpoint(entry.left), middle, "the block's own", rules))
         steps.append(

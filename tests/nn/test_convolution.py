@@ -188,7 +188,7 @@ def test_the_symbolic_block_is_read_off_the_module():
     blocks, x = [layer(), layer(key=1)], image()
     read, stream = [], x
     for block in blocks:
-        read.append(Block.of(block, stream))
+        read.append(Block.from_function(block, stream))
         stream = block(stream)
     assert str(read[0].written) == "x′ᵢ + O′ᵢ₊₁ tanh(K′ᵢ₊₁ x′ᵢ + c′ᵢ₊₁) + o′ᵢ₊₁"
     expected = reference.residual_term(blocks[0], ROWS, COLUMNS)

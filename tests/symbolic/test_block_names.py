@@ -52,13 +52,20 @@ def closing_over(array):
     ],
 )
 def test_arrays_have_the_names_that_the_user_gave_them(fn, names):
-    assert {source.name for entry in Block.of(fn, X).legend.values() for source in entry.sources} == names
+    assert {source.name for entry in Block.from_function(fn, X).legend.values() for source in entry.sources} == names
 
 
 def test_one_name_is_one_function():
-    read = Block.of(FUNCTIONS["other activations"], X)
+    read = Block.from_function(FUNCTIONS["other activations"], X)
     names = {activation.function for activation in read.written.atoms(Activation)}
     assert names == set(read.functions) == {"σ", "sigma-2"}
     z = jnp.array([[-1.0]] * X.size)
     assert float(read.functions["σ"](z)[0, 0]) == -0.1
     assert float(read.functions["sigma-2"](z)[0, 0]) == -0.2
+
+
+def test_the_old_name_of_reading_a_function_warns_at_the_line_that_used_it():
+    with pytest.warns(FutureWarning, match=r"Block\.of is called Block\.from_function now") as seen:
+        read = Block.of(FUNCTIONS["two terms"], X)
+    assert seen[0].filename == __file__
+    assert str(read.written) == str(Block.from_function(FUNCTIONS["two terms"], X).written)

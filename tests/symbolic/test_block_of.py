@@ -139,7 +139,7 @@ def value_of(block, x, expression):
 
 def check(fn, x):
     """The block that is read is the function, its parameters are those of record and replay, and it is proved."""
-    block = Block.of(fn, x)
+    block = Block.from_function(fn, x)
     close(value_of(block, x, block.written), fn(x))
     form, s = duat.unroll(fn, x), block.stack
     numbers_of = term_numbers(block, form, x)
@@ -191,7 +191,7 @@ def test_a_block_is_what_its_program_says(kind):
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_an_activation_has_its_own_name(activation):
     (layer,) = layers_of("post-norm", causal=False, activation=activation)
-    block = Block.of(layer, X)
+    block = Block.from_function(layer, X)
     close(value_of(block, X, block.written), layer(X))
     assert set(block.functions) == {activation.replace("_", "-")}
 
@@ -203,7 +203,7 @@ def test_any_marked_function_is_what_its_program_says(name):
 
 def test_what_is_printed_is_what_one_would_write():
     (layer,) = layers_of(lambda **sizes: BlockConfig(arrangement="pre-norm", **sizes))
-    block = Block.of(layer, X)
+    block = Block.from_function(layer, X)
     attention = "O′ᵢ₊₁ H′ᵢ₊₁ (V′ᵢ₊₁ (N′ᵢ₊₁,₁ D′ᵢ₊₁,₁ x′ᵢ + n′ᵢ₊₁,₁) + v′ᵢ₊₁) + o′ᵢ₊₁"
     inside = f"F′ᵢ₊₁,₁ (N′ᵢ₊₁,₂ D′ᵢ₊₁,₂ (x′ᵢ + {attention}) + n′ᵢ₊₁,₂) + f′ᵢ₊₁,₁"
     assert str(block.written) == f"x′ᵢ + {attention} + F′ᵢ₊₁,₂ gelu({inside}) + f′ᵢ₊₁,₂"
@@ -231,7 +231,7 @@ def test_what_is_printed_is_what_one_would_write():
 
 def test_every_letter_has_the_numbers_that_the_theory_gives_it():
     (block,) = make_stack("pre-norm", 1).blocks
-    read, held = Block.of(block, X), duat.record(block)(X).dynamics.held
+    read, held = Block.from_function(block, X), duat.record(block)(X).dynamics.held
     tokens, ones = np.eye(TOKENS), np.ones(TOKENS)
     centred = np.eye(FEATURES) - np.full((FEATURES, FEATURES), 1 / FEATURES)
     heads = [np.eye(FEATURES)[:, k : k + 3] for k in (0, 3)]
@@ -289,14 +289,14 @@ def test_a_weight_that_is_used_twice_has_one_letter_in_any_order(fn, written):
     ],
 )
 def test_what_multiplies_has_a_letter_and_only_that(name, written):
-    assert str(Block.of(FUNCTIONS[name], X).written) == written
+    assert str(Block.from_function(FUNCTIONS[name], X).written) == written
 
 
 @pytest.mark.parametrize("kind", ["pre-norm", "post-norm", pytest.param("modern", marks=pytest.mark.slow)])
 def test_the_closed_form_of_a_stack_of_programs_is_the_stack(kind):
     layers, x, read = layers_of(KINDS[kind], 3), X, []
     for layer in layers:
-        read.append(Block.of(layer, x))
+        read.append(Block.from_function(layer, x))
         x = layer(x)
     assert len({str(block.written) for block in read}) == 1
     numbers_of = read[0].verify(layers, X, [block.values for block in read], read[0].functions)
@@ -305,7 +305,7 @@ def test_the_closed_form_of_a_stack_of_programs_is_the_stack(kind):
 
 
 def test_what_follows_from_a_block_follows_from_a_program():
-    block = Block.of(FUNCTIONS["two terms"], X)
+    block = Block.from_function(FUNCTIONS["two terms"], X)
     for derivation in (block.recursions(), block.collapse(), block.contributions(), block.unroll(2)):
         assert derivation.verified
     assert r"\operatorname{silu}" in block.document()
@@ -314,7 +314,7 @@ def test_what_follows_from_a_block_follows_from_a_program():
 def test_the_embedded_models_layer():
     model = duat.load(dtype=jnp.float64)
     layer, x = model.stack.blocks[0], model.embed(jnp.array([5, 7]))
-    block = Block.of(layer, x)
+    block = Block.from_function(layer, x)
     close(value_of(block, x, block.written), layer(x))
     assert len(block.legend) == 15
     assert block.prove().verified
@@ -322,11 +322,11 @@ def test_the_embedded_models_layer():
 
 def test_another_weight_is_noticed():
     (block,) = make_stack("pre-norm", 1).blocks
-    read = Block.of(block, X)
+    read = Block.from_function(block, X)
     assert read.verify(block, X, read.values, read.functions).holds
     kernel = block.mlp.output.kernel
     kernel[...] = kernel[...].at[0, 0].add(1e-6)
-    again = Block.of(block, X)
+    again = Block.from_function(block, X)
     assert float(again.values["F'[2]"][0, 0] - read.values["F'[2]"][0, 0]) == pytest.approx(1e-6)
     with pytest.raises(NumbersDiffer, match="✗ layer 1  the block as written"):
         read.verify(lambda x: block(x), X, read.values, read.functions)
@@ -350,7 +350,7 @@ def without_a_hold(x):
 )
 def test_what_has_no_symbol_is_named_with_its_line_and_the_remedy(fn, words):
     with pytest.raises(SymbolicError, match=words):
-        Block.of(fn, X)
+        Block.from_function(fn, X)
 
 
 @pytest.mark.parametrize(
@@ -365,11 +365,11 @@ def test_what_has_no_symbol_is_named_with_its_line_and_the_remedy(fn, words):
 )
 def test_a_stream_has_one_shape(fn, x, words):
     with pytest.raises(ShapeMismatch, match=words):
-        Block.of(fn, x)
+        Block.from_function(fn, x)
 
 
 def test_what_is_held_in_an_activation_stays_as_it_is():
-    read = Block.of(FUNCTIONS["held in an activation"], X)
+    read = Block.from_function(FUNCTIONS["held in an activation"], X)
     z = (X @ A).reshape(-1, 1)
     close(read.functions["σ"](2 * z), 2 * z * jnp.abs(z))
 
@@ -382,4 +382,4 @@ def test_complex_numbers_have_no_letter():
         return x + jnp.fft.ifft(waves * factors[0] * factors[1], axis=0).real
 
     with pytest.raises(SymbolicError, match="is complex, and the letters are real"):
-        Block.of(filtered, jnp.ones((3, 2)))
+        Block.from_function(filtered, jnp.ones((3, 2)))

@@ -90,7 +90,7 @@ def test_two_marks_of_one_name_are_told():
 
 
 def test_a_block_that_was_read_is_read_again_at_the_second_input():
-    block = Block.of(attention, X)
+    block = Block.from_function(attention, X)
     assert {row.at_second_input for row in block.verify(attention, X, block.values, block.functions).rows} == {
         False,
         True,

@@ -46,7 +46,7 @@ def read_from_a_program():
         activation="silu",
     )
     stack = make_stack(config, layers=1, rngs=nnx.Rngs(0))
-    return Block.of(stack.blocks[0], jnp.ones((3, 4), jnp.float32))
+    return Block.from_function(stack.blocks[0], jnp.ones((3, 4), jnp.float32))
 
 
 DOCUMENTS = {what: (lambda what=what: derive(what)) for what in WHAT if what not in ("proof", "block")}

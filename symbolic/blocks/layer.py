@@ -39,16 +39,8 @@ def _wrong_letters(expression: MatrixExpr, x: Parameter, shared: tuple[str, ...]
     return wrong
 
 
-def result_of(layer: Any, x: Parameter) -> Any:
-    """Return what a layer makes of the stream.
-
-    Args:
-        layer: a function of the stream alone.
-        x: the stream.
-
-    Raises:
-        SymbolicError: if it can't be called, takes anything beside the stream, or computes what has no symbol.
-    """
+def _result_of(layer: Any, x: Parameter) -> Any:
+    """Return what a layer makes of the stream, or raise that it can't be called, or computes what has no symbol."""
     if isinstance(layer, list | tuple):
         raise SymbolicError(
             f"the layer is a {type(layer).__name__}: give one function; where layers of {len(layer)} kinds take turns,"
@@ -81,19 +73,24 @@ def result_of(layer: Any, x: Parameter) -> Any:
         ) from error
 
 
-def checked_layer(expression: object, x: Parameter, shared: tuple[str, ...], own: tuple[str, ...]) -> MatrixExpr:
+def checked_layer(layer: Any, x: Parameter, shared: tuple[str, ...], own: tuple[str, ...]) -> MatrixExpr:
     """Return the expression of a layer if it can be one.
 
     Args:
-        expression: the expression.
-        x: the stream in it.
+        layer: a function of the stream alone.
+        x: the stream.
         shared: the letters of parameters that all layers have in common.
         own: the names of activation functions of which every layer has its own.
 
     Raises:
-        SymbolicError: if it is no matrix expression, or naming every letter that can't stand for what it does.
-        ShapeMismatch: if it hasn't the shape of the stream.
+        SymbolicError: if it can't be called, takes anything beside the stream or gives no matrix expression; or naming
+            every letter that can't stand for what it does.
+        ShapeMismatch: if the expression hasn't the shape of the stream.
     """
+    for keyword, names in {"shared": shared, "own": own}.items():
+        if isinstance(names, str):
+            raise SymbolicError(f"{keyword} is {names!r}: give a tuple, ({names!r},)")
+    expression = _result_of(layer, x)
     if not isinstance(expression, MatrixExpr):
         written = " ".join(repr(expression).split())
         raise SymbolicError(f"the layer is {written}: give a function from the stream to a matrix expression")
@@ -144,20 +141,6 @@ def of_layer(expression: Any, x: Parameter, shared: tuple[str, ...], own: tuple[
         return expression
     whole = expression.func(*(of_layer(part, x, shared, own) for part in expression.args))
     return whole.of_layer(i + 1) if isinstance(whole, Activation) and whole.function in own else whole
-
-
-def check_names(**given: Any) -> None:
-    """Raise if a text is given for a tuple of names.
-
-    Args:
-        given: what was given, by its keyword.
-
-    Raises:
-        SymbolicError: naming the tuple to write.
-    """
-    for keyword, names in given.items():
-        if isinstance(names, str):
-            raise SymbolicError(f"{keyword} is {names!r}: give a tuple, ({names!r},)")
 
 
 def stream_of_shape(shape: Any) -> Parameter:

@@ -1,5 +1,8 @@
 """The names at the top of `duat_jax`, once; this module is loaded when one of them is first used."""
 
+from pathlib import Path as _Path
+from typing import Any as _Any
+
 from duat_jax.attribution.compute import attribute as attribute
 from duat_jax.errors import BadCheckpoint as BadCheckpoint
 from duat_jax.errors import BadText as BadText
@@ -29,7 +32,7 @@ from duat_jax.models.loader import load as load
 from duat_jax.models.loader import load_config as load_config
 from duat_jax.models.loader import load_tokenizer as load_tokenizer
 from duat_jax.pytorch.module import from_torch as from_torch
-from duat_jax.saved import read_result as open  # noqa: F401
+from duat_jax.saved import read_result as _read_result
 from duat_jax.transform.editing import edit as edit
 from duat_jax.transform.keys import Key as Key
 from duat_jax.transform.keys import Site as Site
@@ -42,3 +45,28 @@ from duat_jax.transform.query import linear_map as linear_map
 from duat_jax.transform.query import replay as replay
 from duat_jax.transform.recording import record as record
 from duat_jax.weights.compute import diff as diff
+
+
+def open(path: _Path | str) -> _Any:
+    """Read a result from a file, and compute its verdict again from its parts.
+
+    Args:
+        path: a file that the `save` of a result wrote.
+
+    Returns:
+        The result. What it would compute by its model, such as an attention score's neurons, it doesn't have.
+
+    Raises:
+        BadText: if it is no such file, one of another version, damaged or edited.
+
+    Example:
+        >>> import tempfile
+        >>> import duat_jax as duat
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     duat.explain(duat.load(), [5, 6, 7]).save(f"{folder}/result")
+        ...     duat.open(f"{folder}/result").completeness.verdict
+        'holds'
+    """
+    import duat_jax.results  # noqa: F401  (every kind of result says its name where it is defined)
+
+    return _read_result(path)

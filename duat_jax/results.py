@@ -8,6 +8,7 @@ from duat_jax.forms.decomposition import Decomposition as Decomposition
 from duat_jax.forms.score import Score as Score
 from duat_jax.forms.score import ScoreSide as ScoreSide
 from duat_jax.forms.secant import Secant as Secant
+from duat_jax.in_context.result import Ledger as Ledger
 from duat_jax.interpret.attention.result import AttentionScore as AttentionScore
 from duat_jax.interpret.contrast.result import Contrast as Contrast
 from duat_jax.interpret.explain.result import Explanation as Explanation
@@ -15,6 +16,9 @@ from duat_jax.interpret.graph.result import Graph as Graph
 from duat_jax.interpret.images.result import ImageMaps as ImageMaps
 from duat_jax.interpret.intervene.result import Intervention as Intervention
 from duat_jax.interpret.singular_triplets import DecodedTriplet as DecodedTriplet
+from duat_jax.lora.result import LoraChange as LoraChange
+from duat_jax.training.over_examples.result import Influence as Influence
+from duat_jax.training.over_weights.result import WeightLedger as WeightLedger
 from duat_jax.transform.keys import Marked as Marked
 from duat_jax.transform.recording import Dynamics as Dynamics
 from duat_jax.transform.recording import Recording as Recording

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from duat_jax.errors import BadText, DuatError, warn_caller
 from duat_jax.files import path_of, write_file
+from duat_jax.kinds import NAMES, OLD_NAMES, TYPES
 from duat_jax.sealed import seal, unseal
 
 VERSION = 5
@@ -20,47 +20,6 @@ WITHOUT_DIGEST = 4
 """The version whose files have no digest, and modules of types instead of kinds."""
 
 FORMAT = "duat-jax result"
-
-KINDS = {
-    "attribution": "attribution.result:Attribution",
-    "moved parameters": "in_context.parameters:Moved",
-    "in-context ledger": "in_context.result:Ledger",
-    "attention score": "interpret.attention.result:AttentionScore",
-    "attention source": "interpret.attention.result:Source",
-    "reference": "interpret.comparison:Compared",
-    "contrast": "interpret.contrast.result:Contrast",
-    "image maps": "interpret.images.result:ImageMaps",
-    "active neuron": "interpret.explain.result:ActiveNeuron",
-    "explanation": "interpret.explain.result:Explanation",
-    "graph": "interpret.graph.result:Graph",
-    "moves": "interpret.graph.result:Moves",
-    "neuron group": "interpret.graph.result:NeuronGroup",
-    "read neuron": "interpret.graph.result:ReadNeuron",
-    "effect of a change": "interpret.intervene.result:Effect",
-    "intervention": "interpret.intervene.result:Intervention",
-    "adapter columns": "lora.result:Columns",
-    "effect of an adapter": "lora.result:Effect",
-    "adapter change": "lora.result:LoraChange",
-    "adapter parts": "lora.result:Parts",
-    "completeness": "forms.completeness:Completeness",
-    "image": "inputs.images:SeenImage",
-    "prediction": "inputs.labels:Prediction",
-    "named output": "models.targets.description:NamedOutput",
-    "token": "models.vocabulary.token:Token",
-    "target": "models.targets.description:TargetDescription",
-    "key": "transform.keys:Key",
-    "marked": "transform.keys:Marked",
-    "influence": "training.over_examples.result:Influence",
-    "weight ledger": "training.over_weights.result:WeightLedger",
-    "flow": "weights.result:Flow",
-    "model diff": "weights.result:ModelDiff",
-    "run again": "weights.result:RunAgain",
-    "unit part": "weights.result:UnitPart",
-}
-"""The kinds of results and of their parts, and where the type of each is defined: no other is made from a file."""
-
-OF_PLACE = {f"duat_jax.{place}": kind for kind, place in KINDS.items()}
-"""The kind of a type, by its place, which files of version 4 name; a type that moves keeps its old place here too."""
 
 OLD_FIELDS = {
     "attribution": {"others": "references"},
@@ -98,14 +57,6 @@ def read_result(path: Path | str) -> Any:
 
     Raises:
         BadText: if it is no such file, one of another version, damaged or edited.
-
-    Example:
-        >>> import tempfile
-        >>> import duat_jax as duat
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     duat.explain(duat.load(), [5, 6, 7]).save(f"{folder}/result")
-        ...     duat.open(f"{folder}/result").completeness.verdict
-        'holds'
     """
     try:
         content = path_of(path, "a file that a result's save wrote").read_bytes()
@@ -136,10 +87,9 @@ def read_result(path: Path | str) -> Any:
 
 
 def _name(kind: type) -> str:
-    name = OF_PLACE.get(f"{kind.__module__}:{kind.__qualname__}")
-    if name is None:
+    if kind not in NAMES:
         raise DuatError(f"a {kind.__qualname__} can't be kept in a file: save a result of duat_jax itself")
-    return name
+    return NAMES[kind]
 
 
 def _written(value: Any, arrays: dict[str, np.ndarray]) -> Any:
@@ -193,8 +143,7 @@ def _read(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     kind = _type(value["type"]) if "type" in value else dict
     if "items" in value:
         return kind({_read(key, arrays): _read(part, arrays) for key, part in value["items"]})
-    place: str = value["type"]
-    renamed = OLD_FIELDS.get(OF_PLACE.get(place, place), {})
+    renamed = OLD_FIELDS.get(NAMES[kind], {})
     made = kind(**{renamed.get(name, name): _read(part, arrays) for name, part in value["fields"].items()})
     return made.judged_again() if hasattr(made, "judged_again") else made
 
@@ -210,5 +159,4 @@ def _dtype(name: str) -> np.dtype:
 
 
 def _type(name: str) -> Any:
-    module, _, qualified = KINDS[OF_PLACE.get(name, name)].partition(":")
-    return getattr(import_module(f"duat_jax.{module}"), qualified)
+    return TYPES[OLD_NAMES.get(name, name)]

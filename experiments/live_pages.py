@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import duat_jax as duat
-from duat_jax.display.result import Paged
+from duat_jax.display.result import Displayed
 from experiments import smollm2
 
 FOLDER = Path(__file__).parent.parent / "docs" / "live"
 CODE = "def get(self, key, default=None): return self.data.get(key,"
 
 
-def results() -> Iterator[tuple[str, Paged]]:
+def results() -> Iterator[tuple[str, Displayed]]:
     """Yield the result of each page, with the page's name."""
     model, tokenizer = duat.load(tokenizer=True)
     yield "explanation", duat.graph(model, CODE, " default", tokenizer=tokenizer)

@@ -22,6 +22,7 @@ ROOMS = (
     "sealed",
     "processes",
     "json_record",
+    "kinds",
     "saved",
     "operators",
     "transform",

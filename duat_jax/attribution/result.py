@@ -11,10 +11,13 @@ from duat_jax.attribution.record import AttributionRecord
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, numbered, of_tokens, whole
 from duat_jax.display.result import Displayed
+from duat_jax.display.view import DIFFERENCE, RANKED, Colouring, Row, Run, Table, View, line_ends, sides
 from duat_jax.inputs.labels import Prediction
 from duat_jax.interpret.comparison import Compared
 from duat_jax.json_record import as_record
+from duat_jax.kinds import kept_as
 from duat_jax.models.targets.description import TargetDescription
+from duat_jax.models.vocabulary.token import token_label
 
 
 class Scored(NamedTuple):
@@ -33,6 +36,7 @@ class Scored(NamedTuple):
     score: float
 
 
+@kept_as("attribution")
 @renamed_fields(others="references")
 @dataclass(frozen=True, eq=False)
 class Attribution(Displayed):
@@ -95,6 +99,59 @@ class Attribution(Displayed):
             index = int(place[2]) if len(place) > 2 else None
             found.append(Scored(layer, token, index, float(self.scores[place])))
         return found
+
+    def view(self) -> View:
+        """Return the attribution as it is shown: the scores of all units at every token, and the largest of them."""
+        names, tokens = ", ".join(each.name for each in self.references), tuple(map(token_label, self.tokens))
+        by_token = self.scores.reshape(-1, len(tokens)) if self.unit in ("token", "stream") else self.scores.sum(-1)
+        layers = [None] if self.unit == "token" else range(len(by_token))
+        rows = tuple(
+            Row("tokens" if i is None else f"{self.unit}s {i}", each) for i, each in zip(layers, by_token, strict=True)
+        )
+        return View(
+            kind="attribution",
+            target=f"the {self.target}" + (f", {sides('the input', names)}" if names else ""),
+            value=self.difference,
+            value_name=DIFFERENCE if names else "value",
+            completeness=None,
+            exact=f"Method: {self.method}, {self.score}. {self._account()}",
+            runs=(
+                Run("the input", self.value, self.predictions),
+                *(Run(each.name, each.value, each.predictions) for each in self.references),
+            ),
+            output=self.target.output_id,
+            tokens=tokens,
+            line_ends=line_ends(self.tokens),
+            heading="Scores at every token",
+            rows=rows,
+            colourings=(Colouring("scores", "The sum of the scores at each token.", by_token.sum(0)),),
+            tables=(self._largest(),),
+        )
+
+    def _largest(self) -> Table:
+        """Return the table of the units with the largest scores."""
+        layered, numbered = self.unit != "token", self.unit in ("neuron", "head")
+        rows = tuple(
+            (
+                *[each.layer] * layered,
+                each.token_index,
+                token_label(self.tokens[each.token_index]),
+                *[each.unit] * numbered,
+                each.score,
+            )
+            for each in self.top(RANKED)
+        )
+        columns = (*["layer"] * layered, "token", "", *[self.unit] * numbered, "score")
+        title = f"The {self.unit}s with the largest scores, of {self.scores.size}"
+        return Table(title, columns, rows, labels=len(columns) - 1, ranked=True)
+
+    def _account(self) -> str:
+        """Return how the scores sum, in one sentence."""
+        if self.gap is None:
+            return "Neurons' and heads' scores need not sum to the difference: one can act through another."
+        worst = float(self.gap.flat[abs(self.gap).argmax()])
+        rows = "all tokens" if self.unit == "token" else "the tokens of every stream"
+        return f"The scores of {rows} sum to the difference but for {worst:+.1e}."
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the scores with named axes; `layer` of a stream is the number of layers before it."""

@@ -49,7 +49,6 @@ def attends(
 
         import duat_jax as duat
         from duat_jax.interpret.attention.compute import check
-        from duat_jax.interpret.attention.table import render
 
         config = duat.load_config(model)
         if config.image is not None:
@@ -75,4 +74,4 @@ def attends(
             name = "embedded" if model is None else str(model).encode(errors="replace").decode()
             content = to_json(score.as_dict(name, top))
         files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
-        deliver(content, render(score, top), figure=score.plot, result=score, **files)
+        deliver(content, score.table(top), figure=score.plot, result=score, **files)

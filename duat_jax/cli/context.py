@@ -70,7 +70,6 @@ def context(
         from duat_jax.in_context.prompts import draw_question, question_of
         from duat_jax.in_context.reach import measure_reach
         from duat_jax.in_context.record import ContextRecord
-        from duat_jax.in_context.table import render
         from duat_jax.inputs.labels import readable
         from duat_jax.json_record import as_record
         from duat_jax.models.vocabulary.running import run_texts
@@ -129,4 +128,4 @@ def context(
             title += f"; a mean over the {len(prompt.answers)} tokens of the answer"
         files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
         notes = space_lines(config, tokenizer, {"--answer": answer})
-        deliver(content, title, *notes, render(result), figure=result.plot, result=result, **files)
+        deliver(content, title, *notes, result.table(), figure=result.plot, result=result, **files)

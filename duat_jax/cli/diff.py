@@ -93,6 +93,7 @@ def diff(
         import numpy as np
 
         import duat_jax as duat
+        from duat_jax.display.terminal import render
         from duat_jax.evaluation.running_text import read_texts, stream, windows
         from duat_jax.inputs.request import check
         from duat_jax.models.encoding import encode
@@ -101,7 +102,6 @@ def diff(
         from duat_jax.weights.budget import require_budget, spend
         from duat_jax.weights.filled import is_pruned
         from duat_jax.weights.rounded import rounded
-        from duat_jax.weights.table import render
         from duat_jax.weights.validation import require_alike, untied_alike
 
         if bits is not None and budget is not None:
@@ -157,7 +157,7 @@ def diff(
         if bits is not None and budget is not None:
             with progress_bar("Measuring", "losses") as progress:
                 spent["budget"] = spend(before, found.parts, bits, budget, fresh, seed=seed, progress=progress)
-        tables = (render(found, *names), *(part for each in spent.values() for part in ("", render_budget(each))))
+        tables = (render(found.view(*names)), *(part for each in spent.values() for part in ("", render_budget(each))))
         content = to_json(found.as_dict(*names, **spent))
         notes = space_lines(config, tokenizer, {"--target": target, "--contrast": contrast}, ())
         files_written: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from duat_jax.display.examples import Examples
-    from duat_jax.display.result import Paged
+    from duat_jax.display.result import Displayed
     from duat_jax.models.config import Config
 
 
@@ -82,7 +82,7 @@ def check_options(
             raise BadText(f"{text!r} is not UTF-8: give it in UTF-8")
 
 
-def pages_of(result: "Paged", html: Path | None, examples: "Examples | None" = None) -> dict[Path, str]:
+def pages_of(result: "Displayed", html: Path | None, examples: "Examples | None" = None) -> dict[Path, str]:
     """Return the page of a result by its file, if there is one, and say how large it is going to be.
 
     Args:
@@ -284,8 +284,6 @@ def explain(
         from duat_jax.inputs.baseline_kinds import KINDS
         from duat_jax.inputs.baselines import check_contrast, read_pairs
         from duat_jax.inputs.request import check
-        from duat_jax.interpret.contrast import table as contrast_table
-        from duat_jax.interpret.explain import table
         from duat_jax.interpret.memory import warn_of_memory
         from duat_jax.models.validation import require_gated
 
@@ -320,13 +318,13 @@ def explain(
                 with working("Contrasting"):
                     result = duat.contrast(loaded_model, inputs, contrasted, **arguments)
                 require_holding("the contrast", result.completeness)
-                tables, neurons = contrast_table.render(result, top), result.top_neurons(top)
+                neurons = result.top_neurons(top)
             else:
                 with working("Explaining"):
                     result = duat.explain(loaded_model, inputs, gate_rule=gauge, **arguments)
                 require_holding("the table", result.completeness)
                 require_holding("the collapse", result.collapse_completeness)
-                tables, neurons = table.render(result, top), result.top(top)
+                neurons = result.top(top)
             name = "embedded" if model is None else str(model).encode(errors="replace").decode()
             content = to_json(result.as_dict(name, top))
             texts = pages_of(result, html, examples)
@@ -334,4 +332,4 @@ def explain(
         tokens = {"--target": target, "--contrast": contrast}
         notes = space_lines(config, tokenizer, tokens, result.predictions)
         named = [] if examples is None else strongest(neurons, examples)
-        deliver(content, *notes, tables, *named, figure=result.plot, texts=texts, result=result, **files)
+        deliver(content, *notes, result.table(top), *named, figure=result.plot, texts=texts, result=result, **files)

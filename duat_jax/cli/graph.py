@@ -73,7 +73,6 @@ def graph(
         import duat_jax as duat
         from duat_jax.display.examples import table as strongest
         from duat_jax.inputs.request import check_one
-        from duat_jax.interpret.graph.table import render
         from duat_jax.interpret.memory import warn_of_memory
 
         config = duat.load_config(model)
@@ -110,4 +109,4 @@ def graph(
         tokens = {"--target": target, "--contrast": contrast}
         notes = space_lines(config, tokenizer, tokens, result.explanation.predictions)
         named = [] if examples is None else strongest(result.explanation.top(top), examples)
-        deliver(content, *notes, render(result, top), *named, figure=result.plot, texts=texts, result=result, **files)
+        deliver(content, *notes, result.table(top), *named, figure=result.plot, texts=texts, result=result, **files)

@@ -141,11 +141,17 @@ def _deliver(
 ) -> None:
     """Print the result, and write its files."""
     import duat_jax as duat
-    from duat_jax.interpret.intervene.table import render
 
     name = "embedded" if path is None else str(path).encode(errors="replace").decode()
     if result.reaches:
         require_holding("the secant's column", result.completeness)
     tokens = {"--target": target, "--contrast": about["contrast"]}
     notes = space_lines(duat.load_config(path), about["tokenizer"], tokens, result.predictions)
-    deliver(to_json(result.as_dict(name)), *notes, render(result), result=result, texts=pages_of(result, html), **files)
+    deliver(
+        to_json(result.as_dict(name)),
+        *notes,
+        result.table(),
+        result=result,
+        texts=pages_of(result, html),
+        **files,
+    )

@@ -180,7 +180,7 @@ def diff(
         from duat_jax.lora.change import lora_change
         from duat_jax.lora.parameters import moved_parameters
         from duat_jax.lora.peft import require_base
-        from duat_jax.lora.table import render, render_moved
+        from duat_jax.lora.table import render_moved
         from duat_jax.models.encoding import encode
         from duat_jax.models.loader import skeleton
 
@@ -222,7 +222,7 @@ def diff(
         files: dict[str, Any] = {"plot": plot, "json_file": json_file, "save": save, "table": csv}
         tokens = {"--target": target, "--contrast": contrast}
         notes = space_lines(config, tokenizer, tokens, change.predictions[1])
-        deliver(content, *notes, render(change), "", render_moved(moved), figure=change.plot, result=change, **files)
+        deliver(content, *notes, change.table(), "", render_moved(moved), figure=change.plot, result=change, **files)
 
 
 def merge(

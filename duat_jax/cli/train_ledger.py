@@ -61,8 +61,6 @@ def train_ledger(
         from duat_jax.models.validation import require_layers
         from duat_jax.training import influence, train
         from duat_jax.training.next_token import Settings, next_token_run, parts_of_pieces
-        from duat_jax.training.over_examples.table import render_kinds
-        from duat_jax.training.over_weights.table import render as render_weights
         from duat_jax.training.pieces import extremes, piece_of
         from duat_jax.training.pieces import render as render_pieces
         from duat_jax.training.record import as_training_record
@@ -111,11 +109,11 @@ def train_ledger(
         deliver(
             content,
             *summary,
-            render_kinds(found),
+            found.table(),
             "",
             table,
             "",
-            render_weights(found.ledger),
+            found.ledger.table(),
             figure=found.plot,
             result=found,
             **written,

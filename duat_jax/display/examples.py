@@ -10,11 +10,12 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
-from duat_jax.display.tables import NumberTable, token_label
+from duat_jax.display.tables import NumberTable
 from duat_jax.errors import BadText
 from duat_jax.files import path_of
 from duat_jax.models.config import Config
 from duat_jax.models.loader import EMBEDDED
+from duat_jax.models.vocabulary.token import token_label
 
 FILE = "examples.json.gz"
 """The name of the file in a survey's directory."""

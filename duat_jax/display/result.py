@@ -1,16 +1,15 @@
-"""Results that display themselves: as a table in a terminal and in a notebook, and as a picture."""
+"""Results that show themselves: as a table, a picture, a page, JSON and a data frame."""
 
 import io
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from duat_jax.display.named_arrays import NamedArray, as_dataframe, as_dataset
+from duat_jax.display.view import View
 from duat_jax.errors import DuatError
 from duat_jax.files import path_of, write_file
 from duat_jax.forms.completeness import Completeness
@@ -30,32 +29,15 @@ WIDTH = 110
 
 
 class Displayed(ABC):
-    """A result that `print` and a notebook show as its table.
+    """A result that shows itself: as a table, a picture, a page, JSON and a data frame.
 
-    The table is made by `render` in `table.py` of the package in which the result's class stands; of a user's subclass,
-    in which the class stands that it is made from. In a notebook a heat map stands above it, if that file has `heat`.
+    A kind of result says in `view` what is shown, and in `arrays` what its numbers are; every renderer is a function of
+    these.
     """
 
-    def save(self, path: Path | str) -> None:
-        """Write the result to one file, which `duat.open` reads.
-
-        Args:
-            path: the file; it is written completely or not at all.
-
-        Raises:
-            DuatError: for a class of one's own, which couldn't be read again.
-            OSError: if the file can't be written.
-        """
-        write_result(self, path)
-
-    def part_sums(self) -> Mapping[str, Any]:
-        """Return the sums of the parts that each field of completeness is about, by its name; a tuple for several."""
-        return {}
-
-    def judged_again(self) -> "Displayed":
-        """Return the result with its completeness computed again from its parts, since a file may have been edited."""
-        judged = {name: _judged(getattr(self, name), total) for name, total in self.part_sums().items()}
-        return replace(self, **judged) if judged else self  # type: ignore[type-var]
+    @abstractmethod
+    def view(self) -> View:
+        """Return the result as it is shown."""
 
     @abstractmethod
     def arrays(self) -> Iterable[NamedArray]:
@@ -69,6 +51,85 @@ class Displayed(ABC):
             given: what each kind of result says.
             fields: what the result itself doesn't know, such as the name of the model.
         """
+
+    def part_sums(self) -> Mapping[str, Any]:
+        """Return the sums of the parts that each field of completeness is about, by its name; a tuple for several."""
+        return {}
+
+    def judged_again(self) -> "Displayed":
+        """Return the result with its completeness computed again from its parts, since a file may have been edited."""
+        judged = {name: _judged(getattr(self, name), total) for name, total in self.part_sums().items()}
+        return replace(self, **judged) if judged else self  # type: ignore[type-var]
+
+    def save(self, path: Path | str) -> None:
+        """Write the result to one file, which `duat.open` reads.
+
+        Args:
+            path: the file; it is written completely or not at all.
+
+        Raises:
+            DuatError: for a class of one's own, which couldn't be read again.
+            OSError: if the file can't be written.
+        """
+        write_result(self, path)
+
+    def plot(self, ax: "Axes | None" = None) -> "Figure":
+        """Return the result as a picture.
+
+        Args:
+            ax: Matplotlib axes in which its main panel is drawn alone; a figure of its own if absent.
+
+        Raises:
+            DuatError: if `ax` is something else, such as the name of a file.
+        """
+        from duat_jax.display import picture  # matplotlib takes longer to import than all results
+
+        if ax is None:
+            return picture.draw(self.view())
+        if not hasattr(ax, "imshow"):
+            raise DuatError(f"ax is {ax!r}: give Matplotlib axes; plot().savefig(path) writes a file")
+        picture.draw_panel(ax, self.view())
+        return ax.figure.figure  # of a subfigure the whole figure
+
+    def html(self, path: Path | str, *others: "Displayed", examples: "Examples | None" = None) -> None:
+        """Write the result as a page to one file, which a browser opens without a network.
+
+        Its tokens are coloured, and every cell of its table opens; the parts sum on the screen as they do here.
+
+        Args:
+            path: the file; it is written completely or not at all.
+            others: further results, such as a contrast of the same text, which the page shows by a switch.
+            examples: of the model, from `duat.survey.examples`: the texts in which each neuron is strongest.
+
+        Raises:
+            OSError: if the file can't be written.
+
+        Example:
+            >>> import duat_jax as duat
+            >>> from tempfile import TemporaryDirectory
+            >>> model, tokenizer = duat.load(tokenizer=True)
+            >>> with TemporaryDirectory() as folder:
+            ...     duat.explain(model, "for i in range(10", tokenizer=tokenizer).html(f"{folder}/page.html")
+        """
+        file = path_of(path, "a file for a page")
+        write_file(file, self.to_html(*others, examples=examples).encode())
+
+    def to_html(self, *others: "Displayed", examples: "Examples | None" = None) -> str:
+        """Return the page as HTML.
+
+        Args:
+            others: further results, which the page shows by a switch.
+            examples: as in `html`.
+
+        Raises:
+            DuatError: if one of them is no result.
+        """
+        from duat_jax.display.page.data import page_data
+        from duat_jax.display.page.document import document
+
+        if wrong := [each for each in others if not isinstance(each, Displayed)]:
+            raise DuatError(f"{type(wrong[0]).__name__} has no page: give results, such as explanations and contrasts")
+        return document([page_data(each.view(), examples) for each in (self, *others)])
 
     def to_json(self, **fields: Any) -> str:
         """Return what `as_dict` gives as JSON, which `duat.records.read` reads; of neurons the largest.
@@ -98,92 +159,31 @@ class Displayed(ABC):
         """
         return as_dataset(self.arrays())
 
+    def table(self, count: int = 10) -> "RenderableType":
+        """Return the result as a table, which rich prints.
+
+        Args:
+            count: the number of the largest neurons and heads.
+        """
+        from duat_jax.display.terminal import render
+
+        return render(self.view(), count)
+
     def __str__(self) -> str:
-        return as_text(beside(self, "table").render(self))
+        return as_text(self.table())
 
     def _repr_html_(self) -> str:
-        table = beside(self, "table")
-        heat = table.heat(self) if hasattr(table, "heat") else ""
-        return heat + as_html(table.render(self))
-
-
-class Plotted(Displayed):
-    """A result with a picture too, made by `draw` and `draw_panel` in `plot.py` of the same package."""
-
-    def plot(self, ax: "Axes | None" = None) -> "Figure":
-        """Return the result as a picture.
-
-        Args:
-            ax: Matplotlib axes in which its main panel is drawn alone; a figure of its own if absent.
-
-        Raises:
-            DuatError: if `ax` is something else, such as the name of a file.
-        """
-        view = beside(self, "plot")
-        if ax is None:
-            return view.draw(self)
-        if not hasattr(ax, "imshow"):
-            raise DuatError(f"ax is {ax!r}: give Matplotlib axes; plot().savefig(path) writes a file")
-        view.draw_panel(ax, self)
-        return ax.figure.figure  # of a subfigure the whole figure
-
-
-class Paged(Displayed):
-    """A result with an interactive page too, of what `view` returns in `page.py` of the same package."""
-
-    def html(self, path: Path | str, *others: "Paged", examples: "Examples | None" = None) -> None:
-        """Write the result as a page to one file, which a browser opens without a network.
-
-        Its tokens are coloured, and every cell of its table opens; the parts sum on the screen as they do here.
-
-        Args:
-            path: the file; it is written completely or not at all.
-            others: further results, such as a contrast of the same text, which the page shows by a switch.
-            examples: of the model, from `duat.survey.examples`: the texts in which each neuron is strongest.
-
-        Raises:
-            OSError: if the file can't be written.
-
-        Example:
-            >>> import duat_jax as duat
-            >>> from tempfile import TemporaryDirectory
-            >>> model, tokenizer = duat.load(tokenizer=True)
-            >>> with TemporaryDirectory() as folder:
-            ...     duat.explain(model, "for i in range(10", tokenizer=tokenizer).html(f"{folder}/page.html")
-        """
-        file = path_of(path, "a file for a page")
-        write_file(file, self.to_html(*others, examples=examples).encode())
-
-    def to_html(self, *others: "Paged", examples: "Examples | None" = None) -> str:
-        """Return the page as HTML.
-
-        Args:
-            others: further results, which the page shows by a switch.
-            examples: as in `html`.
-
-        Raises:
-            DuatError: if one of them has no page.
-        """
-        from duat_jax.display.page.document import document
-        from duat_jax.display.page.view import with_examples
-
-        if wrong := [each for each in others if not isinstance(each, Paged)]:
-            raise DuatError(
-                f"{type(wrong[0]).__name__} has no page: give explanations, contrasts, graphs, interventions"
-            )
-        return document([with_examples(beside(each, "page").view(each), examples) for each in (self, *others)])
-
-    def _repr_html_(self) -> str:
+        from duat_jax.display.heat_map import heat_map
         from duat_jax.display.page.document import frame
+        from duat_jax.display.terminal import token_labels
 
-        return frame(self.to_html(), super()._repr_html_())
+        view = self.view()
+        heat = heat_map([row.name for row in view.rows], token_labels(view, "\n"), view.parts) if view.rows else ""
+        return frame(self.to_html(), heat + as_html(self.table()))
 
 
 class ResultList(list):
-    """Several results of one class, or lists of them, that `print` and a notebook show as a table with a row for each.
-
-    The table is made by `render_many` in `table.py` of the package in which the results' class stands.
-    """
+    """Several results, or lists of them, that `print` and a notebook show as a table with a row for each."""
 
     def __str__(self) -> str:
         return as_text(self._table())
@@ -192,10 +192,18 @@ class ResultList(list):
         return as_html(self._table())
 
     def _table(self) -> "RenderableType":
-        first = self[0]
-        while isinstance(first, list):
-            first = first[0]
-        return beside(first, "table").render_many(self)
+        from duat_jax.display.terminal import render_many
+
+        return render_many([(name, result.view()) for name, result in _named(self)])
+
+
+def _named(results: list[Any], name: str = "") -> Iterator[tuple[str, Displayed]]:
+    """Yield every result of a list, or of a list of lists, with its indices."""
+    for i, each in enumerate(results):
+        if isinstance(each, list):
+            yield from _named(each, f"{name}[{i}]")
+        else:
+            yield f"{name}[{i}]", each
 
 
 def _judged(completeness: Any, total: Any) -> Any:
@@ -203,18 +211,6 @@ def _judged(completeness: Any, total: Any) -> Any:
     if isinstance(completeness, Completeness):
         return completeness.of_parts(total)
     return tuple(each.of_parts(part) for each, part in zip(completeness, total, strict=True))
-
-
-def beside(result: Displayed, name: str) -> ModuleType:
-    """Return a module of the package in which a result's class stands.
-
-    Args:
-        result: the result.
-        name: the module, such as `"table"`.
-    """
-    *_, defined = (c for c in type(result).__mro__ if issubclass(c, Displayed) and c.__module__ != __name__)
-    # Imported when it is needed: matplotlib and rich take longer to import than all results.
-    return import_module(f"{defined.__module__.rpartition('.')[0]}.{name}")
 
 
 def as_text(table: "RenderableType") -> str:

@@ -13,32 +13,10 @@ from rich.text import Text
 from duat_jax.display.colours import NEGATIVE, POSITIVE
 from duat_jax.forms.completeness import FAILS, HOLDS, Completeness
 from duat_jax.inputs.labels import Prediction
-from duat_jax.models.vocabulary.token import Token, in_quotes
-from duat_jax.models.vocabulary.visible import visible
-
-DIFFERENCE = "A − B"
-"""The label of a difference: what is asked about, minus its reference."""
+from duat_jax.models.vocabulary.token import quoted_token
 
 TITLE = 13
 """The largest width of a title over numbers."""
-
-
-def token_label(token: str) -> str:
-    """Return a token with its white space visible.
-
-    Args:
-        token: the token, or a piece of text.
-    """
-    return token.shown if isinstance(token, Token) else visible(token, spaces=True)
-
-
-def quoted_token(token: str) -> str:
-    """Return a token in quotation marks with its white space visible.
-
-    Args:
-        token: the token, or a piece of text.
-    """
-    return in_quotes(token_label(token))
 
 
 def wrapped_lines(text: str, width: int) -> str:
@@ -168,20 +146,6 @@ def predictions_line(predictions: tuple[Prediction, ...]) -> str:
         predictions: the most probable outputs.
     """
     return "   ".join(f"{quoted_token(token)} {probability:.1%}" for token, probability in predictions)
-
-
-def sides(first: str, reference: str) -> str:
-    """Return the two sides of a difference in words, the one that is asked about first.
-
-    Args:
-        first: what is asked about, `A`.
-        reference: what is subtracted, `B`.
-
-    Example:
-        >>> sides("the text", "the other text")
-        'A − B: the text − the other text'
-    """
-    return f"{DIFFERENCE}: {first} − {reference}"
 
 
 def completeness_line(completeness: Completeness, label: str = "value") -> Text:

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from rich.text import Text
 
-from duat_jax.display.tables import NumberTable, number, token_label
+from duat_jax.display.tables import NumberTable, number
 from duat_jax.evaluation.circuit_curve import FRACTIONS, STATISTICS, faithfulness
 from duat_jax.evaluation.circuits import UNITS
 from duat_jax.evaluation.comparison import Row
 from duat_jax.evaluation.task_circuit import RULE, TaskCircuit, Unit
 from duat_jax.inputs.tasks.case import Case
+from duat_jax.models.vocabulary.token import token_label
 
 SHOWN = (0.001, 0.01, 0.1)
 """The sizes of circuits in a table; the JSON has all."""

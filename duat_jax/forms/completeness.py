@@ -25,6 +25,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
+from duat_jax.kinds import kept_as
 from duat_jax.transform.parameters import is_sharded
 
 HOLDS, FAILS, INCONCLUSIVE = "holds", "fails", "inconclusive"
@@ -65,6 +66,7 @@ def in_one_line(result: Any, **more: Any) -> str:
     return f"{type(result).__name__}({fields})"
 
 
+@kept_as("completeness")
 class Completeness(NamedTuple):
     """The agreement of a sum of parts with the value that was split, entry by entry.
 

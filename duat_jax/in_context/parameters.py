@@ -14,6 +14,7 @@ from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.forms.decomposition import contributions
 from duat_jax.forms.secant import secant
 from duat_jax.in_context.runs import Task, mean_log_probability
+from duat_jax.kinds import kept_as
 from duat_jax.models.transformer import Transformer
 from duat_jax.transform import marks
 from duat_jax.transform.activations import activations_of
@@ -22,6 +23,7 @@ from duat_jax.transform.query import pre_activations_of
 from duat_jax.transform.recording import Recording, record
 
 
+@kept_as("moved parameters")
 class Moved(NamedTuple):
     """Difference of `⟨u, x_L⟩`, `x_L = P x_0 + q + Σ_j C_j σ(B_j x_0 + c_j)`, between two runs, by changed parameter.
 

@@ -1,4 +1,4 @@
-"""Result of `ledger`, with table and plot."""
+"""Result of `ledger`: the effect of a part of a text, as exact sums over dynamic parameters."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,11 +9,13 @@ from jaxtyping import Bool, Float
 
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_mark, by_name, numbered, whole
-from duat_jax.display.result import Plotted
+from duat_jax.display.result import Displayed
+from duat_jax.display.view import DIFFERENCE, DISCONTINUITIES, Curves, Run, Table, View, named_parts
 from duat_jax.forms.completeness import Completeness
 from duat_jax.in_context.parameters import Moved
 from duat_jax.in_context.record import LedgerRecord
 from duat_jax.json_record import as_record
+from duat_jax.kinds import kept_as
 from duat_jax.transform.keys import Key, Marked
 
 COLUMNS = (
@@ -25,10 +27,17 @@ COLUMNS = (
 )
 """Groups of changed dynamic parameters: all at the part's own tokens, then those at other tokens."""
 
+EXACT = (
+    "Every column up to the sum is a part of one difference; so is 'what is read', where nothing is held. Run again:"
+    " how much less is added where that layer alone, or it and all later ones, read the part as in the second run."
+)
+MASKED = "No input moves: the text is the same in both runs, and its hidden part is masked."
 
+
+@kept_as("in-context ledger")
 @renamed_fields(jumps="discontinuities")
 @dataclass(frozen=True, eq=False)
-class Ledger(Plotted):
+class Ledger(Displayed):
     """Effect of a part of a text on a mean log-probability, `f(first run) − f(second run)`, as exact sums.
 
     Args:
@@ -91,6 +100,70 @@ class Ledger(Plotted):
         for key, part in self.held.items():
             rows[_layer_of(key, len(rows) - 1), 3 if key.name.endswith(".scale") else 4] += part
         return rows
+
+    def view(self) -> View:
+        """Return the ledger as it is shown: layer by layer, and in the closed form's parameters."""
+        first, second = self.values
+        masked = self.inputs is None
+        runs = ("with the part in view", "without") if masked else ("with the part", "with the reference in its place")
+        inputs = [] if self.inputs is None else [("all tokens", float(self.inputs.sum()))]
+        return View(
+            kind="in-context ledger",
+            target="the difference of the mean log-probability",
+            value=self.difference,
+            value_name=DIFFERENCE,
+            completeness=self.completeness,
+            exact=EXACT,
+            runs=(Run(f"A: {runs[0]}", first), Run(f"B: {runs[1]}", second)),
+            added=(*named_parts("Moved inputs", inputs), *named_parts(DISCONTINUITIES, self.discontinuities.items())),
+            tables=(self._by_layer(), self._by_term()),
+            curves=(self._reads(),),
+            sums={"in the closed form's parameters": self.form.completeness},
+            notes=(*([MASKED] if masked else []), *self.notes),
+        )
+
+    def _by_layer(self) -> Table:
+        """Return the parts of every layer in the groups of dynamic parameters."""
+        layers = self.layers
+        # A hidden part's own parameters are the same in both runs.
+        first = int(self.inputs is None)
+        names = (*(f"layer {i}" for i in range(len(layers) - 1)), "read-out")
+        measured = {"what is read": self.reads}
+        if self.again_at is not None and self.again_from is not None:
+            measured |= {"run again: alone": self.again_at, "and later": self.again_from}
+        beside = [[float(column[i]) for column in measured.values()] for i in range(len(layers) - 1)]
+        last: list[float | None] = [None] * len(measured)
+        rows = tuple(
+            (name, *row[first:].tolist(), float(row.sum()), *more)
+            for name, row, more in zip(names, layers, [*beside, last], strict=True)
+        )
+        total = ("all", *layers[:, first:].sum(0).tolist(), float(layers.sum()), *last)
+        title = "Moved parameters, layer by layer"
+        return Table(title, ("", *COLUMNS[first:], "sum", *measured), rows, total, drawn=COLUMNS[first:])
+
+    def _reads(self) -> Curves:
+        """Return what each layer reads, and what runs of the model say of it, as curves over the layers."""
+        layers = list(range(len(self.reads)))
+        curves = {"part of what this layer reads, nothing held": (layers, self.reads)}
+        kind = "hidden from" if self.inputs is None else "the other part for"
+        if self.again_at is not None and self.again_from is not None:
+            curves[f"run again: {kind} this layer alone"] = (layers, self.again_at)
+            curves[f"run again: {kind} it and all later ones"] = (layers, self.again_from)
+        return Curves("layer", "part of the difference, nats", curves)
+
+    def _by_term(self) -> Table:
+        """Return the same difference in the parameters of the closed form."""
+        form, masked = self.form, self.inputs is None
+        columns = ("W'3, after the part", "W'3, the part", "W'2, after the part", "W'2, the part", "c_j", "inputs")
+        kept = len(columns) - masked
+        bias, inputs = form.inner_bias[:, None], form.inner_inputs[:, None]
+        parts = np.concatenate([form.outer, form.inner, bias, inputs], 1)[:, :kept]
+        rows = [(f"term {i}", *row.tolist(), float(row.sum())) for i, row in enumerate(parts, 1)]
+        rows.append(("all terms", *parts.sum(0).tolist(), float(parts.sum())))
+        rest = {"W'1, after the part": form.path[0], "W'1, the part": form.path[1], "bias q": form.bias}
+        rest |= {} if masked else {"inputs": form.inputs}
+        rows += [(name, *[None] * kept, float(part)) for name, part in rest.items()]
+        return Table("The same in the closed form's parameters", ("", *columns[:kept], "sum"), tuple(rows))
 
     def part_sums(self) -> Mapping[str, Any]:
         """Return the sums of the parts that each completeness is about."""

@@ -10,6 +10,7 @@ from PIL import ExifTags, ImageOps
 from PIL import Image as Pillow
 
 from duat_jax.errors import BadText, DuatError
+from duat_jax.kinds import kept_as
 from duat_jax.models.checkpoint.json_file import read_json
 from duat_jax.models.checkpoint.place import local_path
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
@@ -185,6 +186,7 @@ def _normalised(entries: Shaped[np.ndarray, "height width channels"], recipe: _R
     return np.ascontiguousarray(np.moveaxis(scaled, -1, 0))
 
 
+@kept_as("image")
 class SeenImage(NamedTuple):
     """The image that a model read.
 

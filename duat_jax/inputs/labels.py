@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import BadText
 from duat_jax.inputs.model_inputs import Inputs
+from duat_jax.kinds import kept_as
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config
 from duat_jax.models.vocabulary.classes import class_label
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 PREDICTIONS = 5
 
 
+@kept_as("prediction")
 class Prediction(NamedTuple):
     """A predicted token or class.
 

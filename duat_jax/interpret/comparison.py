@@ -20,6 +20,7 @@ from duat_jax.interpret.pipeline import (
     readers_of,
     require_finite,
 )
+from duat_jax.kinds import kept_as
 from duat_jax.models.converted import require_source_agrees
 from duat_jax.models.targets.base import ForwardPass, Reader, Reading
 from duat_jax.models.targets.description import TargetDescription
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
+@kept_as("reference")
 class Compared(NamedTuple):
     """One reference that an input is contrasted with.
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from duat_jax.display.page.view import FORMAT
+from duat_jax.display.page.data import FORMAT
 from duat_jax.models.config import Config
 
 EXAMPLES = {

@@ -1,31 +1,28 @@
 """Answers to the questions of a live page: each is what a page shows of a result."""
 
 import traceback
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from duat_jax.display.examples import Examples
+from duat_jax.display.page.data import page_data
 from duat_jax.display.page.document import document
 from duat_jax.display.page.graph_view import NeuronView, ScoreView
-from duat_jax.display.page.view import View, with_examples
+from duat_jax.display.result import Displayed
 from duat_jax.errors import BadText, DuatError
 from duat_jax.inputs.baselines import read_pairs
-from duat_jax.inputs.labels import Prediction
 from duat_jax.inputs.leading_space import space_notes
 from duat_jax.inputs.request import check_one
 from duat_jax.interpret.attention.compute import explain_attention
-from duat_jax.interpret.attention.page import score_view
-from duat_jax.interpret.contrast import page as of_contrast
 from duat_jax.interpret.contrast.compute import contrast
-from duat_jax.interpret.explain import page as of_explanation
 from duat_jax.interpret.explain.compute import explain
-from duat_jax.interpret.graph import page as of_graph
 from duat_jax.interpret.graph.compute import graph
 from duat_jax.interpret.graph.neurons import read_neuron
-from duat_jax.interpret.intervene import page as of_intervention
 from duat_jax.interpret.intervene.compute import check, intervene
 from duat_jax.interpret.intervene.patching import beside_contrast
+from duat_jax.interpret.intervene.result import Intervention
 from duat_jax.interpret.intervene.sources import Between
 from duat_jax.interpret.intervene.written import parse_changes, sets_other
 from duat_jax.interpret.pipeline import read_target
@@ -76,7 +73,7 @@ class Answer(msgspec.Struct, omit_defaults=True):
         progress: what is being done; no answer yet.
     """
 
-    view: View | None = None
+    view: dict[str, Any] | None = None
     score: ScoreView | None = None
     neuron: NeuronView | None = None
     page: str | None = None
@@ -108,37 +105,39 @@ def answer(loaded: Loaded, question: Any, work: Work) -> Answer:
         place = {name: getattr(question, name) for name in ("layer", "head", "query", "key")}
         contrasted = "other" if question.query else None
         return Answer(
-            score=score_view(explain_attention(model, question.text, **place, contrast=contrasted, tokenizer=tokenizer))
+            score=explain_attention(
+                model, question.text, **place, contrast=contrasted, tokenizer=tokenizer
+            ).score_view()
         )
     about = _about(loaded, question)
     match question:
         case Explain():
             work.step("explaining")
-            view = of_explanation.view(explain(model, question.text, **about))
+            result: Displayed = explain(model, question.text, **about)
         case Contrast():
             work.step("contrasting")
             pairs = None if question.alignment is None else read_pairs(question.alignment, "the alignment")
-            view = of_contrast.view(contrast(model, question.text, question.other, alignment=pairs, **about))
+            result = contrast(model, question.text, question.other, alignment=pairs, **about)
         case Intervene():
             work.step("running the model with the changes")
-            changed = intervene(model, question.text, changes, **about)
+            result = intervene(model, question.text, changes, **about)
             if question.other is not None and any(map(sets_other, changes)):
                 work.step("contrasting")
                 *_, applied = check(model.config, question.text, changes, **about)
-                changed = beside_contrast(changed, contrast(model, question.text, question.other, **about), applied)
-            view = of_intervention.view(changed)
+                result = beside_contrast(result, contrast(model, question.text, question.other, **about), applied)
         case FollowGraph():
             work.step("following the value")
-            view = of_graph.view(graph(model, question.text, scores=0, **about))
+            result = graph(model, question.text, scores=0, **about)
         case OpenNeuron():
             work.step("opening the neuron")
             at = question.layer, question.token, question.unit
-            return Answer(neuron=of_graph.neuron_view(*read_neuron(model, question.text, *at, **about)))
+            explanation, neuron = read_neuron(model, question.text, *at, **about)
+            return Answer(neuron=neuron.view(explanation))
     work.step("writing it down")
     given = {name: getattr(question, name) for name in ("target", "contrast")}
-    says = [Prediction(*each) for each in view.said[0].predictions]
-    view.notes += space_notes(model.config, tokenizer, given, says)
-    return Answer(view=with_examples(view, loaded.examples))
+    view = result.view()
+    notes = space_notes(model.config, tokenizer, given, view.runs[int(isinstance(result, Intervention))].predictions)
+    return Answer(view=page_data(replace(view, notes=(*view.notes, *notes)), loaded.examples))
 
 
 def answer_in_words(loaded: Loaded, question: Any, work: Work) -> Answer:

@@ -1,71 +1,11 @@
-"""Plots of the change by adapters."""
+"""Plots of moved parameters and of the losses of a training of adapters."""
 
 import numpy as np
 from jaxtyping import Float
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from duat_jax.display.pictures import HEADING, styled, titled, wrapped
+from duat_jax.display.pictures import styled
 from duat_jax.lora.parameters import Moved
-from duat_jax.lora.result import COLUMNS, LoraChange
-
-NAMES = {
-    "moved": "base, moved dynamics",
-    "adapter": "adapters, base's dynamics",
-    "interaction": "interaction",
-}
-COLOURS = {"moved": "tab:blue", "adapter": "tab:orange", "interaction": "tab:gray"}
-
-SHOWN = 24
-"""The number of adapters that are plotted: those with the largest parts."""
-
-
-@styled
-def draw(change: LoraChange) -> Figure:
-    """Plot the three columns of the change by term, and the part of each adapter, as two bar charts.
-
-    Args:
-        change: the result to plot.
-    """
-    largest = sorted(change.effects, key=lambda effect: -abs(effect.part))[:SHOWN]
-    effects = [effect for effect in change.effects[::-1] if effect in largest]
-    height = 2.0 + 0.24 * max(len(change.rows), len(effects))
-    figure = Figure(figsize=(11.0, height))
-    left, right = figure.subplots(1, 2)
-    draw_panel(left, change)
-    places = np.arange(len(effects))
-    right.barh(places, [effect.part for effect in effects], 0.7, color="tab:purple", label="part, exact")
-    right.plot([effect.alone for effect in effects], places, "k.", markersize=5, label="run again, alone")
-    right.plot([effect.first_order for effect in effects], places, "|", color="tab:red", label="first order")
-    right.set_yticks(places, [effect.name for effect in effects], fontsize="small")
-    right.set_title("by adapter" + (f", the largest {SHOWN}" if len(change.effects) > SHOWN else ""))
-    _finish(right, change)
-    titled(figure, f"{change.before:+z.3f} without adapters, {change.after:+z.3f} with them")
-    return figure
-
-
-def draw_panel(axes: Axes, change: LoraChange) -> None:
-    """Draw the three columns of the change by term.
-
-    Args:
-        axes: where.
-        change: the result to plot.
-    """
-    rows = change.rows
-    names = list(rows)[::-1]
-    places = np.arange(len(names))
-    for k, column in enumerate(COLUMNS):
-        values = [rows[name][column] for name in names]
-        axes.barh(places + 0.27 * (1 - k), values, 0.27, color=COLOURS[column], label=NAMES[column])
-    axes.set_yticks(places, names)
-    axes.set_title("by term of the closed form")
-    _finish(axes, change)
-
-
-def _finish(axes: Axes, change: LoraChange) -> None:
-    axes.axvline(0, color="black", linewidth=0.6)
-    axes.set_xlabel(wrapped(f"change of the {change.target.headline.split(' at token')[0]}", HEADING))
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.04), ncols=3)
 
 
 @styled

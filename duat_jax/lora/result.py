@@ -9,17 +9,29 @@ from jaxtyping import Float
 
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_mark, by_name, of_tokens, whole
-from duat_jax.display.result import Plotted
+from duat_jax.display.result import Displayed
+from duat_jax.display.view import DIFFERENCE, Run, Table, View
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.labels import Prediction
 from duat_jax.json_record import as_record
+from duat_jax.kinds import kept_as
 from duat_jax.lora.record import LoraChangeRecord
 from duat_jax.models.targets.description import TargetDescription
 from duat_jax.transform.keys import Marked
 
 COLUMNS = ("moved", "adapter", "interaction")
 
+SHOWN = 12
+"""The number of adapters in a table."""
 
+EXACT = (
+    "moved: the base's terms under the dynamic parameters that the adapters moved. adapter: the adapted weights under"
+    " the base's own. interaction: what both change together. part: of the difference, exact for this pair of runs."
+    " alone: the model run again with this adapter only."
+)
+
+
+@kept_as("adapter columns")
 class Columns(NamedTuple):
     """A part of the metric without adapters, and the three columns of its change, which sum to the change.
 
@@ -36,6 +48,7 @@ class Columns(NamedTuple):
     interaction: Any
 
 
+@kept_as("adapter parts")
 class Parts(NamedTuple):
     """Parts of the metric: of the embeddings, of every neuron of every term, of every bias.
 
@@ -53,6 +66,7 @@ class Parts(NamedTuple):
     reader: Any
 
 
+@kept_as("effect of an adapter")
 class Effect(NamedTuple):
     """Effect of one adapter on the metric.
 
@@ -69,9 +83,10 @@ class Effect(NamedTuple):
     alone: float
 
 
+@kept_as("adapter change")
 @renamed_fields(jumps="discontinuities")
 @dataclass(frozen=True, eq=False)
-class LoraChange(Plotted):
+class LoraChange(Displayed):
     """Change of a metric by adapters, as exact sums over terms and over adapters.
 
     Args:
@@ -146,6 +161,50 @@ class LoraChange(Plotted):
             values = {name: float(parts.terms[key][token, neuron]) for name, parts in self.columns._asdict().items()}
             rows.append({"term": str(key), "token_index": token, "neuron": neuron, "change": change, **values})
         return rows
+
+    def view(self) -> View:
+        """Return the change as it is shown: the three columns by term, and each adapter."""
+        without, adapted = self.predictions
+        return View(
+            kind="adapter change",
+            target=f"the change of the {self.target}",
+            value=self.difference,
+            value_name=DIFFERENCE,
+            completeness=self.completeness,
+            exact=EXACT,
+            runs=(Run("A: with adapters", self.after, adapted), Run("B: without", self.before, without)),
+            output=self.target.output_id,
+            tables=(self._by_term(), self._by_adapter()),
+            sums={"by adapter": self.by_adapter},
+            notes=self.notes,
+        )
+
+    def _by_term(self) -> Table:
+        """Return the metric without adapters and the three columns of its change, by term."""
+        rows = tuple((name, *row.values(), sum(row[column] for column in COLUMNS)) for name, row in self.rows.items())
+        totals = self.totals
+        base = sum(row["base"] for row in self.rows.values())
+        moved = self.first_order - self.first_order_held
+        first_order = ("of first order", None, moved, self.first_order_held, None, self.first_order)
+        return Table(
+            "By term of the closed form",
+            ("", "without", *COLUMNS, "change"),
+            (*rows, first_order),
+            ("together", base, *totals.values(), sum(totals.values())),
+            drawn=COLUMNS,
+        )
+
+    def _by_adapter(self) -> Table:
+        """Return the effect of each adapter, the largest first."""
+        columns = "part", "first_order", "alone"
+        ordered = sorted(self.effects, key=lambda effect: -abs(effect.part))
+        rows: list[tuple] = [(each.name, *(getattr(each, name) for name in columns)) for each in ordered[:SHOWN]]
+        if rest := ordered[SHOWN:]:
+            rows.append((f"{len(rest)} others", *(sum(getattr(each, name) for each in rest) for name in columns)))
+        rows += [(f"discontinuity: {name}", part, None, None) for name, part in self.discontinuities.items()]
+        together = float(self.by_adapter.sum), self.first_order, sum(effect.alone for effect in self.effects)
+        drawn = "part", "first order", "alone"
+        return Table("By adapter", ("adapter", *drawn), tuple(rows), ("together", *together), drawn=drawn)
 
     def part_sums(self) -> Mapping[str, Any]:
         """Return the sums of the parts that each completeness is about."""

@@ -8,8 +8,9 @@ from jaxtyping import Float, Int
 from rich.console import RenderableType
 from rich.text import Text
 
-from duat_jax.display.tables import NumberTable, number, token_label
+from duat_jax.display.tables import NumberTable, number
 from duat_jax.models.vocabulary.running import run_texts
+from duat_jax.models.vocabulary.token import token_label
 from duat_jax.training.record import Piece
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 import jax
 
 from duat_jax.errors import DuatError
+from duat_jax.kinds import kept_as
 
 Value = TypeVar("Value")
 
@@ -53,6 +54,7 @@ def of_step(scopes: tuple[str, ...], step: int) -> tuple[str, ...]:
     return tuple(scope if found is None else f"{found[0]}{found[1][step]}" for scope, found in named)
 
 
+@kept_as("key")
 class Key(NamedTuple):
     """The identifier of a mark: its scope, name and number.
 
@@ -113,6 +115,7 @@ class Step(NamedTuple):
         return str(self.site.key) + "".join(f"@{step}" for step in self.iteration)
 
 
+@kept_as("marked")
 @jax.tree_util.register_pytree_node_class
 class Marked(Mapping[Key, Value], Generic[Value]):
     """Mapping from the keys of marks to values, in program order.

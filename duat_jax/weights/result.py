@@ -9,11 +9,14 @@ from jaxtyping import Float
 
 from duat_jax.deprecation import renamed_arguments, renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_name, numbered, of_tokens, whole
-from duat_jax.display.result import Plotted
+from duat_jax.display.result import Displayed
+from duat_jax.display.view import DIFFERENCE, DISCONTINUITIES, Colouring, Row, Run, Table, View, named_parts
 from duat_jax.evaluation.statistics import students_mean
-from duat_jax.forms.completeness import Completeness
+from duat_jax.forms.completeness import HOLDS, Completeness, worst_of
 from duat_jax.json_record import as_record
+from duat_jax.kinds import kept_as
 from duat_jax.models.targets.description import TargetDescription
+from duat_jax.models.vocabulary.token import token_label
 from duat_jax.weights.record import ModelDiffRecord
 from duat_jax.weights.units import EMBEDDINGS, LAYERS
 
@@ -21,6 +24,22 @@ ATTENTION, MLP, OTHER, FIRST_ORDER = COLUMNS = "attention", "mlp", "other", "fir
 """Of a layer's weights: attention, MLP, norms and all else; and all of them to first order."""
 
 
+EMBEDDING = "How much of the difference comes from what the changed embeddings write at each token."
+
+CANCELLING = 5
+"""From how many times the difference on the sizes of all parts make a note."""
+
+SHOWN = 0.5e-4
+"""The smallest part of a neuron, head or row that a table of four digits shows."""
+
+EXACT = (
+    "part: of the difference, exact for these two models. set back: what is lost if the model gets its reference's"
+    " weights there. put in: what is gained if the reference gets the model's. Both by running the model again; where"
+    " weights act together, neither has to be the part."
+)
+
+
+@kept_as("run again")
 class RunAgain(NamedTuple):
     """The effects of exchanging a parameter, by runs of the model, beside its part.
 
@@ -37,6 +56,7 @@ class RunAgain(NamedTuple):
     put_in: float
 
 
+@kept_as("unit part")
 class UnitPart(NamedTuple):
     """A neuron, a head or a row of an embedding with a large part.
 
@@ -51,6 +71,7 @@ class UnitPart(NamedTuple):
     part: float
 
 
+@kept_as("flow")
 class Flow(NamedTuple):
     """The place of the difference, layer by layer: the tokens' streams, or weights after them.
 
@@ -64,9 +85,10 @@ class Flow(NamedTuple):
     later: Float[np.ndarray, "streams"]
 
 
+@kept_as("model diff")
 @renamed_fields(before="reference_value", after="value")
 @dataclass(frozen=True, eq=False)
-class ModelDiff(Plotted):
+class ModelDiff(Displayed):
     """The difference of a number between a model and its reference, as an exact sum over their weights.
 
     Args:
@@ -157,6 +179,83 @@ class ModelDiff(Plotted):
             count: how many.
         """
         return sorted(self.parts.items(), key=lambda named: -abs(named[1]))[:count]
+
+    def view(self, model: str = "the model", reference: str = "the reference") -> View:
+        """Return the difference as it is shown: by layer, the largest parameters run again, and units.
+
+        Args:
+            model: the name of the model.
+            reference: that of its reference.
+        """
+        rows: list[Row] = []
+        tokens: tuple[str, ...] = ()
+        if self.flow is not None:
+            names = ("embedding", *(f"layer {i}" for i in range(len(self.flow.tokens) - 1)))
+            tokens = (*map(token_label, self.tokens), "later weights")
+            rows = [Row(name, np.append(*each)) for name, *each in zip(names, *self.flow, strict=True)]
+        shown = tuple(unit for unit in self.units if abs(unit.part) >= SHOWN)
+        return View(
+            kind="model diff",
+            target=f"the difference of the {self.target}"
+            + (f", the mean of {len(self.values)} texts" if len(self.values) > 1 else ""),
+            value=self.difference,
+            value_name=DIFFERENCE,
+            completeness=worst_of(self.completeness),
+            exact=EXACT,
+            runs=(Run(f"A: {model}", self.value), Run(f"B: {reference}", self.reference_value)),
+            output=self.target.output_id,
+            tokens=tokens,
+            heading="Where the difference is, after each layer",
+            rows=tuple(rows),
+            row_sums=bool(rows),
+            colourings=tuple(Colouring("embedding", EMBEDDING, row.parts) for row in rows[:1]),
+            added=named_parts(DISCONTINUITIES, self.discontinuities.items()),
+            tables=(
+                self._by_layer(),
+                *([Table("Neurons, heads and rows", ("weights", "unit", "part"), shown, labels=2)] if shown else []),
+                *([self._run_again()] if self.again else []),
+            ),
+            notes=(*self._account(), *self.notes),
+        )
+
+    def _by_layer(self) -> Table:
+        """Return the parts of each layer's attention, MLP and all else."""
+        means = {name: [float(np.mean(part)) for part in row.values()] for name, row in self.layers.items()}
+        rows = tuple((name, *parts, sum(parts), first) for name, (*parts, first) in means.items())
+        totals = [sum(column) for column in zip(*(row[1:] for row in rows), strict=True)]
+        columns = "weights", "attention", "MLP", "norms and other", "together", "of first order"
+        return Table("By layer", columns, rows, ("together", *totals), drawn=columns[1:4])
+
+    def _run_again(self) -> Table:
+        """Return the parameters with the largest parts, beside runs of the model."""
+        several = ("its 95 % interval",) if self.intervals else ()
+        first = {row.name: float(self.first_order[row.name].mean()) for row in self.again[:-1]}
+        first[self.again[-1].name] = sum(first.values())
+
+        def row(each: RunAgain) -> tuple:
+            ends = self.intervals.get(each.name, ())
+            interval = [" to ".join(f"{end:+z.4f}" for end in ends)] if several else []
+            return each.name, each.part, *interval, each.set_back, each.put_in, first[each.name]
+
+        *rows, together = map(row, self.again)
+        columns = "parameter", "part", *several, "set back", "put in", "of first order"
+        drawn = "part", "set back", "put in"
+        return Table("The largest parts, and the model run again", columns, tuple(rows), together, drawn=drawn)
+
+    def _account(self) -> list[str]:
+        """Return on how many texts the parts sum, the interval of their mean, and how much parts cancel."""
+        notes = []
+        if len(self.completeness) > 1:
+            held = sum(each.verdict == HOLDS for each in self.completeness)
+            low, high = students_mean(self.values[:, 1] - self.values[:, 0])[1:]
+            notes.append(
+                f"On {held} of {len(self.completeness)} texts the parts sum to the difference, and the sum above is"
+                f" that of the worst one. The mean difference is {self.difference:+z.4f} [{low:+z.4f}, {high:+z.4f}]."
+            )
+        sizes = f"The sizes of all parameters' parts are {self.cancellation:.3g} times the difference"
+        if self.cancellation >= CANCELLING:
+            sizes += ": parts cancel. So a large part needn't be a large effect, and other texts may have other signs"
+        return [*notes, f"{sizes}."]
 
     def part_sums(self) -> Mapping[str, Any]:
         """Return the sums of the parts that each completeness is about."""

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import duat_jax as duat
+from duat_jax.display.page.data import page_data
 from duat_jax.display.page.document import module_of_page, style_of_page
-from duat_jax.interpret.explain.page import view
 from duat_jax.live.about import about
 from tests.browser.conftest import PHONE, keep_screenshot
 from tests.browser.test_pages_in_a_browser import (
@@ -348,7 +348,7 @@ def test_a_notebooks_widget_shows_what_the_kernel_answers(opened):
             module=quote(module_of_page()),
             about=msgspec.json.encode(about(model.config, "embedded", 64, TEXT)).decode(),
             style=json.dumps(style_of_page()),
-            view=msgspec.json.encode(view(explanation)).decode().replace("</", "<\\/"),
+            view=msgspec.json.encode(page_data(explanation.view())).decode().replace("</", "<\\/"),
         )
     )
     page.locator(".status", has_text="explain: answered").wait_for()

@@ -14,8 +14,8 @@ from cases import ENCODER
 
 import duat_jax as duat
 from duat_jax.display.examples import Example, Examples
-from duat_jax.display.result import Paged
-from duat_jax.interpret.explain.page import view
+from duat_jax.display.page.data import page_data
+from duat_jax.display.result import Displayed
 from duat_jax.models.targets.description import TargetDescription
 from experiments import smollm2
 from tests.browser.conftest import PHONE, keep_screenshot
@@ -203,7 +203,7 @@ def test_a_cells_neurons_have_their_texts_which_are_only_text(opened, scheme):
         )
         rows = page.locator(".examples tbody tr")
         units = [int(unit) for unit in rows.locator("th").all_inner_texts()]
-        assert units == [int(unit) for unit, *_ in view(result).rows[6].units[0].top[11]]
+        assert units == [int(unit) for unit, *_ in page_data(result.view())["rows"][6]["units"][0]["top"][11]]
         for row, unit in zip(rows.all(), units, strict=True):
             shown = [each.replace("·", " ") for each in row.locator("mark").all_text_contents()]
             assert shown == [each.token.replace("\n", "⏎") for each in examples.of(5, unit)]
@@ -361,4 +361,4 @@ def test_every_result_with_a_page_is_opened():
     def below(of):
         return {of}.union(*map(below, of.__subclasses__()))
 
-    assert {type(answer()) for answer in RESULTS.values()} == below(Paged) - {Paged}
+    assert {type(answer()) for answer in RESULTS.values()} == below(Displayed) - {Displayed}

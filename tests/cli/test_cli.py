@@ -78,7 +78,7 @@ def test_the_table_and_the_files(tmp_path):
     plot, file = tmp_path / "picture.png", tmp_path / "table.json"
     result = run("explain", TEXT, "--model", GOLDEN / "gpt2", "--plot", plot, "--json", file, "--contrast", "w9")
     assert result.exit_code == 0, result.output
-    for words in ("The model says", "biggest terms", "Term × token", "sum of all parts", "tolerance"):
+    for words in ("the model says", "largest neurons", "Every layer at every token", "sum of all parts", "tolerance"):
         assert words in result.stdout
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert json.loads(file.read_text())["model"].endswith("gpt2")

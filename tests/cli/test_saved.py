@@ -88,7 +88,7 @@ def test_a_class_of_ones_own_is_refused_when_it_is_saved(tmp_path):
 def test_dtypes_and_numbers_that_arent_finite_stay(tmp_path):
     values = {"half": jnp.arange(3, dtype=jnp.bfloat16), "none": np.zeros((0, 2)), "nan": float("nan"), "text": "é"}
     saved.write_result(values, tmp_path / "x")
-    opened = saved.read_result(tmp_path / "x")
+    opened = duat.open(tmp_path / "x")
     assert opened["half"].dtype == jnp.bfloat16 and opened["half"].tolist() == [0, 1, 2]
     assert opened["none"].shape == (0, 2) and np.isnan(opened["nan"]) and opened["text"] == "é"
 

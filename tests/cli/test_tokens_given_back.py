@@ -13,12 +13,11 @@ from damaged import copy_checkpoint, damage
 
 import duat_jax as duat
 from duat_jax.cli import application
-from duat_jax.display.tables import token_label
 from duat_jax.in_context import question_of
 from duat_jax.lora import lora_change, save_adapters
 from duat_jax.models.vocabulary.classes import class_label, find_class
 from duat_jax.models.vocabulary.running import run_texts
-from duat_jax.models.vocabulary.token import Token, quoted_label
+from duat_jax.models.vocabulary.token import Token, quoted_label, token_label
 from duat_jax.models.vocabulary.vocabulary import find_token, vocabulary_of
 from duat_jax.survey.tables import _readable
 from tests.cli.test_cli import commands, takes

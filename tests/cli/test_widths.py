@@ -31,29 +31,22 @@ def lines_of(table, width):
 @functools.cache
 def table(name):
     """Return a table by its name."""
-    from duat_jax.attribution import table as of_attribution
-    from duat_jax.interpret.attention import table as of_attention
-    from duat_jax.interpret.contrast import table as of_contrast
-    from duat_jax.interpret.explain import table as of_explanation
-    from duat_jax.interpret.intervene import table as of_intervention
-    from duat_jax.lora import table as of_lora
-
     model, tokenizer = duat.load(tokenizer=True)
     known = {"tokenizer": tokenizer}
     if name == "explanation":
-        return of_explanation.render(duat.explain(model, TEXT, **known))
+        return duat.explain(model, TEXT, **known).table()
     if name == "wide characters":
-        return of_explanation.render(duat.explain(model, WIDE, **known))
+        return duat.explain(model, WIDE, **known).table()
     if name == "contrast":
-        return of_contrast.render(duat.contrast(model, TEXT, OTHER, **known))
+        return duat.contrast(model, TEXT, OTHER, **known).table()
     if name == "attribution":
-        return of_attribution.render(duat.attribute(model, TEXT, OTHER, unit="neuron", **known))
+        return duat.attribute(model, TEXT, OTHER, unit="neuron", **known).table()
     if name == "intervention":
-        return of_intervention.render(duat.intervene(model, TEXT, Neurons(3, [1, 2]).set(0), **known))
+        return duat.intervene(model, TEXT, Neurons(3, [1, 2]).set(0), **known).table()
     if name == "attention":
-        return of_attention.render(duat.explain_attention(model, TEXT, layer=3, head=1, key=5, **known))
+        return duat.explain_attention(model, TEXT, layer=3, head=1, key=5, **known).table()
     adapters = new_adapters(model, rank=2, seed=0)
-    return of_lora.render(lora_change(model, adapters, tokenizer.encode(TEXT).ids, **known))
+    return lora_change(model, adapters, tokenizer.encode(TEXT).ids, **known).table()
 
 
 SLOW = "contrast", "attribution", "intervention", "attention", "adapters"

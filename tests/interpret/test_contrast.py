@@ -19,9 +19,9 @@ from heads import model_of as model_of_heads
 from helpers import close, near
 
 import duat_jax as duat
+from duat_jax.display.terminal import token_labels
 from duat_jax.forms.completeness import completeness_of
 from duat_jax.inputs.baselines import check_contrast
-from duat_jax.interpret.contrast.table import token_labels
 from duat_jax.lora import new_adapters
 from duat_jax.lora.change import lora_change
 from duat_jax.models.config import Head
@@ -201,7 +201,7 @@ def test_an_alignment_shows_what_stands_beside_what_and_what_is_paired_with_noth
     (reference,) = found.others
     unpaired = tuple(i for i in range(len(ids)) if i not in dict(pairs))
     assert reference.unpaired == unpaired and 2 in unpaired
-    assert token_labels(found)[1:3] == ["·i (·name)", "·in (–)"]
+    assert token_labels(found.view())[1:3] == ["·i (·name)", "·in (–)"]
     assert "·in\n(–)" in [label.get_text() for label in found.plot().axes[0].get_xticklabels()]
     (note,) = found.notes
     assert note.startswith("Aligned, paired with nothing: the text's tokens 2 ' in'") and note in " ".join(

@@ -14,7 +14,6 @@ from rich.cells import cell_len
 import duat_jax as duat
 from duat_jax.cli.output import deliver
 from duat_jax.display.pictures import CHARACTERS, colour_scale, wrapped
-from duat_jax.display.result import Plotted
 from duat_jax.display.shown_tokens import LARGEST
 from duat_jax.models.targets.description import TargetDescription
 from duat_jax.transform.keys import Marked
@@ -135,13 +134,12 @@ def test_titles_are_wrapped_by_the_width_of_their_characters(text):
 @pytest.mark.slow
 def test_every_picture_is_drawn_in_given_axes_alone():
     for result in every_result().values():
-        if isinstance(result, Plotted):
-            figure = Figure()
-            left, right = figure.subplots(1, 2)
-            assert result.plot(ax=left) is figure
-            assert left.has_data() and not right.has_data()
-            colour_bar = {axes for axes in figure.axes if axes.get_label() == "<colorbar>"}
-            assert set(figure.axes) - colour_bar == {left, right}
+        figure = Figure()
+        left, right = figure.subplots(1, 2)
+        assert result.plot(ax=left) is figure
+        assert left.has_data() and not right.has_data()
+        colour_bar = {axes for axes in figure.axes if axes.get_label() == "<colorbar>"}
+        assert set(figure.axes) - colour_bar == {left, right}
 
 
 @pytest.mark.parametrize("form, start", [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])

@@ -12,11 +12,7 @@ from cases import GOLDEN
 from helpers import close, near
 
 import duat_jax as duat
-from duat_jax.interpret.attention.page import score_view
-from duat_jax.interpret.contrast import page as of_contrast
-from duat_jax.interpret.explain import page as of_explanation
-from duat_jax.interpret.graph import page as of_graph
-from duat_jax.interpret.intervene import page as of_intervention
+from duat_jax.display.page.data import page_data
 from duat_jax.interpret.intervene.compute import check
 from duat_jax.interpret.intervene.patching import beside_contrast
 from duat_jax.live import answers, server
@@ -48,8 +44,13 @@ def small_port():
         yield found
 
 
-def plain(view):
-    return json.loads(msgspec.json.encode(view))
+def plain(shown):
+    return json.loads(msgspec.json.encode(shown))
+
+
+def page_of(result):
+    """Return what a page shows of a result."""
+    return plain(page_data(result.view()))
 
 
 def alike(found, expected):
@@ -71,7 +72,7 @@ def alike(found, expected):
 def test_an_explanation_is_the_functions(small_port):
     model, tokenizer = small()
     progress, answer = ask(small_port, ask="explain", text=WORDS, target="w7")
-    alike(answer["view"], plain(of_explanation.view(duat.explain(model, WORDS, "w7", tokenizer=tokenizer))))
+    alike(answer["view"], (page_of(duat.explain(model, WORDS, "w7", tokenizer=tokenizer))))
     assert progress[:2] == ["reading the texts", "explaining"] and progress[-1] == "writing it down"
 
 
@@ -79,12 +80,10 @@ def test_a_contrast_is_the_functions_of_the_most_probable_token_too(small_port):
     model, tokenizer = small()
     for target in (None, "w7"):
         answer = ask(small_port, ask="contrast", text=WORDS, other=WORDS_TOO, target=target)[1]
-        alike(
-            answer["view"], plain(of_contrast.view(duat.contrast(model, WORDS, WORDS_TOO, target, tokenizer=tokenizer)))
-        )
+        alike(answer["view"], (page_of(duat.contrast(model, WORDS, WORDS_TOO, target, tokenizer=tokenizer))))
     aligned = ask(small_port, ask="contrast", text=WORDS, other="w5 w8 w3", target="w7", alignment="1:1")[1]["view"]
     expected = duat.contrast(model, WORDS, "w5 w8 w3", "w7", alignment=[(1, 1)], tokenizer=tokenizer)
-    alike(aligned, plain(of_contrast.view(expected)))
+    alike(aligned, (page_of(expected)))
 
 
 def test_changes_are_the_functions(small_port):
@@ -102,8 +101,10 @@ def test_changes_are_the_functions(small_port):
     expected = duat.intervene(model, WORDS, list(changes.values()), "w7", tokenizer=tokenizer)
     applied = check(model.config, WORDS, list(changes.values()), "w7", tokenizer=tokenizer)[-1]
     expected = beside_contrast(expected, duat.contrast(model, WORDS, WORDS_TOO, "w7", tokenizer=tokenizer), applied)
-    alike(answer["view"], plain(of_intervention.view(expected)))
-    assert [each["contrast"] is not None for each in answer["view"]["effects"]] == [False] * 5 + [True]
+    alike(answer["view"], (page_of(expected)))
+    (effects,) = answer["view"]["tables"]
+    place = effects["columns"].index("contrast")
+    assert [row[place] is not None for row in effects["rows"]] == [False] * 5 + [True]
 
 
 def test_a_graph_a_neuron_and_a_score_are_the_functions(small_port):
@@ -112,7 +113,7 @@ def test_a_graph_a_neuron_and_a_score_are_the_functions(small_port):
     found = ask(small_port, ask="graph", text=WORDS, target="w7")[1]["view"]
     scores = found["graph"].pop("scores")
     assert scores == []  # the page asks for them one by one
-    expected = plain(of_graph.view(graph))
+    expected = page_of(graph)
     del expected["graph"]["scores"]
     alike(found, expected)
     neuron = graph.neurons[0].neuron
@@ -120,7 +121,7 @@ def test_a_graph_a_neuron_and_a_score_are_the_functions(small_port):
     alike(ask(small_port, ask="neuron", text=WORDS, target="w7", **place)[1]["neuron"], found["graph"]["neurons"][0])
     known = graph.scores[0]
     place = {name: getattr(known, name) for name in ("layer", "head", "query", "key")}
-    alike(ask(small_port, ask="score", text=WORDS, **place)[1]["score"], plain(score_view(known)))
+    alike(ask(small_port, ask="score", text=WORDS, **place)[1]["score"], plain(known.score_view()))
     alone = ask(small_port, ask="score", text=WORDS, layer=1, head=0, query=0, key=0)[1]["score"]
     near(sum(part for _, part in alone["pairs"]), alone["value"], 1e-4)
 
@@ -130,11 +131,11 @@ def test_an_encoder_and_a_classifier_answer():
     with serving(model, tokenizer, name="BERT") as port:
         answer = ask(port, ask="explain", text="w5 w17 w3", against="w9 w4 w8")[1]
         expected = duat.explain(model, "w5 w17 w3", against="w9 w4 w8", tokenizer=tokenizer)
-        alike(answer["view"], plain(of_explanation.view(expected)))
+        alike(answer["view"], (page_of(expected)))
         changes = ["head 1:1 set 0"]
         changed = ask(port, ask="intervene", text="w5 w17 w3", against="w9 w4 w8", changes=changes)[1]["view"]
         close(
-            changed["completeness"]["value"],
+            changed["value"],
             duat.intervene(
                 model, "w5 w17 w3", duat.edits.Heads(1, 1).set(0), against="w9 w4 w8", tokenizer=tokenizer
             ).difference,

@@ -9,8 +9,7 @@ from cases import GOLDEN
 
 import duat_jax as duat
 from duat_jax.display.examples import Example, Examples
-from duat_jax.display.page.view import with_examples
-from duat_jax.interpret.explain.page import view
+from duat_jax.display.page.data import page_data
 
 TEXT = "for i in range(10"
 
@@ -36,7 +35,7 @@ def test_the_kernel_answers_with_progress_before():
     sent = asked(page, _7={"text": TEXT, "target": "):"}, _8={"text": ""})
     *told, answer = [each for each in sent if each["number"] == "7"]
     assert [each["progress"] for each in told][:2] == ["reading the texts", "explaining"]
-    expected = view(duat.explain(model, TEXT, "):", tokenizer=tokenizer))
+    expected = duat.explain(model, TEXT, "):", tokenizer=tokenizer).view()
     assert answer["view"]["target"] == expected.target
     assert len(json.loads(msgspec.json.encode(answer))["view"]["rows"]) == 7
     assert "empty" in sent[-1]["problem"] and sent[-1]["number"] == "8"
@@ -47,7 +46,7 @@ def test_the_kernel_answers_with_progress_before():
 def test_the_embedded_models_neurons_have_the_texts_of_its_survey(dtype):
     model, tokenizer = duat.load(tokenizer=True, dtype=dtype)
     explanation = duat.explain(model, TEXT, "):", tokenizer=tokenizer)
-    expected = with_examples(view(explanation), duat.survey.examples()).examples
+    expected = page_data(explanation.view(), duat.survey.examples())["examples"]
     assert expected and shown_examples(model, tokenizer) == msgspec.to_builtins(expected)
 
 

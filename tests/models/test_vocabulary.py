@@ -10,11 +10,10 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import duat_jax as duat
-from duat_jax.display.tables import token_label
 from duat_jax.models.checkpoint.gguf_tokenizer import read_gguf_tokenizer
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.vocabulary.running import run_texts
-from duat_jax.models.vocabulary.token import Token, quoted_label
+from duat_jax.models.vocabulary.token import Token, quoted_label, token_label
 from duat_jax.models.vocabulary.token_bytes import CHARACTERS, as_text, bytes_of, fallback_byte, from_text
 from duat_jax.models.vocabulary.vocabulary import vocabulary_of
 from tests.layouts import LAYOUTS, WORDS, layout

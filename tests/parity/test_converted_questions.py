@@ -10,7 +10,7 @@ import transformers
 
 import duat_jax as duat
 from benchmarks.accelerators import public_functions
-from duat_jax.interpret.contrast.page import view
+from duat_jax.display.page.data import page_data
 from duat_jax.models.converted import converted
 from duat_jax.models.loader import EMBEDDED
 from tests.command import run
@@ -239,14 +239,14 @@ def test_a_page_has_heads_and_neurons_in_every_cell_of_a_layer(name):
     model = converted(tiny(name, architecture, **sizes), "a model")
     asked = {"against": [4, 5]} if model.config.head.kind == "hidden" else {"target": 8}
     contrast = duat.contrast(model, TEXT, REFERENCE, **asked)
-    embedding, *layers = view(contrast).rows
-    assert embedding.units == [None, None]
+    embedding, *layers = page_data(contrast.view())["rows"]
+    assert embedding["units"] == [None, None]
     for i, row in enumerate(layers):
         heads, neurons = ([part for key, part in getattr(contrast, kind).items() if key.layer == i] for kind in KINDS)
-        for units, parts in zip(row.units, (heads, neurons), strict=True):
-            sums = [sum(part for _, part in top) + rest for top, rest in zip(units.top, units.rest, strict=True)]
+        for units, parts in zip(row["units"], (heads, neurons), strict=True):
+            sums = [sum(part for _, part in top) + rest for top, rest in zip(units["top"], units["rest"], strict=True)]
             near(np.array(sums), sum(part.sum(-1) for part in parts), within=1e-4)
-        assert row.layer == (None if name == "olmoe" else i)
+        assert row["layer"] == (None if name == "olmoe" else i)
     assert len(set(duat.explain(model, TEXT, **asked).labels.values())) == (4 if name == "olmoe" else 2)
 
 

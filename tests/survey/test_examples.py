@@ -11,10 +11,9 @@ from typer.testing import CliRunner
 import duat_jax as duat
 from duat_jax.cli import application
 from duat_jax.display.examples import FILE, SHOWN, Example, Examples, as_bytes, table
-from duat_jax.display.page.view import with_examples
+from duat_jax.display.page.data import page_data
 from duat_jax.display.result import as_text
 from duat_jax.evaluation.journal import fingerprint
-from duat_jax.interpret.explain.page import view
 from duat_jax.models.loader import EMBEDDED
 
 TEXT = "for i in range(10): print(i)\n"
@@ -65,11 +64,10 @@ def test_a_table_and_a_page_show_every_neuron_that_they_list():
     listed = [tuple(map(int, row.split()[:2])) for row in rows]
     assert listed == list(dict.fromkeys((each.term.layer, each.neuron) for each in explanation.top(6)))
     assert table(explanation.top(6), Examples("", "", 1, {})) == []
-    bare = view(explanation)
-    shown = with_examples(bare, examples)
-    units = {f"{row.layer}:{int(unit)}" for row in shown.rows[1:] for top in row.units[0].top for unit, *_ in top}
-    assert shown.examples.keys() == units
-    assert with_examples(bare, None) == bare
+    page = page_data(explanation.view(), examples)
+    tops = [(row["layer"], top) for row in page["rows"][1:] for top in row["units"][0]["top"]]
+    assert page["examples"].keys() == {f"{layer}:{unit}" for layer, top in tops for unit, *_ in top}
+    assert page_data(explanation.view()) == page | {"examples": {}}
 
 
 WHOLE = as_bytes(Examples("", "", 1, {0: []}))

@@ -6,10 +6,11 @@ import hashlib
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
+from typing import Any
 
 import msgspec
 
-from duat_jax.display.page.view import Page, View
+from duat_jax.display.page.data import FORMAT
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -32,13 +33,14 @@ scripts.</p></main>
 """
 
 
-def document(views: Sequence[View]) -> str:
+def document(views: Sequence[dict[str, Any]]) -> str:
     """Return a page as HTML.
 
     Args:
-        views: what the page shows; none of a page that is filled later.
+        views: what the page shows, from `page_data`; none of a page that is filled later.
     """
-    return _filled(f"{views[0].target} – duat" if views else "duat", Page(list(views)), "")
+    title = f"{views[0]['target']} – duat" if views else "duat"
+    return _filled(title, {"views": list(views), "format": FORMAT}, "")
 
 
 def live_document(about: msgspec.Struct) -> str:
@@ -50,7 +52,7 @@ def live_document(about: msgspec.Struct) -> str:
     return _filled("duat", about, " connect-src 'self';")
 
 
-def _filled(title: str, content: msgspec.Struct, policy: str) -> str:
+def _filled(title: str, content: Any, policy: str) -> str:
     """Return a page with its content as JSON, compressed by gzip, in base64, of which HTML can read no character."""
     style, module = style_of_page(), module_of_page()
     # The same numbers give the same file: no time of writing.

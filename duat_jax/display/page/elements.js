@@ -99,17 +99,21 @@ export function choice(title, name, labels, chosen, choose) {
   }));
 }
 
+/** A row of a table: its name, then signed numbers, texts, and nothing.
+ * @typedef {[string, ...(number | string | null | undefined)[]]} Entry
+ */
+
 /** A table of named numbers with its total.
  * @param {string[]} titles
- * @param {[string, ...(number | undefined)[]][]} entries
- * @param {[string, number] | null} total
+ * @param {Entry[]} entries
+ * @param {Entry | null} total
  * @param {{act?: (entry: number) => Node[], pick?: (entry: number, column: number) => (() => void) | undefined}} can what a click does: buttons of a row, and what a number opens
  */
 export function partsTable(titles, entries, total, { act, pick } = {}) {
-  const columns = titles.slice(1).map((_, column) => largest(entries.map((entry) => Number(entry[column + 1] ?? 0))));
-  /** @param {string} name @param {(number | undefined)[]} numbers @param {number} entry */
-  const line = (name, numbers, entry) => make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, name)), ...numbers.map((number, column) => {
-    if (number === undefined) return make("td");
+  const columns = titles.slice(1).map((_, column) => largest(entries.map((entry) => Number(entry[column + 1]) || 0)));
+  /** @param {Entry} cells @param {number} entry */
+  const line = ([name, ...cells], entry) => make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, name)), ...cells.map((number, column) => {
+    if (typeof number !== "number") return make("td", {}, make("bdi", {}, number ?? ""));
     const open = entry < 0 ? undefined : pick?.(entry, column);
     const text = short(number, columns[column]);
     const shown = open ? button(text, open, { class: "number", "aria-label": `${titles[column + 1]}, ${name}: ${text}` }) : text;
@@ -117,9 +121,9 @@ export function partsTable(titles, entries, total, { act, pick } = {}) {
   }), ...(act && entry >= 0 ? [make("td", { class: "acts" }, ...act(entry))] : []));
   const table = make("table", { class: "parts" },
     make("thead", {}, make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title)))),
-    make("tbody", {}, ...entries.map(([name, ...numbers], entry) => line(name, /** @type {(number | undefined)[]} */ (numbers), entry))));
+    make("tbody", {}, ...entries.map(line)));
   if (total) {
-    const last = line(total[0], [total[1]], -1);
+    const last = line(total, -1);
     last.className = "total";
     table.append(make("tfoot", {}, last));
   }

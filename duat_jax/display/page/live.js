@@ -2,7 +2,7 @@
 // A live page: texts and targets are typed, parts are switched off, and a model answers.
 
 import { button, choice, make, quoted, seven } from "./elements.js";
-import { effectsTable, saidTable, savePage, show, verdict } from "./page.js";
+import { saidTable, savePage, show, tablesOf, verdict } from "./page.js";
 
 /** @typedef {import("./page.js").View} View */
 /** A question to the model: its kind, and what it needs. @typedef {{ask: string, [name: string]: any}} Question */
@@ -162,7 +162,7 @@ export function live({ ask, about, el, owned }) {
     score: async (layer, head, query, key) => (entry && await answer({ ask: "score", text: entry.asked.text, layer, head, query, key }))?.score ?? null,
     measure: async (several) => {
       const found = entry && await answer({ ...questionOf("intervene", { ...entry.asked, changes: several }) });
-      return found ? found.view.completeness.value : null;
+      return found ? found.view.value : null;
     },
   };
 
@@ -193,9 +193,10 @@ export function live({ ask, about, el, owned }) {
   function outcome() {
     const view = changes.length ? entry?.views.get("intervene") : null;
     if (!view) return "";
-    const [before, after] = view.said.map(({ value }) => seven(value));
-    const predicted = view.effects.reduce((total, { frozen }) => total + (frozen ?? 0), 0);
-    return `${changes.length === 1 ? view.effects[0].name : `${changes.length} changes`}: ${before} → ${after}; difference ${seven(view.completeness.value)}, predicted ${seven(predicted)}`;
+    const [after, before] = view.said.map(({ value }) => seven(value));
+    const [effects] = view.tables;
+    const predicted = Number(effects.total?.[1]);
+    return `${changes.length === 1 ? effects.rows[0][0] : `${changes.length} changes`}: ${before} → ${after}; difference ${seven(view.value)}, predicted ${seven(predicted)}`;
   }
 
   function drawChanges() {
@@ -203,13 +204,13 @@ export function live({ ask, about, el, owned }) {
       button("×", () => { changes = changes.filter((_, place) => place !== index); start(); }, { "aria-label": `take back ${change}` }))));
     chips.replaceChildren(...(changes.length ? [list] : [make("p", { class: "faint" }, "Nothing is changed. Open a cell, a neuron or an edge to switch it off, or write a change.")]));
     const view = entry?.views.get("intervene");
-    effects.replaceChildren(...(view && changes.length ? [saidTable(view), ...effectsTable(view).slice(1, 2), verdict(view)] : []));
+    effects.replaceChildren(...(view && changes.length ? [saidTable(view), ...tablesOf(view).slice(1, 2), verdict(view)] : []));
   }
 
   const drawPast = () => past.replaceChildren(make("details", {}, make("summary", {}, `History: ${entries.length}`), make("ol", {}, ...entries.map((each) => {
     const view = each.views.get("intervene") ?? each.views.get("explain");
     const short = each.asked.text.length > 40 ? `… ${each.asked.text.slice(-40)}` : each.asked.text;
-    const label = `${quoted(short)}${view ? `: ${view.target} = ${seven(view.completeness.value)}` : ""}${each.asked.changes.length ? `, with ${each.asked.changes.join("; ")}` : ""}`;
+    const label = `${quoted(short)}${view ? `: ${view.target} = ${seven(view.value)}` : ""}${each.asked.changes.length ? `, with ${each.asked.changes.join("; ")}` : ""}`;
     return make("li", {}, button(label, () => {
       stopper.abort();
       stopper = new AbortController();

@@ -1,5 +1,5 @@
 // @ts-check
-// The page of results, one or several of which one is shown. `views` is the data of view.py.
+// The page of results, one or several of which one is shown. `views` is the data of data.py.
 
 import { button, choice, full, largest, make, partsTable, quoted, scrolling, seven, shade, sum, toggle, whenPointedAt } from "./elements.js";
 import { arrowsOf, edgePanel, neuronPanel, neuronPanels, nodePanel, whyList } from "./graph.js";
@@ -11,7 +11,8 @@ import { cellPanel, choices, grid, largestUnits, MOST, shown, tokenName } from "
 /** @typedef {{top: number[][][], rest: number[]}} Units */
 /** @typedef {{name: string, columns: string[], note: string, others: string | null}} UnitsKind */
 /** @typedef {{name: string, parts: number[], units: (Units | null)[], layer: number | null}} Row */
-/** @typedef {{value: number, sum: number, error: number, tolerance: number, verdict: string, note?: string}} Completeness */
+/** @typedef {{title: string, columns: string[], rows: import("./elements.js").Entry[], total: import("./elements.js").Entry | null, note: string}} Table */
+/** @typedef {{sum: number, error: number, tolerance: number, verdict: string, note?: string}} Completeness */
 /**
  * @typedef {object} View
  * @property {string} kind
@@ -19,7 +20,8 @@ import { cellPanel, choices, grid, largestUnits, MOST, shown, tokenName } from "
  * @property {number | null} output
  * @property {string} exact
  * @property {string} value_name
- * @property {Completeness} completeness
+ * @property {number} value
+ * @property {Completeness | null} completeness
  * @property {Said[]} said
  * @property {string[]} tokens
  * @property {string[] | null} others
@@ -32,7 +34,7 @@ import { cellPanel, choices, grid, largestUnits, MOST, shown, tokenName } from "
  * @property {{title: string, entries: [string, number][]}[]} added
  * @property {string[]} notes
  * @property {string} heading
- * @property {{name: string, frozen: number | null, part: number, alone: number | null, contrast: number | null}[]} effects
+ * @property {Table[]} tables the numbers of a table are signed parts, and what else stands in it is text
  * @property {import("./graph.js").Graph | null} graph
  * @property {Record<string, [string, string, string, number][]>} examples
  */
@@ -49,7 +51,7 @@ import { cellPanel, choices, grid, largestUnits, MOST, shown, tokenName } from "
  * @typedef {{colouring: number, columns: number, row: number, token: number, arrows: number, neuron: number, source: number, head: number}} State
  */
 
-export const FORMAT = 2;
+export const FORMAT = 3;
 
 /** What a view is called where one of several is chosen. @param {View} view */
 const kindName = ({ kind }) => (kind === "intervention" ? "changes" : kind);
@@ -63,23 +65,16 @@ export function saidTable(view) {
     ...(heads.length > 2 ? [make("td", {}, ...said.predictions.flatMap(([text, probability]) => [make("bdi", {}, quoted(text)), ` ${(100 * probability).toFixed(1)} %   `]))] : [])))));
 }
 
-/** What was predicted of each change, and what the model says when it is run again. @param {View} view */
-export function effectsTable(view) {
-  if (!view.effects.length) return [];
-  const patched = view.effects.some(({ contrast }) => (contrast ?? null) !== null);
-  /** @type {[string, ...(number | undefined)[]][]} */
-  const entries = view.effects.map(({ name, frozen, part, alone, contrast }) => [name, frozen ?? undefined, part, ...(patched ? [contrast ?? undefined] : []), alone ?? undefined]);
-  const table = partsTable(["change", "predicted", "part", ...(patched ? ["contrast"] : []), "alone"], entries, null);
-  return [make("h2", {}, "What the changes did"), scrolling("changes", table),
-    make("p", { class: "faint" }, "Predicted: from the run as it is; attention patterns, norms and all other neurons stay as they are, so that it says little of a token or a stream, to which they react most. Part: of what happened when the model was run again with all changes; the parts sum to the difference. Alone: the model run again with this change and no other."),
-    ...(patched ? [make("p", { class: "faint" }, "Contrast: minus the change's part of the difference from the other text, which predicts the change to the values on that text.")] : [])];
-}
+/** The tables of the kind of result. @param {View} view */
+export const tablesOf = (view) => view.tables.flatMap(({ title, columns, rows, total, note }) => [...(title ? [make("h2", {}, title)] : []),
+  scrolling(title || "table", partsTable(columns, rows, total)), ...(note ? [make("p", { class: "faint" }, note)] : [])]);
 
 /** What is exact, and whether the sum holds; always in sight. @param {View} view */
 export function verdict(view) {
-  const { value, sum: total, error, tolerance, verdict } = view.completeness;
+  if (!view.completeness) return make("div", {}, ...view.notes.map((note) => make("p", {}, note)), make("p", { class: "faint" }, view.exact));
+  const { sum: total, error, tolerance, verdict } = view.completeness;
   return make("div", {},
-    make("p", {}, `${view.value_name} ${seven(value)}, sum of all parts ${seven(total)}, error ${error.toExponential(1).replaceAll("-", "−")} ${verdict === "fails" ? ">" : "≤"} tolerance ${tolerance.toExponential(1).replace("e-", "e−")}: `,
+    make("p", {}, `${view.value_name} ${seven(view.value)}, sum of all parts ${seven(total)}, error ${error.toExponential(1).replaceAll("-", "−")} ${verdict === "fails" ? ">" : "≤"} tolerance ${tolerance.toExponential(1).replace("e-", "e−")}: `,
       make("span", { class: `verdict ${verdict}` }, verdict)),
     ...(view.completeness.note ? [make("p", {}, view.completeness.note)] : []),
     ...view.notes.map((note) => make("p", {}, note)),
@@ -123,11 +118,11 @@ function textPanel(view, { parts, note }, chosen, choose, say) {
 function addedPanels(view) {
   const lists = view.added.map(({ title, entries }) => make("details", {}, make("summary", {}, `${title}: ${entries.length}, together ${seven(sum(entries.map((entry) => entry[1])))}`),
     partsTable(["name", "part"], entries, ["all of them", sum(entries.map((entry) => entry[1]))])));
-  if (view.row_sums) return lists;
+  if (view.row_sums || !view.completeness || !view.rows.length) return lists;
   /** @type {[string, number][]} */
   const account = [["all cells of the table", sum(view.rows.map((row) => sum(row.parts)))],
     ...view.added.map(({ title, entries }) => /** @type {[string, number]} */ ([title.toLowerCase(), sum(entries.map((entry) => entry[1]))]))];
-  return [...lists, partsTable(["what", "sum"], account, [view.value_name, view.completeness.value])];
+  return [...lists, partsTable(["what", "sum"], account, [view.value_name, view.value])];
 }
 
 /** What was chosen of a view, as it stands in an address.
@@ -164,6 +159,11 @@ function stateOf(view, colourings, given, width) {
  * @param {{views: View[], given: URLSearchParams, keep: (state: State) => void, files: () => Node[], acts: Acts | null, opened: {neuron: import("./graph.js").Neuron | null}, said?: string}} page
  */
 export function show(view, el, { views, given, keep, files, acts, opened, said = "" }) {
+  const head = [make("h1", { title: full(view.value) }, view.target, ` = ${seven(view.value)}`), ...(view.said.length ? [saidTable(view)] : []), verdict(view)];
+  if (!view.tokens.length) {
+    el.replaceChildren(...head, ...tablesOf(view), ...addedPanels(view), make("p", { class: "files" }, ...files()));
+    return;
+  }
   const colourings = colouringsOf(view, views);
   const state = stateOf(view, colourings.length, given, el.clientWidth || 1200);
   /** What was chosen before, the last one at the end. @type {State[]} */
@@ -196,7 +196,7 @@ export function show(view, el, { views, given, keep, files, acts, opened, said =
     neuron.replaceChildren(...(opened.neuron ? [neuronPanel(opened.neuron, acts)] : []));
   };
   const picture = () => {
-    const drawing = { title: `${view.target} = ${seven(view.completeness.value)}`, labels, columns: shown(view, state.columns) };
+    const drawing = { title: `${view.target} = ${seven(view.value)}`, labels, columns: shown(view, state.columns) };
     const { graph } = view;
     if (!graph) return draw({ ...drawing, rows: view.rows.map(({ name }) => name), parts: view.rows.map(({ parts }) => parts), arrows: [] }, state, () => {}, say);
     return draw({ ...drawing, rows: graph.rows, parts: graph.streams, arrows: arrows.slice(0, state.arrows) }, { row: streamRow(), token: state.token }, (row, token) => change({ row: tableRow(row), token }), say);
@@ -261,12 +261,9 @@ export function show(view, el, { views, given, keep, files, acts, opened, said =
     ...whyList(view.graph, acts, ({ layer, head, query, key }) => change({ row: tableRow(layer + 1), token: query, source: key, head })), neurons] : [];
 
   el.replaceChildren(
-    make("h1", { title: full(view.completeness.value) }, view.target, ` = ${seven(view.completeness.value)}`),
-    saidTable(view),
-    verdict(view),
-    make("h2", {}, "The text"), ...(colourings.length > 1 ? [coloured] : []), text,
-    ...effectsTable(view), make("h2", {}, view.heading),
-    make("p", { class: "faint" }, view.row_sums ? `Every row sums to the difference${view.beside ? ", with what moved or jumped after it" : ""}. Choose a cell to see its heads and neurons.` : `All cells and what stands below them sum to the ${view.value_name}. Choose a cell to see its ${view.effects.length ? "neurons or heads" : "neurons"}.`),
+    ...head, make("h2", {}, "The text"), ...(colourings.length > 1 ? [coloured] : []), text,
+    ...tablesOf(view), make("h2", {}, view.heading),
+    make("p", { class: "faint" }, view.row_sums ? `Every row sums to the difference${view.beside ? ", with what moved or jumped after it" : ""}. Choose a cell to see its heads and neurons.` : !view.completeness ? "" : `All cells and what stands below them sum to the ${view.value_name}. Choose a cell to see its ${view.kind === "intervention" ? "neurons or heads" : "neurons"}.`),
     make("p", {}, ...(counts.length > 1 ? ["Columns: ", select] : [])),
     table, cell, neuron, ...largestUnits(view, (row, token) => change({ row, token })), ...addedPanels(view), ...streams, make("p", { class: "files" }, undo, " Picture: ", ...pictures, ...files()), readout);
   drawText(); drawTable(); drawCell(); drawPicture(); drawNeurons();

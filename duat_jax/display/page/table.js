@@ -39,7 +39,7 @@ export function grid(view, state, choose, say) {
   const others = [...view.tokens.keys()].filter((token) => !alone.has(token));
   const most = largest(view.rows.flatMap((row) => columns.map((token) => row.parts[token])));
   const sums = view.rows.map((row) => sum(row.parts));
-  const value = view.completeness.value;
+  const value = view.value;
   /** @type {[string, string][]} */
   const heads = [["", "row"], ...columns.map((token) => /** @type {[string, string]} */ ([`${token} `, tokenName(view, token)])), ...[...(others.length ? [`${others.length} others`] : []), ...(view.beside ? [view.beside] : []), "sum"].map((title) => /** @type {[string, string]} */ (["", title]))];
   const body = make("tbody");

@@ -1,5 +1,6 @@
 """The result of explaining attention: one score, as a sum over pairs of sources."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,19 +11,27 @@ from jaxtyping import Array, Float
 
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import Axes, NamedArray, of_tokens, whole
-from duat_jax.display.result import Plotted
+from duat_jax.display.page.graph_view import ScoreView
+from duat_jax.display.result import Displayed
+from duat_jax.display.shown_tokens import tokens_of_picture
+from duat_jax.display.view import DIFFERENCE, RANKED, Map, Table, View, largest, sides
 from duat_jax.errors import DuatError
 from duat_jax.forms.completeness import Completeness
 from duat_jax.interpret.attention.record import AttentionScoreRecord
 from duat_jax.json_record import as_record
-from duat_jax.models.vocabulary.token import quoted_label
+from duat_jax.kinds import kept_as
+from duat_jax.models.vocabulary.token import quoted_label, quoted_token, token_label
 from duat_jax.processes import on_host
 from duat_jax.transform.keys import Key
 
 BIASES = "biases"
 """The common label of sources without a token."""
 
+ATTENDED, TOKENS, SOURCES = 5, 8, 8
+"""The numbers of attended tokens and of tokens with the largest sums in a table, and of sources on a page."""
 
+
+@kept_as("attention source")
 class Source(NamedTuple):
     """One summand of a query or of a key.
 
@@ -66,9 +75,10 @@ def pair_fields(pairs: list[Pair]) -> list[dict[str, Any]]:
     return [pair._asdict() | {"query": source(pair.query), "key": source(pair.key)} for pair in pairs]
 
 
+@kept_as("attention score")
 @renamed_fields(versus="contrast")
 @dataclass(frozen=True, eq=False)
-class AttentionScore(Plotted):
+class AttentionScore(Displayed):
     """One attention score before the softmax, or the difference of two, and all pairs of sources that sum to it.
 
     `score = Σ_{a,b} ⟨q^a, k^b⟩`, with norms and earlier attention patterns held at what they are on this text. The
@@ -184,6 +194,120 @@ class AttentionScore(Plotted):
     def part_sums(self) -> Mapping[str, Any]:
         """Return the sums of the parts that each completeness is about."""
         return {"completeness": self.pairs.sum(dtype=np.float64)}
+
+    @property
+    def meaning(self) -> str:
+        """What the score says of the attention, in one sentence."""
+        if self.contrast is None:
+            return (
+                "One score alone says little: what every key's score has in common changes no attention. Name another"
+                " key, and the difference of the two is explained."
+            )
+        key, contrast = self.attention[self.key], self.attention[self.contrast]
+        return (
+            f"{sides(f'token {self.key}', f'token {self.contrast}')}."
+            f" Attention is {100 * key:.3g}% against {100 * contrast:.3g}%, a ratio of {math.exp(self.value):.4g};"
+            f" {DIFFERENCE} is its logarithm, {self.value:.4g}."
+        )
+
+    def place(self, token: int | None) -> str:
+        """Return a token in words, with its share of the attention.
+
+        Args:
+            token: its index; nothing of no token.
+        """
+        return "" if token is None else f"{token} {quoted_token(self.tokens[token])} {self.attention[token]:.1%}"
+
+    def view(self) -> View:
+        """Return the score as it is shown: its sums over either side, and the pairs of tokens and of parts."""
+        attended = np.argsort(-self.attention, kind="stable")[:ATTENDED].tolist()
+        return View(
+            kind="attention score",
+            target=self.label,
+            value=self.value,
+            value_name="score",
+            completeness=self.completeness,
+            exact="Exact for this text, with norms and earlier attention patterns held at what they are here.",
+            tables=(self._largest_pairs(), self._of_parts(), self._of_tokens()),
+            maps=(
+                self._pairs_of_tokens(),
+                Map("pairs of parts", self.by_part()[1], *2 * (self.by_part()[0],), ("query", "key")),
+            ),
+            notes=(f"The head attends to: {'   '.join(map(self.place, attended))}", self.meaning),
+        )
+
+    def _name(self, source: Source) -> str:
+        """Return a source in words."""
+        place = "" if source.token is None else f", token {source.token} {quoted_token(self.tokens[source.token])}"
+        return source.part + place
+
+    def _largest_pairs(self) -> Table:
+        rows = tuple((self._name(query), self._name(key), part) for query, key, part in self.top(RANKED))
+        title = f"The largest of {self.pairs.size} pairs of sources"
+        return Table(title, ("of the query", "of the key", "contribution"), rows, labels=2, ranked=True)
+
+    def _of_parts(self) -> Table:
+        parts, by_part = self.by_part()
+        rows = tuple(zip(parts, by_part.sum(1).tolist(), by_part.sum(0).tolist(), strict=True))
+        total = "sum", float(by_part.sum()), float(by_part.sum())
+        return Table(
+            "Each part, with everything on the other side", ("part", "of the query", "of the key"), rows, total
+        )
+
+    def _of_tokens(self) -> Table:
+        """Return the sums of the largest tokens on either side, of all others, and of the biases."""
+        by_token = self.by_token()[1]
+        query, key = by_token.sum(1), by_token.sum(0)
+        sizes = np.abs(query[:-1]) + np.abs(key[:-1])
+        order = [place for place in np.argsort(-sizes, kind="stable").tolist() if sizes[place]]
+        groups = [(f"{place} {quoted_token(self.tokens[place])}", [place]) for place in sorted(order[:TOKENS])]
+        groups += [(f"{len(order) - TOKENS} others", order[TOKENS:])] if order[TOKENS:] else []
+        groups.append((BIASES, [-1]))
+        rows = tuple((label, float(query[places].sum()), float(key[places].sum())) for label, places in groups)
+        total = "sum", float(by_token.sum()), float(by_token.sum())
+        columns = "token", "of the query", "of the key"
+        return Table("Each token, with everything on the other side", columns, rows, total)
+
+    def _pairs_of_tokens(self) -> Map:
+        """Return the contributions of pairs of tokens, and of biases; of a long text of the largest tokens."""
+        tokens, by_token = self.by_token()
+        labels = [f"{place} {token_label(token)}" for place, token in enumerate(tokens[:-1])]
+        # Of a causal model, nothing comes from what stands behind the two tokens.
+        last = max(self.query, self.key, self.contrast or 0) + 1
+        if not by_token[last:-1].any():
+            labels, by_token = labels[:last], np.delete(np.delete(by_token, slice(last, -1), 0), slice(last, -1), 1)
+        shown = tokens_of_picture(np.vstack([by_token[:, :-1], by_token.T[:, :-1]]))
+
+        def gathered(rows: np.ndarray) -> np.ndarray:
+            return np.concatenate([shown.gathered(rows[:, :-1]), rows[:, -1:]], -1)
+
+        names = (*shown.labels(labels), BIASES)
+        return Map("pairs of tokens", gathered(gathered(by_token).T).T, names, names, ("query", "key"))
+
+    def score_view(self) -> ScoreView:
+        """Return the score as the page of a graph shows it."""
+
+        def side(sources: tuple[Source, ...], parts: list[float]) -> list[tuple[str, float]]:
+            return largest([(self._name(source), part) for source, part in zip(sources, parts, strict=True)], SOURCES)
+
+        pairs = [
+            (f"{self._name(pair.query)} × {self._name(pair.key)}", pair.contribution) for pair in self.top(SOURCES)
+        ]
+        others = float(self.completeness.sum) - sum(part for _, part in pairs)
+        return ScoreView(
+            title=self.label,
+            layer=self.layer,
+            head=self.head,
+            query=self.query,
+            key=self.key,
+            versus=self.contrast,
+            value=self.value,
+            note=self.meaning,
+            verdict=self.completeness.verdict,
+            pairs=[*pairs, *([("all other pairs", others)] if self.pairs.size > SOURCES else [])],
+            queries=side(self.query_sources, self.pairs.sum(1).tolist()),
+            keys=side(self.key_sources, self.pairs.sum(0).tolist()),
+        )
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the pairs of sources, which sum to the score, and the attention with named axes."""

@@ -1,5 +1,6 @@
 """The result of a contrast: the difference of a target between two inputs, as parts that sum to it."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,15 +11,46 @@ from jaxtyping import Float
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_mark, by_name, of_tokens, whole
 from duat_jax.display.neurons import Neuron, largest_entries
-from duat_jax.display.result import Paged, Plotted
+from duat_jax.display.result import Displayed
+from duat_jax.display.view import (
+    DIFFERENCE,
+    DISCONTINUITIES,
+    Colouring,
+    Row,
+    Run,
+    UnitParts,
+    Units,
+    View,
+    line_ends,
+    named_parts,
+)
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.images import SeenImage
 from duat_jax.inputs.labels import Prediction
 from duat_jax.interpret.comparison import Compared
 from duat_jax.interpret.contrast.record import ContrastRecord
 from duat_jax.json_record import as_record
+from duat_jax.kinds import kept_as
 from duat_jax.models.targets.description import TargetDescription
+from duat_jax.models.vocabulary.token import token_label
 from duat_jax.transform.keys import Key, Marked
+
+UNPAIRED = "–"
+"""The label of a place where an aligned text has no token of its own."""
+
+EXACT = "Exact for this pair of inputs: in every row the parts sum to the difference. Another pair has other parts."
+EXACT_WITH_MOVED = (
+    "Exact for this pair of inputs: in every row the parts of all tokens, with what moved or jumped after it, sum to"
+    " the difference. Another pair has other parts."
+)
+HEADS = (
+    "What follows from what each head brings here on this text rather than on the other one; a head that is off and"
+    " brings nothing is another question. They don't add up to the cell: what a head brings may flow on through the"
+    " layer's neurons."
+)
+NEURONS = (
+    "Parts of what each neuron of the layer adds here; with everything else that the stream has, they are the cell."
+)
 
 
 @renamed_fields(part="contribution")
@@ -39,9 +71,10 @@ class Head(NamedTuple):
     contribution: float
 
 
+@kept_as("contrast")
 @renamed_fields(jumps="discontinuities", others="references")
 @dataclass(frozen=True, eq=False)
-class Contrast(Paged, Plotted):
+class Contrast(Displayed):
     """The difference of a number between two inputs, and its parts at every layer: exact for this pair of inputs.
 
     Every row of `flow` sums to the difference, together with what moved or jumped after it: everything flows through
@@ -118,6 +151,67 @@ class Contrast(Paged, Plotted):
         others = map(float, (*self.moved.values(), *self.discontinuities.values()))
         return {"completeness": self.flow[0].sum(dtype=np.float64) + sum(others)}
 
+    def view(self) -> View:
+        """Return the contrast as it is shown."""
+        # A layer with several marks of one kind has no rows for them: they are parts of the same cell twice.
+        marks_in = Counter((key.layer, kind) for kind in ("heads", "neurons") for key in getattr(self, kind))
+        several = {layer for (layer, _), count in marks_in.items() if count > 1}
+        layers = [None, *(None if i in several else i for i in range(len(self.flow) - 1))]
+        return View(
+            kind="contrast",
+            target=f"the difference of the {self.target}",
+            value=self.difference,
+            value_name=DIFFERENCE,
+            completeness=self.completeness,
+            exact=EXACT_WITH_MOVED if self.leaves_out else EXACT,
+            runs=self._runs(),
+            output=self.target.output_id,
+            tokens=tuple(map(token_label, self.tokens)),
+            others=self._other_tokens(),
+            line_ends=line_ends(self.tokens),
+            heading="Where the difference is, after each layer",
+            rows=tuple(map(Row, self.rows, self.flow, layers)),
+            row_sums=True,
+            later="moved or jumped later" if self.leaves_out else "",
+            colourings=(
+                Colouring(
+                    "secant",
+                    "How much of the difference from the other input comes from each token's own change, through all"
+                    " layers.",
+                    self.flow[0],
+                ),
+            ),
+            units=(
+                Units("head", ("part",), HEADS, None, _unit_parts(self.heads)),
+                Units("neuron", ("part",), NEURONS, "everything else in the stream", _unit_parts(self.neurons)),
+            ),
+            added=(
+                *named_parts("Held at its midpoint, and moved", self.moved.items()),
+                *named_parts(DISCONTINUITIES, self.discontinuities.items()),
+            ),
+            notes=self.notes,
+            image=self.image,
+        )
+
+    def _runs(self) -> tuple[Run, ...]:
+        """Return the runs on the input and on each reference, and the mean of several."""
+        several = len(self.references) > 1
+        return (
+            Run(f"A: the {'text' if self.image is None else 'image'}", self.value, self.predictions),
+            *(
+                Run(each.name if several else f"B: {each.name}", each.value, each.predictions)
+                for each in self.references
+            ),
+            *([Run("B: the mean of the references", self.value - self.difference)] if several else []),
+        )
+
+    def _other_tokens(self) -> tuple[str, ...] | None:
+        """Return the tokens of the only other text, `UNPAIRED` where an alignment leaves none."""
+        only = self.references[0]
+        if len(self.references) > 1 or not only.tokens:
+            return None
+        return tuple(UNPAIRED if i in only.unpaired else token_label(token) for i, token in enumerate(only.tokens))
+
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the parts with named axes.
 
@@ -149,3 +243,17 @@ class Contrast(Paged, Plotted):
 
     def __repr__(self) -> str:
         return f"Contrast({self.target}: {self.difference:+.6g}, error {float(self.completeness.error):+.1e})"
+
+
+def _unit_parts(parts: Marked[Float[np.ndarray, "tokens units"]]) -> tuple[UnitParts, ...]:
+    """Return the parts of units by their layers; a layer with units of several kinds has no row for them."""
+    kinds = {key: key._replace(number=0) for key in parts}
+    in_layer = Counter(key.layer for key in set(kinds.values()))
+
+    def unit_parts(key: Key, part: np.ndarray) -> UnitParts:
+        number = [f"[{key.number}]"] if key.number else []
+        label = " ".join([*(scope.replace("layers.", "layer ") for scope in key.scope), *number]) or str(key)
+        row = None if key.layer is None or in_layer[key.layer] > 1 else key.layer + 1
+        return UnitParts(label, row, (part,), range(part.shape[-1]))
+
+    return tuple(unit_parts(key, part) for key, part in parts.items())

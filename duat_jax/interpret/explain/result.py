@@ -12,16 +12,26 @@ from jaxtyping import Float
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_mark, of_tokens, whole
 from duat_jax.display.neurons import largest_entries
-from duat_jax.display.result import Paged, Plotted
+from duat_jax.display.result import Displayed
+from duat_jax.display.view import Colouring, Row, Run, UnitParts, Units, View, line_ends, named_parts
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.images import SeenImage
 from duat_jax.inputs.labels import Prediction
 from duat_jax.interpret.explain.record import ExplanationRecord
 from duat_jax.json_record import as_record
+from duat_jax.kinds import kept_as
 from duat_jax.models.targets.description import TargetDescription
+from duat_jax.models.vocabulary.token import token_label
 from duat_jax.transform.keys import Key, Marked
 
+EXACT = (
+    "Exact as a sum for this text: every layer, neuron and bias has its direct part, carried on through attention"
+    " patterns and norms that are held at what they are here. Change the text, and they move. For what matters, ask a"
+    " contrast (duat.contrast): --baseline mean, or --reference TEXT."
+)
 
+
+@kept_as("active neuron")
 class ActiveNeuron(NamedTuple):
     """One entry of a table of contributions at its finest level.
 
@@ -47,9 +57,10 @@ def _in_layer(key: Key) -> tuple[int | None, str]:
     return key.layer, str(key._replace(scope=()))
 
 
+@kept_as("explanation")
 @renamed_fields(input_tokens="collapse", input_bias="collapse_bias")
 @dataclass(frozen=True, eq=False)
-class Explanation(Paged, Plotted):
+class Explanation(Displayed):
     """One number that a model computed, and every part of it: `value = Σ embedding + Σ terms + Σ biases`.
 
     Exact as a value; attention patterns and normalisation scales are held at what they are on this text.
@@ -136,6 +147,58 @@ class Explanation(Paged, Plotted):
             "completeness": self.embedding.sum(dtype=np.float64) + sum(terms) + sum(map(float, self.biases.values())),
             "collapse_completeness": self.collapse.sum(dtype=np.float64) + float(self.collapse_bias),
         }
+
+    def view(self) -> View:
+        """Return the explanation as it is shown."""
+        rows = [Row("embedding", self.embedding)]
+        rows += [
+            Row(label, part.sum(-1), key.layer)
+            for (key, part), label in zip(self.terms.items(), self.labels.values(), strict=True)
+        ]
+        neurons = tuple(
+            UnitParts(
+                self.labels[key], row, (part, self.coefficients[key], self.activations[key]), range(part.shape[-1])
+            )
+            for row, (key, part) in enumerate(self.terms.items(), 1)
+        )
+        return View(
+            kind="explanation",
+            target=self.target.headline,
+            value=self.value,
+            value_name="value",
+            completeness=self.completeness,
+            exact=EXACT,
+            runs=(Run("the text" if self.image is None else "the image", self.value, self.predictions),),
+            output=self.target.output_id,
+            tokens=tuple(map(token_label, self.tokens)),
+            line_ends=line_ends(self.tokens),
+            rows=tuple(rows),
+            colourings=(
+                Colouring(
+                    "direct parts",
+                    "What is written at each token, by its embedding and by every layer: a column of the table.",
+                    self.embedding + self.term_tokens.sum(0),
+                ),
+                Colouring(
+                    "collapse",
+                    "On this text all layers together are one matrix and one constant: this is what the matrix makes of"
+                    " each token's embedding, its part of W(x0) x0; with the constant b(x0), which is"
+                    f" {self.collapse_bias:+z.4f}, they sum to the value.",
+                    self.collapse,
+                ),
+            ),
+            units=(
+                Units(
+                    "neuron",
+                    ("contribution", "coefficient", "activation"),
+                    "A neuron's contribution is its coefficient times its activation; together they are the cell.",
+                    "",
+                    neurons,
+                ),
+            ),
+            added=named_parts("Biases and norm offsets", self.biases.items()),
+            image=self.image,
+        )
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the parts with named axes.

@@ -19,8 +19,9 @@ from duat_jax.inputs.request import check_one
 from duat_jax.interpret.attention.held_pattern import pattern_of
 from duat_jax.interpret.explain.compute import ENTROPY, explain
 from duat_jax.interpret.explain.result import Explanation
+from duat_jax.interpret.graph.moves import Moves
 from duat_jax.interpret.graph.neurons import PRECISION, groups_of, read_neurons
-from duat_jax.interpret.graph.result import Graph, Moves
+from duat_jax.interpret.graph.result import Graph
 from duat_jax.interpret.graph.scores import scores_of
 from duat_jax.interpret.pipeline import forward_from, read_target, readers_of
 from duat_jax.models.sites import HEADS, VALUES

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from duat_jax.errors import DuatError
-from duat_jax.interpret.graph.result import Graph
+from duat_jax.interpret.graph.streams import Streams
 
 if TYPE_CHECKING:
     from networkx import MultiDiGraph
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 VALUE, AFTER = "value", "after the last stream"
 
 
-def network_of(graph: Graph) -> "MultiDiGraph":
+def network_of(graph: Streams) -> "MultiDiGraph":
     """Return tokens, streams, layers' terms, biases and the value as nodes, and their parts as edges.
 
     Args:

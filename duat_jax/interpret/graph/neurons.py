@@ -18,7 +18,7 @@ from duat_jax.inputs.model_inputs import Inputs, OneInput
 from duat_jax.inputs.request import check_one
 from duat_jax.interpret.explain.compute import explain
 from duat_jax.interpret.explain.result import ActiveNeuron, Explanation
-from duat_jax.interpret.graph.result import NeuronGroup, ReadNeuron
+from duat_jax.interpret.graph.read_neuron import NeuronGroup, ReadNeuron
 from duat_jax.interpret.pipeline import forward_from, passed_on
 from duat_jax.models.targets.base import Reader
 from duat_jax.models.transformer import Transformer

@@ -1,123 +1,43 @@
 """The result of a graph: how one number comes about, stream by stream, head by head, and what its neurons read."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from duat_jax.display.named_arrays import NamedArray, at_mark, by_mark, numbered, of_tokens, whole
-from duat_jax.display.page.view import largest
-from duat_jax.display.result import Paged, Plotted, beside
-from duat_jax.forms.completeness import Completeness
-from duat_jax.interpret.attention.result import AttentionScore, pair_fields
-from duat_jax.interpret.explain.result import ActiveNeuron, Explanation
+from duat_jax.display.page.graph_view import GraphView, GroupView
+from duat_jax.display.result import Displayed
+from duat_jax.display.view import RANKED, Table, View, numbers
+from duat_jax.interpret.attention.result import pair_fields
+from duat_jax.interpret.graph.network import network_of
+from duat_jax.interpret.graph.read_neuron import ReadNeuron
 from duat_jax.interpret.graph.record import GraphRecord
+from duat_jax.interpret.graph.streams import Streams
+from duat_jax.interpret.graph.viewer import viewer_of
 from duat_jax.json_record import as_record
-from duat_jax.models.vocabulary.token import Token, quoted_label
-from duat_jax.transform.keys import Key, Marked
+from duat_jax.kinds import kept_as
+from duat_jax.models.vocabulary.token import quoted_label, token_label
+from duat_jax.transform.keys import Marked
 
 if TYPE_CHECKING:
     from networkx import MultiDiGraph
 
-EMBEDDING = "embedding"
+READS = 2
+"""The number of parts of what a neuron reads in a table."""
+
+EXACT = (
+    "Exact for this text, with attention patterns and norms held: at every token of every stream, what was kept, moved,"
+    " written and added sums to it."
+)
+SCORES = "Where these heads attend to, and rather than to where"
+GROUPS = "All of these neurons of a token switched off: what the table predicts, and the model run again says"
 
 
-class Moves(NamedTuple):
-    """The moves of one layer's heads from token to token: to each token from those that they bring most from.
-
-    Args:
-        sources: of each edge the index of the token that it comes from, `[edges]`.
-        tokens: of each edge the index of the token that it goes to, `[edges]`.
-        parts: what each head moves along it, `[edges, heads]`.
-        others: what each head moves to a token from all others together, `[tokens, heads]`.
-    """
-
-    sources: Int[np.ndarray, "edges"]
-    tokens: Int[np.ndarray, "edges"]
-    parts: Float[np.ndarray, "edges heads"]
-    others: Float[np.ndarray, "tokens heads"]
-
-
-class Move(NamedTuple):
-    """The move of one head from one token to another.
-
-    Args:
-        key: the mark of what the layer's heads mix.
-        source: the index of the token that it comes from.
-        token: the index of the token that it goes to.
-        head: the head.
-        part: what it moves.
-    """
-
-    key: Key
-    source: int
-    token: int
-    head: int
-    part: float
-
-
-class ReadNeuron(NamedTuple):
-    """One of the neurons with the largest contributions: what it reads and what it writes.
-
-    Its pre-activation is the sum of `embedding`, `terms` and `biases`.
-
-    Args:
-        neuron: the neuron, its contribution, coefficient and activation.
-        pre_activation: what its activation function takes.
-        embedding: the part of every token's embedding in the pre-activation, `[tokens]`.
-        terms: that of every term at every token, `[terms, tokens]`; zero of later ones.
-        biases: that of every bias and norm offset.
-        edges: of the parts of terms that of each neuron of the graph, `[neurons]`.
-        raised: the outputs whose logits it raises most, everything held, and by how much; empty of an encoder.
-        lowered: those that it lowers most.
-    """
-
-    neuron: ActiveNeuron
-    pre_activation: float
-    embedding: Float[np.ndarray, "tokens"]
-    terms: Float[np.ndarray, "terms tokens"]
-    biases: Marked[float]
-    edges: Float[np.ndarray, "neurons"]
-    raised: tuple[tuple[str, float], ...]
-    lowered: tuple[tuple[str, float], ...]
-
-    def __str__(self) -> str:
-        return f"{self.neuron.term} neuron {self.neuron.neuron} at token {self.neuron.token_index}"
-
-    def largest_reads(self, explanation: Explanation, count: int) -> list[tuple[str, float]]:
-        """Return the largest parts of what it reads, by name, and the sum of all others.
-
-        Args:
-            explanation: names the terms and the tokens.
-            count: how many parts.
-        """
-        tokens = [f"token {i} {quoted_label(token)}" for i, token in enumerate(explanation.tokens)]
-        parts = [(f"{EMBEDDING}, {token}", part) for token, part in zip(tokens, self.embedding.tolist(), strict=True)]
-        for label, row in zip(explanation.labels.values(), self.terms.tolist(), strict=True):
-            parts += [(f"{label}, {token}", part) for token, part in zip(tokens, row, strict=True)]
-        return largest([*parts, *((str(key), part) for key, part in self.biases.items())], count)
-
-
-class NeuronGroup(NamedTuple):
-    """Neurons of the graph at one token, switched off together.
-
-    Args:
-        name: the token.
-        members: their places among the neurons of the graph.
-        predicted: the change of the value by the table of contributions, everything else held.
-        measured: the change when the model is run again without them.
-    """
-
-    name: str
-    members: tuple[int, ...]
-    predicted: float
-    measured: float
-
-
+@kept_as("graph")
 @dataclass(frozen=True, eq=False)
-class Graph(Paged, Plotted):
+class Graph(Streams, Displayed):
     """The way of one number through a model: at each stream, each token's part is the sum of what came in.
 
     `stream = kept + Σ moves + terms + biases` at every token of every stream, and the last stream with `after` sums to
@@ -141,62 +61,74 @@ class Graph(Paged, Plotted):
             stream's sum, if that is.
     """
 
-    explanation: Explanation
-    ids: tuple[int, ...]
-    streams: Float[np.ndarray, "streams tokens"]
-    kept: Float[np.ndarray, "streams tokens"]
-    terms: Float[np.ndarray, "streams tokens"]
-    biases: Float[np.ndarray, "streams tokens"]
-    moves: Marked[Moves]
-    after: float
-    neurons: tuple[ReadNeuron, ...]
-    groups: tuple[NeuronGroup, ...]
-    scores: tuple[AttentionScore, ...]
-    completeness: Completeness
+    def view(self) -> View:
+        """Return the graph as it is shown: its explanation, with the streams, the moves of heads and the neurons."""
+        streams, kept, terms, biases = map(numbers, (self.streams, self.kept, self.terms, self.biases))
+        return replace(
+            self.explanation.view(),
+            kind="graph",
+            exact=EXACT,
+            tables=tuple(table for table in self._tables() if table.rows),
+            sums={"the furthest sum of a stream": self.completeness},
+            graph=GraphView(
+                rows=list(self.rows),
+                streams=streams,
+                kept=kept,
+                terms=terms,
+                biases=biases,
+                moves=[None, *(moves.view() for moves in self.moves.values())],
+                after=self.after,
+                neurons=[each.view(self.explanation) for each in self.neurons],
+                groups=[
+                    GroupView(token_label(name), list(members), predicted, measured)
+                    for name, members, predicted, measured in self.groups
+                ],
+                scores=[score.score_view() for score in self.scores],
+            ),
+        )
 
-    @property
-    def value(self) -> float:
-        """The explained number, from the plain forward pass."""
-        return self.explanation.value
+    def _tables(self) -> Iterator[Table]:
+        """Yield the tables of the largest moves, of scores, neurons and groups."""
+        labels = [token_label(token) for token in self.explanation.tokens]
+        moves = (
+            (f"layer {key.layer}", source, labels[source], token, labels[token], head, part)
+            for key, source, token, head, part in self.top_moves(RANKED)
+        )
+        yield Table(
+            "The largest moves of heads",
+            ("", "from", "", "to", "", "head", "moved"),
+            tuple(moves),
+            labels=5,
+            ranked=True,
+        )
+        scores = (
+            (
+                f"layer {each.layer}",
+                each.head,
+                *(each.place(token) for token in (each.query, each.key, each.contrast)),
+                each.value,
+            )
+            for each in self.scores
+        )
+        yield Table(SCORES, ("", "head", "at", "to", "rather than to", "score"), tuple(scores), labels=4)
+        neurons = (self._neuron(each) for each in self.neurons)
+        columns = "", "token", "neuron", "contribution", "reads most from", "raises"
+        yield Table(
+            "What the neurons with the largest contributions read and write",
+            columns,
+            tuple(neurons),
+            labels=3,
+            ranked=True,
+        )
+        groups = ((token_label(name), len(members), *changes) for name, members, *changes in self.groups)
+        yield Table(GROUPS, ("token", "neurons", "predicted", "run again"), tuple(groups), labels=2)
 
-    @property
-    def rows(self) -> tuple[str, ...]:
-        """The names of the streams: after the embedding and after each layer."""
-        return EMBEDDING, *(f"layer {layer}" for layer in range(len(self.streams) - 1))
-
-    def top_moves(self, count: int) -> list[Move]:
-        """Return the largest moves of heads by size.
-
-        Args:
-            count: how many.
-        """
-        sizes = np.concatenate([np.abs(moves.parts).ravel() for moves in self.moves.values()] or [np.zeros(0)])
-        if not count or not len(sizes):
-            return []
-        least = np.sort(sizes)[-min(count, len(sizes))]
-        found = [
-            Move(key, int(moves.sources[edge]), int(moves.tokens[edge]), int(head), float(moves.parts[edge, head]))
-            for key, moves in self.moves.items()
-            for edge, head in np.argwhere(np.abs(moves.parts) >= least)
-        ]
-        return sorted(found, key=lambda move: -abs(move.part))[:count]
-
-    def part_sums(self) -> Mapping[str, Any]:
-        """Return the sums of the parts that each completeness is about."""
-        moved = np.zeros(self.streams.shape)
-        for row, each in enumerate(self.moves.values(), 1):
-            np.add.at(moved[row], each.tokens, each.parts.sum(-1))
-            moved[row] += each.others.sum(-1)
-        of_tokens = self.kept + self.terms + self.biases + moved - self.streams
-        of_value = self.streams[-1].sum(dtype=np.float64) + self.after - self.value
-        worst = max((*of_tokens.ravel().tolist(), float(of_value)), key=abs)
-        kept = self.completeness
-        tolerance = max(kept.tolerance, self.explanation.completeness.tolerance)
-        if abs(worst) > tolerance:
-            return {"completeness": kept.value + worst}
-        # The value is that of a token of a stream, or the whole.
-        distance = np.abs(np.append(self.streams, self.value) - kept.value).min()
-        return {"completeness": kept.sum if distance <= tolerance else np.nan}
+    def _neuron(self, each: ReadNeuron) -> tuple[Any, ...]:
+        neuron = each.neuron
+        reads = "; ".join(f"{name} {part:+z.2f}" for name, part in each.largest_reads(self.explanation, READS)[:READS])
+        raised = ", ".join(quoted_label(output) for output, _ in each.raised[:READS])
+        place = self.explanation.labels[neuron.term], neuron.token_index, neuron.neuron
+        return *place, neuron.contribution, f"{each.pre_activation:+z.2f} = {reads}; …", raised
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the parts with named axes, those of the explanation too.
@@ -259,16 +191,7 @@ class Graph(Paged, Plotted):
                 for source, token, heads in zip(moves.sources, moves.tokens, moves.parts, strict=True)
             ],
             other_moves={key: moves.others for key, moves in self.moves.items()},
-            neurons=[
-                {
-                    "neuron": each.neuron,
-                    "pre_activation": each.pre_activation,
-                    "reads": [{"name": name, "part": part} for name, part in each.largest_reads(explanation, count)],
-                    "raised": [_logit_change(*pair) for pair in each.raised],
-                    "lowered": [_logit_change(*pair) for pair in each.lowered],
-                }
-                for each in self.neurons
-            ],
+            neurons=[each.as_dict(explanation, count) for each in self.neurons],
             scores=[
                 {
                     "layer": each.layer,
@@ -297,7 +220,7 @@ class Graph(Paged, Plotted):
         Raises:
             BadText: for another name.
         """
-        return beside(self, "viewer").viewer_of(self, name, biases)
+        return viewer_of(self, name, biases)
 
     def to_networkx(self) -> "MultiDiGraph":
         """Return streams, tokens and heads' moves as a networkx graph; the edges into a stream's token sum to it.
@@ -307,12 +230,7 @@ class Graph(Paged, Plotted):
         Raises:
             DuatError: if networkx isn't installed.
         """
-        return beside(self, "network").network_of(self)
+        return network_of(self)
 
     def __repr__(self) -> str:
         return f"Graph({self.explanation.target} = {self.value:.6g}, error {float(self.completeness.error):+.1e})"
-
-
-def _logit_change(output: str, change: float) -> dict[str, Any]:
-    """Return a changed logit as plain data, with the id of its token or class."""
-    return {"output": output, "change": change, "id": output.id if isinstance(output, Token) else None}

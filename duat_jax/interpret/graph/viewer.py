@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.errors import BadText
-from duat_jax.interpret.graph.result import Graph
+from duat_jax.interpret.graph.streams import Streams
 from duat_jax.models.vocabulary.token import quoted_label
 
 SUM = "mlp reconstruction error"
@@ -23,7 +23,7 @@ class _Source(NamedTuple):
     parts: Float[np.ndarray, "targets"]
 
 
-def viewer_of(graph: Graph, name: str, biases: bool = False) -> dict[str, Any]:
+def viewer_of(graph: Streams, name: str, biases: bool = False) -> dict[str, Any]:
     """Return the graph of the neurons as plain data.
 
     Args:
@@ -94,7 +94,7 @@ def _node(identity: str, kind: str, layer: int | str, token: int, feature: int |
     }
 
 
-def _target(graph: Graph) -> dict[str, Any]:
+def _target(graph: Streams) -> dict[str, Any]:
     explanation = graph.explanation
     described, layers = explanation.target, len(graph.streams) - 1
     output = 0 if described.output is None else described.output.id
@@ -107,12 +107,12 @@ def _target(graph: Graph) -> dict[str, Any]:
     return node | {"token_prob": float(probability), "is_target_logit": True}
 
 
-def _layer(graph: Graph, layer: int | None) -> int:
+def _layer(graph: Streams, layer: int | None) -> int:
     """Return a layer's number; of a term in the read-out the one after the last."""
     return len(graph.streams) - 1 if layer is None else layer
 
 
-def _neurons(graph: Graph) -> Iterator[_Source]:
+def _neurons(graph: Streams) -> Iterator[_Source]:
     for place, each in enumerate(graph.neurons):
         neuron, layer = each.neuron, _layer(graph, each.neuron.term.layer)
         raised = ", ".join(quoted_label(output) for output, _ in each.raised[:3])
@@ -129,7 +129,7 @@ def _neurons(graph: Graph) -> Iterator[_Source]:
         yield _Source(node | {"activation": neuron.activation}, parts)
 
 
-def _others(graph: Graph) -> Iterator[_Source]:
+def _others(graph: Streams) -> Iterator[_Source]:
     """Yield for each term and token the sum of the neurons that aren't nodes."""
     explanation = graph.explanation
     for number, key in enumerate(explanation.terms):
@@ -146,7 +146,7 @@ def _others(graph: Graph) -> Iterator[_Source]:
             yield _Source(_node(identity, SUM, layer, token, -1, identity, label), parts)
 
 
-def _tokens(graph: Graph) -> Iterator[_Source]:
+def _tokens(graph: Streams) -> Iterator[_Source]:
     explanation = graph.explanation
     for token, text in enumerate(explanation.tokens):
         number = graph.ids[token] if graph.ids else token
@@ -154,7 +154,7 @@ def _tokens(graph: Graph) -> Iterator[_Source]:
         yield _Source(node, np.array([explanation.embedding[token], *(n.embedding[token] for n in graph.neurons)]))
 
 
-def _biases(graph: Graph) -> Iterator[_Source]:
+def _biases(graph: Streams) -> Iterator[_Source]:
     for key, part in graph.explanation.biases.items():
         layer = _layer(graph, key.layer)
         kind = re.sub(r"[^A-Za-z0-9.]", "-", f"{key.name}.{key.number}")

@@ -8,16 +8,19 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.display.named_arrays import NamedArray, by_mark, numbered, whole
-from duat_jax.display.result import Plotted
+from duat_jax.display.result import Displayed
+from duat_jax.display.view import Map, Table, View, named_parts, sides
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.images import SeenImage
 from duat_jax.interpret.images.record import ImageMapsRecord
 from duat_jax.json_record import as_record
+from duat_jax.kinds import kept_as
 from duat_jax.transform.keys import Marked
 
 
+@kept_as("image maps")
 @dataclass(frozen=True, eq=False)
-class ImageMaps(Plotted):
+class ImageMaps(Displayed):
     """One number as maps over an image: `value = Σ path + Σ terms + Σ biases`, and as one map of its pixels.
 
     Args:
@@ -58,6 +61,36 @@ class ImageMaps(Plotted):
             "collapse_completeness": self.collapse.sum(dtype=np.float64) + float(self.collapse_bias),
         }
         return found if self.change is None else found | {"change_completeness": self.change.sum(dtype=np.float64)}
+
+    def view(self) -> View:
+        """Return the maps as they are shown: the sum and the largest entry of each, and the maps over the image."""
+        parts = {"pixels, past all terms": self.path, **{str(key): part for key, part in self.terms.items()}}
+        through = {"through everything (collapse)": self.collapse}
+        through |= {} if self.change is None else {"what another image changes (secant)": self.change}
+        rows = []
+        for name, part in parts.items():
+            row, column = np.unravel_index(np.abs(part).argmax(), part.shape)
+            size = " × ".join(map(str, part.shape))
+            rows.append((name, float(part.sum()), float(part[row, column]), f"{row}, {column}", size))
+        change = (
+            {} if self.change_completeness is None else {sides("the image", "the reference"): self.change_completeness}
+        )
+        return View(
+            kind="image maps",
+            target="the value",
+            value=self.value,
+            value_name="value",
+            completeness=self.completeness,
+            exact=f"through everything: pixels {self.collapse.sum():+z.4f}, constant {self.collapse_bias:+z.4f}",
+            added=named_parts("Biases", self.biases.items()),
+            tables=(Table("", ("part", "sum", "largest", "at row, column", "of"), tuple(rows)),),
+            maps=(
+                *(Map(name, numbers, whole=True) for name, numbers in through.items()),
+                *(Map(name, numbers) for name, numbers in parts.items()),
+            ),
+            sums=change,
+            image=self.image,
+        )
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the maps with named axes: of pixels by `row` and `column`, of a term at its own resolution.

@@ -9,14 +9,45 @@ from jaxtyping import Float
 
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import Label, NamedArray, by_name
-from duat_jax.display.result import Paged
+from duat_jax.display.result import Displayed
+from duat_jax.display.view import (
+    DIFFERENCE,
+    DISCONTINUITIES,
+    Colouring,
+    Row,
+    Run,
+    Table,
+    UnitParts,
+    Units,
+    View,
+    line_ends,
+    named_parts,
+)
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.labels import Prediction
 from duat_jax.interpret.intervene.record import InterventionRecord
 from duat_jax.json_record import as_record
+from duat_jax.kinds import kept_as
 from duat_jax.models.targets.description import TargetDescription
+from duat_jax.models.vocabulary.token import token_label
+
+EXACT = (
+    "Exact for this pair of runs, with the changes and without: the parts of all changes sum to the difference. Other"
+    " changes have other parts."
+)
+NOTHING = "The number doesn't move: nothing that was changed reaches it."
+COLUMNS = (
+    "predicted: from the run as it is; attention, norms, gates and all other neurons stay as they are, so that it says"
+    " little of a token or a stream, to which they react most. part: each change's part of the measured difference."
+    " alone: the model run again with this change only."
+)
+PATCHED = (
+    " contrast: minus the change's part of the difference from the reference (duat explain --reference), which predicts"
+    " the change to the values on it."
+)
 
 
+@kept_as("effect of a change")
 class Effect(NamedTuple):
     """The effect of one change on the target.
 
@@ -39,10 +70,22 @@ class Effect(NamedTuple):
     alone: float
     contrast: float | None = None
 
+    def at_tokens(self, parts: Float[np.ndarray, "changed *units"], tokens: int) -> Float[np.ndarray, "tokens *units"]:
+        """Return parts at every token of the text, zero where nothing is changed.
 
+        Args:
+            parts: at the changed tokens.
+            tokens: the number of tokens of the text.
+        """
+        everywhere = np.zeros((tokens, *parts.shape[1:]), parts.dtype)
+        everywhere[list(self.tokens)] = parts
+        return everywhere
+
+
+@kept_as("intervention")
 @renamed_fields(jumps="discontinuities")
 @dataclass(frozen=True, eq=False)
-class Intervention(Paged):
+class Intervention(Displayed):
     """One number of a model before and after changes inside of it: `after − before = Σ secant + Σ discontinuities`.
 
     The frozen column is a prediction: attention patterns, norms, gates and all other neurons stay as they were.  The
@@ -89,6 +132,80 @@ class Intervention(Paged):
         """Return the sums of the parts that each completeness is about."""
         secants = [effect.secant.sum(dtype=np.float64) for effect in self.effects]
         return {"completeness": sum(secants) + sum(map(float, self.discontinuities.values()))}
+
+    def view(self) -> View:
+        """Return the intervention as it is shown: the effects of the changes, and their parts at every token."""
+        tokens = len(self.tokens)
+        columns = [
+            [effect.at_tokens(each, tokens) for each in (effect.secant, effect.frozen)] for effect in self.effects
+        ]
+        rows = tuple(
+            Row(effect.change, parts if parts.ndim == 1 else parts.sum(-1))
+            for effect, (parts, _) in zip(self.effects, columns, strict=True)
+        )
+        units = tuple(
+            UnitParts(effect.change, row, tuple(each), effect.units)
+            for row, (effect, each) in enumerate(zip(self.effects, columns, strict=True))
+            if effect.units is not None
+        )
+        return View(
+            kind="intervention",
+            target=f"the change of the {self.target}",
+            value=self.difference,
+            value_name=DIFFERENCE,
+            completeness=self.completeness,
+            exact=EXACT if self.reaches else NOTHING,
+            runs=(
+                Run("A: with the changes", self.after, self.changed_predictions),
+                Run("B: as it is", self.before, self.predictions),
+            ),
+            output=self.target.output_id,
+            tokens=tuple(map(token_label, self.tokens)),
+            line_ends=line_ends(self.tokens),
+            heading="Every change at every token",
+            rows=rows,
+            colourings=(
+                Colouring(
+                    "parts of the changes",
+                    "How much of the difference comes from what was changed at each token.",
+                    np.sum([row.parts for row in rows], axis=0),
+                ),
+            ),
+            units=(
+                Units(
+                    "unit",
+                    ("part", "predicted"),
+                    "The changed neurons or heads; together they are the cell.",
+                    "",
+                    units,
+                ),
+            ),
+            added=named_parts(DISCONTINUITIES, self.discontinuities.items()),
+            tables=(self._effects(),),
+            notes=self.notes,
+        )
+
+    def _effects(self) -> Table:
+        """Return the table of the effects of all changes."""
+        contrasted = any(effect.contrast is not None for effect in self.effects)
+
+        def row(name: str, frozen: float | None, part: float, contrast: float | None, alone: float | None) -> tuple:
+            return (name, frozen, part, *([contrast] if contrasted else []), alone)
+
+        rows = [
+            row(each.change, float(each.frozen.sum()), float(each.secant.sum()), each.contrast, each.alone)
+            for each in self.effects
+        ]
+        rows += [row(f"discontinuity: {name}", None, part, None, None) for name, part in self.discontinuities.items()]
+        predicted = sum(float(effect.frozen.sum()) for effect in self.effects)
+        return Table(
+            "What the changes did",
+            ("change", "predicted", "part", *(["contrast"] if contrasted else []), "alone"),
+            tuple(rows),
+            row("together", predicted, float(self.completeness.sum), None, self.difference),
+            COLUMNS + (PATCHED if contrasted else ""),
+            drawn=("predicted", "part", "alone"),
+        )
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield what each change did with named axes; the sum of `secant` and `discontinuities` is the difference."""

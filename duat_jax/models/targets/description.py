@@ -3,7 +3,10 @@
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from duat_jax.kinds import kept_as
 
+
+@kept_as("named output")
 class NamedOutput(NamedTuple):
     """An output of a model.
 
@@ -16,6 +19,7 @@ class NamedOutput(NamedTuple):
     text: str
 
 
+@kept_as("target")
 @dataclass(frozen=True)
 class TargetDescription:
     """The target of a result, which prints as a sentence.
@@ -37,6 +41,11 @@ class TargetDescription:
     against: str | None = None
     position: int | None = None
     stream: int | None = None
+
+    @property
+    def output_id(self) -> int | None:
+        """The number of the output that is read; absent of a target that reads none."""
+        return None if self.output is None else self.output.id
 
     def __str__(self) -> str:
         return self.headline

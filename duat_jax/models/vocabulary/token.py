@@ -4,7 +4,11 @@ from collections.abc import Callable
 from itertools import chain, count
 from typing import Any, final
 
+from duat_jax.kinds import kept_as
+from duat_jax.models.vocabulary.visible import visible
 
+
+@kept_as("token")
 @final
 class Token(str):
     """A token of a model, or a class. It is a string, its label, which no other token of the same tokenizer has.
@@ -96,3 +100,21 @@ def quoted_label(label: str) -> str:
         label: the token or the name.
     """
     return in_quotes(label.written) if isinstance(label, Token) else repr(label)
+
+
+def token_label(token: str) -> str:
+    """Return a token with its white space visible.
+
+    Args:
+        token: the token, or a piece of text.
+    """
+    return token.shown if isinstance(token, Token) else visible(token, spaces=True)
+
+
+def quoted_token(token: str) -> str:
+    """Return a token in quotation marks with its white space visible.
+
+    Args:
+        token: the token, or a piece of text.
+    """
+    return in_quotes(token_label(token))

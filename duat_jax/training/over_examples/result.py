@@ -9,10 +9,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from duat_jax.display.named_arrays import NamedArray, by_name, numbered, whole
-from duat_jax.display.result import Plotted
+from duat_jax.display.result import Displayed
+from duat_jax.display.view import Curves, Map, Run, Table, View
 from duat_jax.errors import DuatError
 from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.json_record import as_record
+from duat_jax.kinds import kept_as
 from duat_jax.training.over_examples.record import InfluenceRecord
 from duat_jax.training.over_weights.result import WeightLedger
 
@@ -28,9 +30,18 @@ KINDS = {
 }
 """The kinds of parts, and what a table calls them."""
 
+EXACT = (
+    "These parts account for the training as it was. What the number would have been without an example is another"
+    " question, which they forecast in order at times, and not in size."
+)
 
+LARGEST = 5
+"""The number of rows of batches that are shown on either side."""
+
+
+@kept_as("influence")
 @dataclass(frozen=True, eq=False)
-class Influence(Plotted):
+class Influence(Displayed):
     """The change of a number along a training run, as an exact sum over the examples of every step and what else moved.
 
     Args:
@@ -94,6 +105,43 @@ class Influence(Plotted):
         parts = [jnp.asarray(getattr(self, kind), dtype) for kind in KINDS]
         ends = [jnp.asarray(value, dtype) for value in self.ledger.values[[0, -1]]]
         return completeness_of(jnp.asarray(self.difference, dtype), parts, [*parts, *ends]).on_host()
+
+    def view(self) -> View:
+        """Return the influence as it is shown: the change by kind of part, and the rows of batches with most."""
+        first, last = self.ledger.values[[0, -1]]
+        kinds = tuple((KINDS[kind], part) for kind, part in self.parts.items() if part or kind == "examples")
+        steps = np.arange(1, len(self.losses) + 1) - 0.5
+        so_far = self.ledger.values[0] + np.cumsum(self.of_steps)
+        numbers = {
+            "with the parts of the steps so far (gradients act in later steps, too)": (steps, so_far),
+            "the number": (np.array(self.kept) - 0.5, self.ledger.values),
+        }
+        return View(
+            kind="influence",
+            target=f"the change of the number over {len(self.losses)} steps",
+            value=self.difference,
+            value_name="difference",
+            completeness=self.completeness,
+            exact=EXACT,
+            runs=(Run("after the training", float(last)), Run("before it", float(first))),
+            tables=(Table("", ("by", "part"), kinds), self._largest_rows()),
+            maps=(Map("parts of the rows of every step's batch", self.rows.T, axes=("row of the batch", "step")),),
+            curves=(
+                Curves("step", "number", numbers),
+                Curves("step", "loss of the step", {"loss": (steps - 0.5, self.losses)}),
+            ),
+        )
+
+    def _largest_rows(self) -> Table:
+        """Return the rows of batches that raised the number most, and that lowered it most."""
+        rows = self.rows
+        raised, lowered = rows[rows > 0].sum(), rows[rows < 0].sum()
+        order = np.argsort(rows, axis=None)
+        places = list(dict.fromkeys([*order[:LARGEST].tolist(), *order[-LARGEST:].tolist()]))
+        cells = [(*map(int, np.unravel_index(place, rows.shape)), float(rows.flat[place])) for place in places]
+        others = [("all", "others", float(rows.sum() - rows.flat[places].sum()))] if len(places) < rows.size else []
+        title = f"Rows of batches raised the number by {raised:z.4f} and lowered it by {-lowered:z.4f}. The largest:"
+        return Table(title, ("step", "row", "part"), (*cells, *others), labels=2)
 
     def by_example(self, which: Int[np.ndarray, "steps rows"], count: int) -> Float[np.ndarray, "count"]:
         """Return the part of every example of a training set, summed over the steps that read it.

@@ -1,5 +1,6 @@
 """Result of `duat.training.begin` and `follow`: the part of every weight, segment by segment."""
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,18 +9,24 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.display.named_arrays import NamedArray, numbered, whole
-from duat_jax.display.result import Plotted
-from duat_jax.forms.completeness import Completeness
+from duat_jax.display.result import Displayed
+from duat_jax.display.view import Curves, Run, Table, View
+from duat_jax.forms.completeness import HOLDS, Completeness, worst_of
 from duat_jax.json_record import as_record
+from duat_jax.kinds import kept_as
 from duat_jax.training.over_weights.record import WeightLedgerRecord
 from duat_jax.training.over_weights.seam import require_alike, require_same_number, require_same_weights
+
+SEGMENTS = 6
+"""The largest number of columns; of more segments neighbours are summed."""
 
 ROWS = 40
 """The largest number of groups of weights that a table or a picture shows."""
 
 
+@kept_as("weight ledger")
 @dataclass(frozen=True, eq=False)
-class WeightLedger(Plotted):
+class WeightLedger(Displayed):
     """The change of a number from the first weights to the last, as a sum over weights and segments.
 
         f(θ_T) − f(θ_0) = Σ_segments Σ_w D_w (θ_end,w − θ_start,w)
@@ -118,6 +125,47 @@ class WeightLedger(Plotted):
         for name, sums in self.sums.items():
             found[_beginning(name, depth)] = found.get(_beginning(name, depth), 0) + sums
         return found
+
+    def view(self) -> View:
+        """Return the ledger as it is shown: the parts of groups of weights by segments."""
+        spans = self._spans()
+        judged = [self.between(first, last) for first, last in spans]
+        held = sum(each.verdict == HOLDS for each in judged)
+        worst = f"in {held} of {len(spans)} columns the parts sum to the difference; the worst one"
+        segments = np.arange(len(self.values)) - 0.5
+        return View(
+            kind="weight ledger",
+            target=f"the change of the number over {len(self.values) - 1} segments",
+            value=self.difference,
+            value_name="difference",
+            completeness=self.overall,
+            exact="Exact for this training: every part is a weight's, in one segment of it.",
+            runs=(Run("at the last weights", float(self.values[-1])), Run("at the first", float(self.values[0]))),
+            tables=(self._by_segments(spans),) if spans else (),
+            curves=(Curves("segment", "number", {"the number": (segments, self.values)}),),
+            sums={worst: worst_of(judged)} if held < len(spans) else {},
+        )
+
+    def _spans(self) -> list[tuple[int, int]]:
+        """Return the first segment of each column of a table, and the one after its last."""
+        count = len(self.values) - 1
+        columns = min(SEGMENTS, count)
+        return list(itertools.pairwise(round(count * k / columns) for k in range(columns + 1))) if count else []
+
+    def _by_segments(self, spans: list[tuple[int, int]]) -> Table:
+        """Return the parts of groups of weights by segments."""
+        rows = dict(self.groups)
+        rows |= {"discontinuities": self.discontinuities} if self.discontinuities.any() else {}
+        parts = {name: [float(sums[first:last].sum()) for first, last in spans] for name, sums in rows.items()}
+        ends = [float(self.values[last] - self.values[first]) for first, last in spans]
+        labels = [f"segment {i}" if j == i + 1 else f"segments {i}–{j - 1}" for i, j in spans]
+        return Table(
+            "",
+            ("weights", *labels, "together"),
+            tuple((name, *row, sum(row)) for name, row in parts.items()),
+            ("together", *ends, self.difference),
+            drawn=tuple(labels),
+        )
 
     def part_sums(self) -> Mapping[str, Any]:
         """Return the sums of the parts that each completeness is about."""

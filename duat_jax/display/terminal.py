@@ -1,0 +1,200 @@
+"""The table of a result, for a terminal and a notebook: a function of its view."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from duat_jax.display.shown_tokens import largest_tokens
+from duat_jax.display.tables import (
+    FittingTable,
+    NumberTable,
+    completeness_line,
+    note_lines,
+    number,
+    predictions_line,
+)
+from duat_jax.display.view import Cell, NamedParts, Run, Table, Units, View
+
+COLUMNS, UNITS, NAMED = 6, 10, 5
+"""The default numbers of tokens, of units of each kind, and of entries of a list."""
+
+
+def render(view: View, count: int = UNITS) -> RenderableType:
+    """Return the table of a result: its runs, its tables, rows by tokens, the largest units, lists, and completeness.
+
+    Args:
+        view: the result.
+        count: the number of the largest units of each kind.
+    """
+    rows = rows_of(view)
+    return Group(
+        Text.assemble(("Explained:  ", "bold"), f"{view.target} = {view.value:z.6f}"),
+        *([_runs(view)] if view.runs else []),
+        *([] if view.graph else _tables(view, count)),
+        *(_titled(_heading(view), FittingTable(partial(_rows, view, rows), COLUMNS)) if rows else []),
+        *(_tables(view, count) if view.graph else _units(view, count)),
+        *(part for listed in view.added for part in _named(listed)),
+        "",
+        *_account(view),
+        *([] if view.completeness is None else [completeness_line(view.completeness, view.value_name)]),
+        *(completeness_line(completeness, name) for name, completeness in view.sums.items()),
+        *note_lines(view.notes),
+        Text(view.exact, style="dim"),
+    )
+
+
+def render_many(views: Sequence[tuple[str, View]]) -> RenderableType:
+    """Return a table with a row for each of several results: target, value and completeness.
+
+    Args:
+        views: the name and the view of each.
+    """
+    table = NumberTable(labels=2)
+    for column in ("", "explained", "tokens", "value", "completeness"):
+        table.add_column(column, justify="right" if column in ("tokens", "value") else "left")
+    for name, view in views:
+        verdict = "" if view.completeness is None else view.completeness.verdict
+        table.add_row(Text(name), Text(view.target), str(len(view.tokens)), f"{view.value:z.6f}", verdict)
+    return table
+
+
+def _titled(title: str, table: RenderableType, note: str = "") -> list[RenderableType]:
+    heading = [Text(title, style="bold")] if title else []
+    return ["", *heading, table, *([Text(note, style="dim")] if note else [])]
+
+
+def _runs(view: View) -> RenderableType:
+    """Return the value and the most probable outputs of each run, and the difference of several."""
+    table, predicted = NumberTable(), any(run.predictions for run in view.runs)
+    table.add_column("")
+    table.add_column("the number", justify="right")
+    if predicted:
+        table.add_column("the model says")
+
+    def add(run: Run) -> None:
+        table.add_row(Text(run.name), f"{run.value:+z.4f}", *([predictions_line(run.predictions)] if predicted else []))
+
+    for run in view.runs:
+        add(run)
+    if len(view.runs) > 1:
+        table.add_row(view.value_name, number(view.value))
+    return table
+
+
+def _cell(cell: Cell) -> Text:
+    if isinstance(cell, float | np.floating):
+        return number(float(cell))
+    return Text("" if cell is None else str(cell))
+
+
+def _table(table: Table, count: int) -> RenderableType:
+    shown = NumberTable(labels=table.labels)
+    listed = table.rows[:count] if table.ranked else table.rows
+    rows = [*listed, *([] if table.total is None else [table.total])]
+    for title, *cells in zip(table.columns, *rows, strict=True):
+        words = all(isinstance(cell, str | None) for cell in cells)
+        shown.add_column(title, justify="left" if words else "right")
+    for row in listed:
+        shown.add_row(*map(_cell, row))
+    if table.total is not None:
+        shown.add_row(*map(_cell, table.total), style="bold")
+    return shown
+
+
+def _tables(view: View, count: int) -> list[RenderableType]:
+    return [part for table in view.tables for part in _titled(table.title, _table(table, count), table.note)]
+
+
+def _heading(view: View) -> str:
+    heading = view.heading if view.graph is None else "Where the value is, after each layer"
+    return heading + (", the tokens with most" if len(view.tokens) > COLUMNS else "")
+
+
+def _rows(view: View, rows: list[tuple[str, np.ndarray]], count: int) -> NumberTable:
+    """Return the rows at the tokens with the largest parts."""
+    sizes = np.abs([parts for _, parts in rows]).max(0)
+    shown = largest_tokens(sizes, max(1, min(count, int((sizes > 0).sum()))))
+    table = NumberTable()
+    table.add_column("")
+    for label in shown.labels(token_labels(view, "\n")):
+        table.add_column(Text(label), justify="right")
+    table.add_column("all", justify="right", style="bold")
+    for name, parts in rows:
+        table.add_row(name, *(number(float(part)) for part in (*shown.gathered(parts), parts.sum())))
+    return table
+
+
+def rows_of(view: View) -> list[tuple[str, np.ndarray]]:
+    """Return name and parts of each row: of a graph its streams, else the rows and the colourings that are no rows.
+
+    Args:
+        view: the result.
+    """
+    if view.graph is not None:
+        return list(zip(view.graph.rows, np.asarray(view.graph.streams, float), strict=True))
+    rows = [(row.name, np.asarray(row.parts, float)) for row in view.rows]
+    for colouring in view.colourings:
+        if not any(np.array_equal(colouring.parts, parts) for _, parts in rows):
+            rows.append((colouring.name, np.asarray(colouring.parts, float)))
+    return rows
+
+
+def token_labels(view: View, between: str = " ") -> list[str]:
+    """Return the tokens; where the other text has another one, that one too.
+
+    Args:
+        view: the result.
+        between: what stands between the two.
+    """
+    pairs = zip(view.tokens, view.others or view.tokens, strict=True)
+    return [token if token == other else f"{token}{between}({other})" for token, other in pairs]
+
+
+def _units(view: View, count: int) -> list[RenderableType]:
+    return [part for units in view.units for part in _largest_units(view, units, count)]
+
+
+def _largest_units(view: View, units: Units, count: int) -> list[RenderableType]:
+    """Return the units of one kind with the largest parts."""
+    entries = [
+        (abs(float(each.columns[0][token, place])), each, token, place)
+        for each in units.parts
+        for token, place in _largest_places(each.columns[0], count)
+    ]
+    largest = sorted(entries, key=lambda entry: -entry[0])[:count]
+    # A cell of a single unit is that unit.
+    if not largest or max(len(each.ids) for each in units.parts) == 1:
+        return []
+    labels = token_labels(view)
+    rows = tuple(
+        (each.label, token, labels[token], each.ids[place], *(float(column[token, place]) for column in each.columns))
+        for _, each, token, place in largest
+    )
+    table = Table("", ("", "token", "", units.name, *units.columns), rows, labels=4)
+    return _titled(f"The largest {units.name}s", _table(table, count))
+
+
+def _largest_places(parts: np.ndarray, count: int) -> Iterable[tuple[int, int]]:
+    """Return token and unit of the largest parts, without zeros."""
+    order = np.argsort(-np.abs(parts), axis=None, kind="stable")[:count]
+    return ((int(i), int(j)) for i, j in zip(*np.unravel_index(order, parts.shape), strict=True) if parts[i, j])
+
+
+def _named(listed: NamedParts) -> list[RenderableType]:
+    """Return the largest entries of a list, and the sum of the others."""
+    rest = listed.entries[NAMED:]
+    others = [(f"{len(rest)} others", sum(part for _, part in rest))] if rest else []
+    rows = (*listed.entries[:NAMED], *others)
+    return _titled(listed.title, _table(Table("", ("name", "part"), tuple(rows)), len(rows)))
+
+
+def _account(view: View) -> list[RenderableType]:
+    """Return the sum of the table, and of what is added to it, in one line; nothing where each row sums."""
+    if view.completeness is None or not view.rows or not view.added or view.row_sums or view.graph:
+        return []
+    sums = [("all cells", float(view.parts.sum()))]
+    sums += [(listed.title.lower(), sum(part for _, part in listed.entries)) for listed in view.added]
+    return [Text("   ").join(Text.assemble((f"{name} ", "bold"), f"{part:+z.4f}") for name, part in sums)]

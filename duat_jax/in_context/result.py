@@ -131,11 +131,13 @@ class Ledger(Displayed):
         measured = {"what is read": self.reads}
         if self.again_at is not None and self.again_from is not None:
             measured |= {"run again: alone": self.again_at, "and later": self.again_from}
-        beside = [[float(column[i]) for column in measured.values()] for i in range(len(layers) - 1)]
+        runs: list[list[float | None]] = [
+            [float(column[i]) for column in measured.values()] for i in range(len(layers) - 1)
+        ]
         last: list[float | None] = [None] * len(measured)
         rows = tuple(
             (name, *row[first:].tolist(), float(row.sum()), *more)
-            for name, row, more in zip(names, layers, [*beside, last], strict=True)
+            for name, row, more in zip(names, layers, [*runs, last], strict=True)
         )
         total = ("all", *layers[:, first:].sum(0).tolist(), float(layers.sum()), *last)
         title = "Moved parameters, layer by layer"

@@ -105,18 +105,14 @@ def studies():
     return [name for name, file in files.items() if fields.search(file.read_text(encoding="utf-8"))]
 
 
-def graph(exceptions):
-    """Return the modules that each module of the repository imports.
-
-    Args:
-        exceptions: modules whose strings aren't read.
-    """
+def graph():
+    """Return the modules that each module of the repository imports."""
     modules = all_modules()
     imported = {}
     for name, file in modules.items():
         source = file.read_text(encoding="utf-8")
         package = package_of(file)
-        imports = statements(ast.parse(source), package) if name in exceptions else imports_of(source, package)
+        imports = imports_of(source, package)
         # `from module import name` imports the module, `from package import module` one of its modules.
         given = [full if full in modules else full.rpartition(".")[0] for _, full, _ in imports]
         if name == "experiments.studies":

@@ -12,9 +12,6 @@ import pytest
 from tests.imports import COMPUTED, ROOT, all_modules, graph, imports_of, loads_computed_names, package_of
 from tests.slow_cases import listed
 
-EXCEPTIONS = {"duat_jax.saved", "duat_jax.display.result"}
-"""Modules that load modules of higher rooms by strings, which only the classes that these define should name."""
-
 ROOMS = (
     "errors",
     "deprecation",
@@ -156,22 +153,21 @@ def test_no_module_is_longer_than_a_reader_takes_in():
 def test_imports_run_downwards():
     wrong = []
     for file in MODULES + SYMBOLIC:
-        name = f"{package_of(file)}.{file.stem}"
-        if room_of(file) not in PUBLIC and name not in EXCEPTIONS:
+        if room_of(file) not in PUBLIC:
             found = upward_imports(file.read_text(encoding="utf-8"), room_of(file), package_of(file))
             wrong += [f"{file.relative_to(ROOT)} {sentence}" for sentence in found]
     assert not wrong, "\n" + "\n".join(wrong)
 
 
 def test_files_import_each_other_in_no_circle():
-    TopologicalSorter(graph(EXCEPTIONS)).prepare()
+    TopologicalSorter(graph()).prepare()
 
 
 def test_a_module_that_is_loaded_by_a_computed_name_is_known():
     """What else loads modules by names that it computes belongs where it can write an import."""
     sources = {name: file for name, file in all_modules().items() if not name.startswith("tests.")}
     computed = {name for name, file in sources.items() if loads_computed_names(file.read_text(encoding="utf-8"))}
-    assert computed == {*COMPUTED, *EXCEPTIONS}
+    assert computed == set(COMPUTED)
 
 
 def test_rooms_use_public_names_of_each_other():

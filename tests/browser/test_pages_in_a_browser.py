@@ -15,10 +15,10 @@ from cases import ENCODER
 import duat_jax as duat
 from duat_jax.display.examples import Example, Examples
 from duat_jax.display.page.data import page_data
-from duat_jax.display.result import Displayed
 from duat_jax.models.targets.description import TargetDescription
 from experiments import smollm2
 from tests.browser.conftest import PHONE, keep_screenshot
+from tests.every_result import MAKERS, result_of
 from tests.helpers import near, relative
 
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
@@ -357,8 +357,11 @@ def test_a_page_of_thirty_layers_is_small(opened, tokens, most):
     assert page.locator(".grid tbody tr").count() == 32
 
 
-def test_every_result_with_a_page_is_opened():
-    def below(of):
-        return {of}.union(*map(below, of.__subclasses__()))
-
-    assert {type(answer()) for answer in RESULTS.values()} == below(Displayed) - {Displayed}
+@pytest.mark.parametrize("kind", MAKERS)
+def test_every_results_page_has_its_value_and_its_tables(opened, kind):
+    view = result_of(kind).view()
+    page = opened(result_of(kind).to_html())
+    assert view.target in page.locator("h1").inner_text()
+    near(float(page.locator("h1").get_attribute("title").replace("−", "-")), view.value, 1e-6 * abs(view.value))
+    shown = [] if view.graph else [table.title for table in view.tables if table.title]
+    assert [title for title in page.locator("h2").all_inner_texts() if title in shown] == shown

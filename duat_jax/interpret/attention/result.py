@@ -216,7 +216,7 @@ class AttentionScore(Displayed):
         Args:
             token: its index; nothing of no token.
         """
-        return "" if token is None else f"{token} {quoted_token(self.tokens[token])} {self.attention[token]:.1%}"
+        return "" if token is None else f"{token} {token_label(self.tokens[token])} {self.attention[token]:.1%}"
 
     def view(self) -> View:
         """Return the score as it is shown: its sums over either side, and the pairs of tokens and of parts."""

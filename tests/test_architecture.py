@@ -20,6 +20,7 @@ ROOMS = (
     "processes",
     "json_record",
     "kinds",
+    "namespaces",
     "saved",
     "operators",
     "transform",

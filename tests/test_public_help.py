@@ -35,6 +35,15 @@ def test_a_printed_signature_is_short(name):
     assert "<lambda>" not in str(signature) and "<function" not in str(signature)
 
 
+@pytest.mark.parametrize("name", duat.NAMESPACES)
+def test_a_namespace_shows_what_it_lists_and_no_module_of_its_own(name):
+    namespace = getattr(duat, name)
+    listed = set(re.findall(r"^from \S+ import \w+ as ([a-zA-Z]\w*)", inspect.getsource(namespace), re.MULTILINE))
+    assert listed <= set(dir(namespace))
+    modules = [each for each in dir(namespace) if inspect.ismodule(getattr(namespace, each))]
+    assert not [each for each in modules if getattr(namespace, each).__name__ == f"{namespace.__name__}.{each}"]
+
+
 def test_the_walk_meets_functions_of_every_kind():
     assert {"explain", "lora.lora_change", "operators.diagonal", "symbols.to_jax"} < set(FUNCTIONS)
 

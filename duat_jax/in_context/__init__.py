@@ -15,3 +15,6 @@ from duat_jax.in_context.reach import measure_reach as measure_reach
 from duat_jax.in_context.result import Ledger as Ledger
 from duat_jax.in_context.runs import Task as Task
 from duat_jax.inputs.few_shot_tasks import PAIRS as PAIRS
+from duat_jax.namespaces import public_names as _public_names
+
+__dir__ = _public_names(globals())

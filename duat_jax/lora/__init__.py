@@ -14,4 +14,7 @@ from duat_jax.lora.peft import save_adapters as save_adapters
 from duat_jax.lora.replacement import Replacement as Replacement
 from duat_jax.lora.result import LoraChange as LoraChange
 from duat_jax.lora.training import train as train
+from duat_jax.namespaces import public_names as _public_names
 from duat_jax.training.next_token import Settings as Settings
+
+__dir__ = _public_names(globals())

@@ -13,3 +13,6 @@ from duat_jax.models.families.tensor_map import linear as linear
 from duat_jax.models.families.tensor_map import norm as norm
 from duat_jax.models.registry import register_family as register_family
 from duat_jax.models.transformer import Transformer as Transformer
+from duat_jax.namespaces import public_names as _public_names
+
+__dir__ = _public_names(globals())

@@ -1,5 +1,6 @@
 """Flax NNX modules with marks; a module is a pytree and passes through all of JAX's transformations."""
 
+from duat_jax.namespaces import public_names as _public_names
 from duat_jax.nn.attention import Attention as Attention
 from duat_jax.nn.attention import SlicedAttention as SlicedAttention
 from duat_jax.nn.block import ARRANGEMENTS as ARRANGEMENTS
@@ -27,3 +28,5 @@ from duat_jax.nn.position import Switched as Switched
 from duat_jax.nn.position import rotary_frequencies as rotary_frequencies
 from duat_jax.nn.scanned_stack import ScannedStack as ScannedStack
 from duat_jax.nn.stack import Stack as Stack
+
+__dir__ = _public_names(globals())

@@ -7,8 +7,8 @@ import numpy as np
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer
 
-from duat_jax.models.families import gpt2
 from duat_jax.models.families.tensor_map import parameter_at
+from duat_jax.models.registry import FAMILIES
 from duat_jax.models.transformer import Transformer
 
 
@@ -25,7 +25,7 @@ def write_gpt2(model: Transformer, tokenizer: Tokenizer, directory: Path) -> Non
         raise ValueError(f"only a model of the GPT-2 family is written as GPT-2, not {config.family!r}")
     tensors = {
         name: value
-        for entry in gpt2.tensor_map(config)
+        for entry in FAMILIES["gpt2"].tensor_map(config)
         for name, value in zip(
             entry.names,
             entry.transform.pack([parameter_at(model, path)[...] for path in entry.parameters]),

@@ -18,6 +18,7 @@ from duat_jax.inputs.prompts import Drawn, Prompt, draw
 from duat_jax.inputs.tasks.registry import TASKS
 from duat_jax.json_record import as_record
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import require_layers
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -169,8 +170,10 @@ def study(
     Raises:
         BadText: naming every unknown name and a wrong number of steps, if the model answers too few prompts correctly,
             or the file holds other work.
+        DuatError: for a model that PyTorch's code computes.
     """
     work = None if work is None else path_of(work, "a file for finished work")
+    require_layers(model.config)
     check(tasks, methods, units, size, check_steps(steps, prompts))
     chosen = {name: METHODS[name] for name in methods}
     settings = {"units": list(units), "mean": mean}

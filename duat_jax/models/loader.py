@@ -25,8 +25,8 @@ from duat_jax.models.checkpoint.dtypes import DTYPES, valid_dtype
 from duat_jax.models.checkpoint.memory import check_memory
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
-from duat_jax.models.checkpoint.reference_fields import reference_of
-from duat_jax.models.checkpoint.settings import Settings
+from duat_jax.models.checkpoint.reference_fields import Reference, reference_of
+from duat_jax.models.checkpoint.settings import OF_THE_HEAD, Settings, text_fields
 from duat_jax.models.checkpoint.stored import Checkpoint
 from duat_jax.models.checkpoint.tensors import Tensors
 from duat_jax.models.config import Config
@@ -43,6 +43,8 @@ from duat_jax.pytorch.module import INSTALL
 EMBEDDED = Path(__file__).parent / "embedded"
 """The language model that ships with the package."""
 
+SHOWN_FAMILIES = 12
+"""The number of families that an error message names."""
 
 LEAST_KNOWN = 0.9
 """The smallest share of a model's embeddings that its tokenizer has, without a warning.
@@ -81,17 +83,26 @@ def _config(checkpoint: Checkpoint, head: str | None) -> Config:
     if not isinstance(family, str) or family not in FAMILIES:
         like = nearest(family) if isinstance(family, str) else None
         hint = "" if like is None else f"; the nearest is {like!r}"
+        names = f"{', '.join(list(FAMILIES)[:SHOWN_FAMILIES])} and {len(FAMILIES) - SHOWN_FAMILIES} others"
         raise BadCheckpoint(
-            f"{file}: model_type = {quoted(family)} isn't supported, only {', '.join(FAMILIES)} are{hint};"
+            f"{file}: model_type = {quoted(family)} isn't supported, only {names} are{hint};"
             f" with {INSTALL} every model type of Hugging Face transformers that reads texts is"
         )
-    settings, harmless = Settings(values, head), FAMILIES[family].harmless
-    config = FAMILIES[family].read_config(settings)
-    reference = reference_of(config.family)
+    known = FAMILIES[family]
+    settings = Settings(text_fields(values) if known.wrapper else values, head)
+    if known.wrapper:
+        settings.expect("model_type", known.wrapper)
+    config = known.read_config(settings)
     if config.head.kind == "hidden":
         config = dataclasses.replace(config, pooling=checkpoint.pooling())
-    raise_problems(file, settings.all_problems(harmless, reference) or config.problems())
-    if reference is not None and (ignored := settings.ignored(harmless, reference)):
+    parts: list[tuple[Settings, Collection[str], Reference | None]]
+    parts = [(settings, known.harmless, reference_of(known.wrapper or config.family))]
+    if known.wrapper:
+        parts.append((Settings(values), (*known.harmless, *OF_THE_HEAD, "text_config"), reference_of(family)))
+    problems = [problem for fields, harmless, read in parts for problem in fields.all_problems(harmless, read)]
+    raise_problems(file, problems or config.problems())
+    ignored = [name for fields, harmless, read in parts if read is not None for name in fields.ignored(harmless, read)]
+    if ignored:
         warn_caller(f"{file}: fields that Hugging Face transformers doesn't read are ignored: {', '.join(ignored)}")
     return dataclasses.replace(config, family=family)
 

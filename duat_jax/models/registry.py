@@ -4,73 +4,12 @@ import difflib
 
 from duat_jax.errors import DuatError
 from duat_jax.models.config import Config
-from duat_jax.models.families import (
-    albert,
-    bert,
-    cohere,
-    distilbert,
-    gemma,
-    gemma2,
-    gemma3_text,
-    gpt2,
-    gpt_neox,
-    gpt_oss,
-    gptj,
-    granite,
-    llama,
-    mistral,
-    mixtral,
-    modernbert,
-    olmo2,
-    olmo3,
-    opt,
-    phi,
-    phi3,
-    qwen2,
-    qwen3,
-    qwen3_moe,
-    roberta,
-    smollm3,
-    stablelm,
-    starcoder2,
-    vit,
-    xlm_roberta,
-)
+from duat_jax.models.families import bert, cohere, experts, gemma, glm, gpt, llama, modernbert, olmo, phi, qwen, vit
 from duat_jax.models.families.family import Family
 from duat_jax.models.validation import require_layers
 
-FAMILIES: dict[str, Family] = {
-    "gpt2": gpt2.FAMILY,
-    "bert": bert.FAMILY,
-    "roberta": roberta.FAMILY,
-    "distilbert": distilbert.FAMILY,
-    "gpt_neox": gpt_neox.FAMILY,
-    "vit": vit.FAMILY,
-    "gptj": gptj.FAMILY,
-    "opt": opt.FAMILY,
-    "albert": albert.FAMILY,
-    "modernbert": modernbert.FAMILY,
-    "llama": llama.FAMILY,
-    "mistral": mistral.FAMILY,
-    "qwen2": qwen2.FAMILY,
-    "qwen3": qwen3.FAMILY,
-    "gemma2": gemma2.FAMILY,
-    "mixtral": mixtral.FAMILY,
-    "olmo2": olmo2.FAMILY,
-    "phi3": phi3.FAMILY,
-    "qwen3_moe": qwen3_moe.FAMILY,
-    "gemma3_text": gemma3_text.FAMILY,
-    "gpt_oss": gpt_oss.FAMILY,
-    "starcoder2": starcoder2.FAMILY,
-    "smollm3": smollm3.FAMILY,
-    "olmo3": olmo3.FAMILY,
-    "gemma": gemma.FAMILY,
-    "phi": phi.FAMILY,
-    "stablelm": stablelm.FAMILY,
-    "xlm-roberta": xlm_roberta.FAMILY,
-    "granite": granite.FAMILY,
-    "cohere": cohere.FAMILY,
-}
+MODULES = (gpt, bert, modernbert, vit, llama, qwen, gemma, phi, olmo, cohere, glm, experts)
+FAMILIES: dict[str, Family] = {name: family for module in MODULES for name, family in module.FAMILIES.items()}
 """The family of each `model_type`, including those that a user registered."""
 
 
@@ -86,7 +25,7 @@ def register_family(model_type: str, family: Family) -> None:
 
     Example:
         >>> from duat_jax.models.families import llama
-        >>> register_family("llama", llama.FAMILY)  # the same again changes nothing
+        >>> register_family("llama", llama.FAMILIES["llama"])  # the same again changes nothing
     """
     if FAMILIES.setdefault(model_type, family) is not family:
         raise DuatError(f"model_type = {model_type!r} is a family already: register yours under another name")

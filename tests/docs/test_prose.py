@@ -105,7 +105,7 @@ def test_held_out_files_share_as_many_lines_with_training_files_as_the_page_says
 
 
 def test_pages_count_families_and_notebooks_rightly():
-    assert len(measured()) == 30 and len(list((ROOT / "notebooks").glob("*.ipynb"))) == 11
+    assert len(measured()) == 45 and len(list((ROOT / "notebooks").glob("*.ipynb"))) == 11
     for page in ("../README.md", "index.md"):
-        assert "[thirty families]" in prose(page)
+        assert "[forty-five families]" in prose(page)
     assert "Eleven [notebooks]" in prose("../README.md")

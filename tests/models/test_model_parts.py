@@ -12,7 +12,6 @@ from helpers import close, far, numbers
 
 import duat_jax as duat
 from duat_jax.models.config import Config, Head, Image
-from duat_jax.models.families import bert, gpt2
 from duat_jax.models.families.tensor_map import (
     AS_IT_IS,
     SHARED,
@@ -23,6 +22,7 @@ from duat_jax.models.families.tensor_map import (
     stacked,
     transposed,
 )
+from duat_jax.models.registry import FAMILIES
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn import (
     ACTIVATIONS,
@@ -250,17 +250,19 @@ UNTIED = dataclasses.replace(CONFIG, head=dataclasses.replace(NEXT_TOKEN, tied=F
 @pytest.mark.parametrize(
     ("family", "config"),
     [
-        (gpt2, CONFIG),
-        (gpt2, UNTIED),
-        *((bert, dataclasses.replace(ENCODER, head=head)) for head in (Head(), MASKED, CLASSES)),
+        ("gpt2", CONFIG),
+        ("gpt2", UNTIED),
+        *(("bert", dataclasses.replace(ENCODER, head=head)) for head in (Head(), MASKED, CLASSES)),
     ],
 )
 def test_a_tensor_map_fills_every_parameter_once(family, config):
     model = make_model(config)
-    filled = [id(parameter_at(model, path)) for entry in family.tensor_map(config) for path in entry.parameters]
+    filled = [
+        id(parameter_at(model, path)) for entry in FAMILIES[family].tensor_map(config) for path in entry.parameters
+    ]
     assert len(set(filled)) == len(filled)
     assert set(filled) == {id(leaf) for _, leaf in nnx.iter_graph(model) if isinstance(leaf, nnx.Param)}
-    stored = [name for entry in family.tensor_map(config) for name in entry.names]
+    stored = [name for entry in FAMILIES[family].tensor_map(config) for name in entry.names]
     assert len(set(stored)) == len(stored)
 
 

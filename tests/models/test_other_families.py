@@ -21,6 +21,8 @@ from duat_jax.models.registry import FAMILIES
 
 NAMES = ("bert", "roberta", "distilbert", "gpt_neox", "vit", "gptj", "opt", "albert", "modernbert")
 NAMES += ("starcoder2", "smollm3", "olmo3", "gemma", "phi", "stablelm", "xlm-roberta", "granite", "cohere")
+NAMES += ("camembert", "electra", "gpt_bigcode", "gpt_neo", "ministral", "seed_oss", "helium", "ernie4_5", "exaone4")
+NAMES += ("glm", "glm4", "cohere2", "olmoe", "granitemoe", "gemma3")
 
 
 def write(directory, family, changes, head=None):
@@ -51,6 +53,21 @@ REFUSED = {
     "xlm-roberta": {"is_decoder": True, "position_embedding_type": "relative_key", "embedding_size": 8},
     "granite": {"position_embedding_type": "nope"},
     "cohere": {"use_qk_norm": True, "sliding_window": 4},
+    "camembert": {"is_decoder": True, "position_embedding_type": "relative_key", "embedding_size": 8},
+    "electra": {"is_decoder": True, "position_embedding_type": "relative_key"},
+    "gpt_bigcode": {"add_cross_attention": True, "position_embedding_type": "alibi", "sliding_window": 4},
+    "gpt_neo": {"attention_types": [[["global", "nope"], 1]], "position_embedding_type": "rotary"},
+    "ministral": {"use_sliding_window": True, "partial_rotary_factor": 0.5},
+    "seed_oss": {"partial_rotary_factor": 0.5, "query_pre_attn_scalar": 2.0},
+    "helium": {"partial_rotary_factor": 0.5, "query_pre_attn_scalar": 2.0},
+    "ernie4_5": {"partial_rotary_factor": 0.5, "query_pre_attn_scalar": 2.0},
+    "exaone4": {"partial_rotary_factor": 0.5, "use_qk_norm": True},
+    "glm": {"query_pre_attn_scalar": 2.0, "position_embedding_type": "nope"},
+    "glm4": {"query_pre_attn_scalar": 2.0, "position_embedding_type": "nope"},
+    "cohere2": {"use_qk_norm": True, "position_embedding_type": "rope_neox"},
+    "olmoe": {"clip_qkv": 8.0, "query_pre_attn_scalar": 2.0},
+    "granitemoe": {"position_embedding_type": "nope", "query_pre_attn_scalar": 2.0},
+    "gemma3": {"use_bidirectional_attention": True, "query_pre_attn_scalar": 2.0},
     "modernbert": {"rope_theta": 5.0, "rope_scaling": {"rope_type": "linear", "factor": 2.0}, "layer_norm_eps": 0.1},
 }
 """Fields that change the computation, here or in other families, and that aren't supported."""
@@ -90,6 +107,21 @@ MORE = {
     "xlm-roberta": {"type_vocab_size": 3, "max_position_embeddings": 30, "num_hidden_layers": 1},
     "granite": _SIZES,
     "cohere": _SIZES,
+    "camembert": {"type_vocab_size": 3, "max_position_embeddings": 30, "num_hidden_layers": 1},
+    "electra": {"type_vocab_size": 3, "max_position_embeddings": 30, "vocab_size": 70, "intermediate_size": 20},
+    "gpt_bigcode": {"n_embd": 24, "n_head": 1, "n_layer": 1},
+    "gpt_neo": {"hidden_size": 24, "num_heads": 2, "vocab_size": 70},
+    "ministral": _SIZES,
+    "seed_oss": _SIZES,
+    "helium": _SIZES,
+    "ernie4_5": _SIZES,
+    "exaone4": _SIZES,
+    "glm": _SIZES,
+    "glm4": _SIZES,
+    "cohere2": _SIZES,
+    "olmoe": _SIZES,
+    "granitemoe": _SIZES,
+    "gemma3": {},
     "modernbert": {"num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 20},
 }
 """Sizes, which every reference has in its base case."""
@@ -294,3 +326,29 @@ def test_images_are_read_alone_and_in_batches(tmp_path):
     )
     close(model.embed(pixels)[1], model.embed(pixels[1]))
     assert jax.eval_shape(model, pixels).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"final_logit_softcapping": 2.0}, "final_logit_softcapping = 2.0"),  # the reference's wrapper doesn't apply it
+        ({"model_type": "llama"}, "model_type = 'llama' isn't supported, only 'gemma3_text' is"),
+        ({"use_bidirectional_attention": None, "hidden_size": None}, "hidden_size must be a positive whole number"),
+    ],
+)
+def test_what_is_wrong_with_the_text_config_of_a_wrapper_is_named(tmp_path, changes, problem):
+    text_config = CASES["gemma3"].base["text_config"] | changes
+    with pytest.raises(duat.BadCheckpoint, match=problem):
+        duat.load_config(write(tmp_path, "gemma3", {"text_config": text_config}))
+
+
+@pytest.mark.parametrize("prefix", ["model.language_model.", "language_model.model."])
+def test_a_wrapper_is_read_by_its_older_names_and_by_its_newer_ones(tmp_path, prefix):
+    directory = write(tmp_path, "gemma3", UNTIED)
+    tensors, _ = random_checkpoint(directory)
+    head = "lm_head.weight" if prefix.startswith("model") else "language_model.lm_head.weight"
+    renamed = {head if name == "lm_head.weight" else prefix + name: value for name, value in tensors.items()}
+    save_file(renamed | {"vision_tower.embedding.weight": np.ones(3)}, directory / "model.safetensors")
+    model = duat.load(directory, dtype=jnp.float64)
+    np.testing.assert_array_equal(model.embedding.token[...], tensors["embed_tokens.weight"])
+    np.testing.assert_array_equal(model.head.unembedding[...], tensors["lm_head.weight"])

@@ -13,7 +13,6 @@ from damaged import copy_checkpoint
 import duat_jax as duat
 from duat_jax.lora.places import places
 from duat_jax.models import Family, register_family
-from duat_jax.models.families import gpt2, llama
 from duat_jax.models.registry import FAMILIES
 
 
@@ -27,7 +26,7 @@ def as_before():
 
 
 def test_a_family_of_ones_own_loads_and_is_asked_like_any_other(as_before, tmp_path):
-    register_family("ours", Family(**vars(gpt2.FAMILY)))
+    register_family("ours", Family(**vars(FAMILIES["gpt2"])))
     directory = copy_checkpoint(tmp_path, model_type="ours")
     model = duat.load(directory, dtype=jnp.float64)
     assert model.config.family == "ours"
@@ -44,9 +43,9 @@ def test_the_example_of_the_page_is_the_family_that_the_package_has(as_before, t
 
 
 def test_a_family_that_is_known_is_not_replaced(as_before):
-    register_family("gpt2", gpt2.FAMILY)
+    register_family("gpt2", FAMILIES["gpt2"])
     with pytest.raises(duat.DuatError, match="model_type = 'gpt2' is a family already"):
-        register_family("gpt2", llama.FAMILY)
+        register_family("gpt2", FAMILIES["llama"])
 
 
 @pytest.mark.parametrize(
@@ -55,7 +54,7 @@ def test_a_family_that_is_known_is_not_replaced(as_before):
         ("qwen2_moe", "qwen3_moe"),
         ("gpt-neox", "gpt_neox"),
         ("Llama", "llama"),
-        ("gemma3", "gemma3_text"),
+        ("gemma3n_text", "gemma3_text"),
         ("zzz", None),
     ],
 )

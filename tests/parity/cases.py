@@ -24,6 +24,7 @@ REFUSED = {
     ("albert", "inner_group_num"),
     ("cohere", "use_qk_norm"),
     ("gpt_oss", "swiglu_alpha"),
+    ("olmoe", "clip_qkv"),
     ("olmo3", "rope_theta"),
     ("opt", "norms without parameters"),
     ("opt", "word_embed_proj_dim"),
@@ -104,7 +105,7 @@ def inputs(case: Case) -> np.ndarray:
     """
     random = np.random.default_rng(0)
     if case.family != "vit":
-        return random.integers(4, case.settings["vocab_size"], TOKENS)
+        return random.integers(4, case.settings.get("text_config", case.settings)["vocab_size"], TOKENS)
     size = case.settings["image_size"]
     height, width = size if isinstance(size, list) else (size, size)
     return random.normal(size=(case.settings.get("num_channels", 3), height, width)).astype(np.float32)

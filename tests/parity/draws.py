@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from .family import ABSENT, Settings
 from .llamas import GRANITE
+from .makers import TEXT_CONFIG
 
 Strategy = st.SearchStrategy
 
@@ -160,6 +161,36 @@ def _olmo3(draw: Callable) -> Settings:
 
 
 @st.composite
+def _windowed(draw: Callable, **fields: Strategy) -> Settings:
+    """Draw windows in some layers, or a period of layers with full attention."""
+    drawn = draw(_decoder(layer_types=True, hidden_act=ACTIVATIONS, sliding_window=WINDOW, **fields))
+    return {**drawn, "layer_types": drawn.get("layer_types", ABSENT)}
+
+
+@st.composite
+def _helium(draw: Callable) -> Settings:
+    """Draw heads that are as wide as the stream together."""
+    drawn = draw(_decoder(hidden_act=ACTIVATIONS, attention_bias=FLAG, mlp_bias=FLAG))
+    return {**drawn, "hidden_size": drawn["num_attention_heads"] * drawn["head_dim"]}
+
+
+@st.composite
+def _olmoe(draw: Callable) -> Settings:
+    """Draw heads that are as wide as the stream together, and experts."""
+    flags = {"attention_bias": FLAG, "norm_topk_prob": FLAG, "num_experts": st.integers(2, 5)}
+    drawn = draw(_decoder(hidden_act=ACTIVATIONS, num_experts_per_tok=st.integers(1, 2), **flags))
+    return {**drawn, "hidden_size": drawn["num_attention_heads"] * drawn["head_dim"]}
+
+
+@st.composite
+def _gemma3_with_images(draw: Callable) -> Settings:
+    drawn = draw(_gemma3())
+    tied, _ = drawn.pop("tie_word_embeddings", ABSENT), drawn.pop("final_logit_softcapping", None)
+    text = {name: value for name, value in {**TEXT_CONFIG, **drawn}.items() if value is not ABSENT}
+    return {"text_config": text, "tie_word_embeddings": tied}
+
+
+@st.composite
 def _smollm3(draw: Callable) -> Settings:
     drawn = draw(_qwen(attention_bias=FLAG, mlp_bias=FLAG, no_rope_layer_interval=st.integers(1, 3)))
     turned = draw(st.none() | st.lists(st.integers(0, 1), min_size=3, max_size=4))
@@ -228,6 +259,8 @@ DRAWS: dict[str, Strategy[dict[str, Any]]] = {
     "bert": _some(**_BERT, type_vocab_size=st.integers(1, 3)),
     "roberta": _some(**_BERT, pad_token_id=st.integers(0, 8)),
     "xlm-roberta": _some(**_BERT, pad_token_id=st.integers(0, 8)),
+    "camembert": _some(**_BERT, pad_token_id=st.integers(0, 8)),
+    "electra": _some(**_BERT, embedding_size=st.sampled_from([6, 16])),
     "distilbert": _some(
         n_layers=LAYERS, n_heads=st.sampled_from([1, 4]), activation=ACTIVATIONS, tie_word_embeddings=FLAG
     ),
@@ -276,6 +309,39 @@ DRAWS: dict[str, Strategy[dict[str, Any]]] = {
     "stablelm": _partly(0.25, use_parallel_residual=FLAG, use_qkv_bias=FLAG),
     "granite": _decoder(hidden_act=ACTIVATIONS, attention_bias=FLAG, mlp_bias=FLAG, **dict.fromkeys(GRANITE, SCALE)),
     "cohere": _decoder(epsilon="layer_norm_eps", hidden_act=ACTIVATIONS, attention_bias=FLAG, logit_scale=SCALE),
+    "ministral": _windowed(),
+    "exaone4": _windowed(sliding_window_pattern=st.integers(1, 3)),
+    "cohere2": _windowed(
+        epsilon="layer_norm_eps", sliding_window_pattern=st.integers(1, 3), attention_bias=FLAG, logit_scale=SCALE
+    ),
+    "seed_oss": _decoder(hidden_act=ACTIVATIONS, attention_bias=FLAG, attention_out_bias=FLAG, mlp_bias=FLAG),
+    "helium": _helium(),
+    "ernie4_5": _decoder(hidden_act=ACTIVATIONS, use_bias=FLAG),
+    **dict.fromkeys(
+        ("glm", "glm4"),
+        _decoder(
+            rotary=False,
+            hidden_act=ACTIVATIONS,
+            attention_bias=FLAG,
+            rope_theta=THETA,
+            partial_rotary_factor=st.sampled_from([0.5, 1.0]),
+        ),
+    ),
+    "olmoe": _olmoe(),
+    "granitemoe": _decoder(hidden_act=ACTIVATIONS, attention_bias=FLAG, **_EXPERTS, **dict.fromkeys(GRANITE, SCALE)),
+    "gemma3": _gemma3_with_images(),
+    "gpt_bigcode": _some(**_GPT2, n_head=st.sampled_from([1, 4]), multi_query=FLAG, scale_attn_weights=FLAG),
+    "gpt_neo": _some(
+        num_heads=st.sampled_from([1, 4]),
+        attention_types=st.sampled_from(
+            [[[["global", "local"], 1]], [[["local"], 2]], [[["local"], 1], [["global"], 1]]]
+        ),
+        window_size=WINDOW,
+        intermediate_size=st.sampled_from([None, 8, 20]),
+        activation_function=ACTIVATIONS,
+        layer_norm_epsilon=EPSILON,
+        tie_word_embeddings=FLAG,
+    ),
     "opt": _some(
         **_SMALL,
         activation_function=ACTIVATIONS,

@@ -44,6 +44,18 @@ ENCODERS: dict[str, Family] = {
         {**_BERT, "max_position_embeddings": 24, "pad_token_id": 1, "type_vocab_size": 1},
         {**_BERT_SWITCHES, "pad_token_id in the text": {"pad_token_id": 6}},
     ),
+    "camembert": Family(
+        "CamembertLayer",
+        _encoder("Camembert"),
+        {**_BERT, "max_position_embeddings": 24, "pad_token_id": 1, "type_vocab_size": 1},
+        {**_BERT_SWITCHES, "pad_token_id in the text": {"pad_token_id": 6}},
+    ),
+    "electra": Family(
+        "ElectraLayer",
+        _encoder("Electra"),
+        {**_BERT, "embedding_size": 10},
+        {**_BERT_SWITCHES, "embedding_size": {"embedding_size": 16}},
+    ),
     "distilbert": Family(
         "TransformerBlock",
         _encoder("DistilBert"),

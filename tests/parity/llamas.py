@@ -46,7 +46,7 @@ ROTARY: dict[str, Settings] = {
 }
 """What the models with rotary positions have in common, in the older and the newer spelling."""
 
-_LLAMA = {
+BASE = {
     **TEXT,
     "hidden_size": 16,
     "intermediate_size": 24,
@@ -58,6 +58,7 @@ _LLAMA = {
     "rope_theta": 100.0,
     "max_position_embeddings": 64,
 }
+"""What the bases of Llama's relatives have in common."""
 _COMMON: dict[str, Settings] = {
     "activation": {"hidden_act": "gelu"},
     "tied": {"tie_word_embeddings": True},
@@ -74,7 +75,7 @@ _QWEN_WINDOWS: dict[str, Settings] = {
 GRANITE = ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")
 """Granite's scales."""
 
-_GEMMA = {**_LLAMA, "query_pre_attn_scalar": 6, "sliding_window": 4}
+_GEMMA = {**BASE, "query_pre_attn_scalar": 6, "sliding_window": 4}
 _GEMMA_SWITCHES: dict[str, Settings] = {
     "activation": {"hidden_activation": "silu"},
     "head_dim": {"head_dim": 6},
@@ -91,7 +92,7 @@ LLAMAS: dict[str, Family] = {
     "llama": Family(
         "LlamaDecoderLayer",
         causal("Llama"),
-        {**_LLAMA, **LABELS},
+        {**BASE, **LABELS},
         {
             **_COMMON,
             **ROTARY,
@@ -102,14 +103,14 @@ LLAMAS: dict[str, Family] = {
     "mistral": Family(
         "MistralDecoderLayer",
         causal("Mistral"),
-        {**_LLAMA, "sliding_window": None, **LABELS},
+        {**BASE, "sliding_window": None, **LABELS},
         {**_COMMON, **ROTARY, "window": {"sliding_window": 3}},
     ),
-    "qwen2": Family("Qwen2DecoderLayer", causal("Qwen2"), {**_LLAMA, **LABELS}, {**_COMMON, **ROTARY, **_QWEN_WINDOWS}),
+    "qwen2": Family("Qwen2DecoderLayer", causal("Qwen2"), {**BASE, **LABELS}, {**_COMMON, **ROTARY, **_QWEN_WINDOWS}),
     "qwen3": Family(
         "Qwen3DecoderLayer",
         causal("Qwen3"),
-        {**_LLAMA, **LABELS},
+        {**BASE, **LABELS},
         {**_COMMON, **ROTARY, "head_dim": {"head_dim": 6}, **_QWEN_WINDOWS, "attention_bias": {"attention_bias": True}},
     ),
     "gemma2": Family(
@@ -128,7 +129,7 @@ LLAMAS: dict[str, Family] = {
     "mixtral": Family(
         "MixtralDecoderLayer",
         causal("Mixtral"),
-        {**_LLAMA, "num_local_experts": 4, "num_experts_per_tok": 2, **LABELS},
+        {**BASE, "num_local_experts": 4, "num_experts_per_tok": 2, **LABELS},
         {
             **_COMMON,
             **ROTARY,
@@ -162,7 +163,7 @@ LLAMAS: dict[str, Family] = {
         "Qwen3MoeDecoderLayer",
         causal("Qwen3Moe"),
         {
-            **_LLAMA,
+            **BASE,
             "num_experts": 4,
             "num_experts_per_tok": 2,
             "moe_intermediate_size": 12,
@@ -185,7 +186,7 @@ LLAMAS: dict[str, Family] = {
         "Phi3DecoderLayer",
         causal("Phi3"),
         {
-            **_LLAMA,
+            **BASE,
             "head_dim": ABSENT,
             "num_attention_heads": 2,
             "num_key_value_heads": 1,
@@ -211,13 +212,13 @@ LLAMAS: dict[str, Family] = {
     "olmo2": Family(
         "Olmo2DecoderLayer",
         causal("Olmo2"),
-        {**_LLAMA, **LABELS},
+        {**BASE, **LABELS},
         {**_COMMON, **ROTARY, "attention_bias": {"attention_bias": True}},
     ),
     "starcoder2": Family(
         "Starcoder2DecoderLayer",
         causal("Starcoder2"),
-        {**_LLAMA, "sliding_window": 4, **LABELS},
+        {**BASE, "sliding_window": 4, **LABELS},
         {
             "activation": {"hidden_act": "gelu"},
             "untied": {"tie_word_embeddings": False},
@@ -231,7 +232,7 @@ LLAMAS: dict[str, Family] = {
     "smollm3": Family(
         "SmolLM3DecoderLayer",
         causal("SmolLM3"),
-        {**_LLAMA, "no_rope_layers": [1, 0], "pad_token_id": 0, **LABELS},
+        {**BASE, "no_rope_layers": [1, 0], "pad_token_id": 0, **LABELS},
         {
             "activation": {"hidden_act": "gelu"},
             "untied": {"tie_word_embeddings": False},
@@ -250,7 +251,7 @@ LLAMAS: dict[str, Family] = {
     "olmo3": Family(
         "Olmo3DecoderLayer",
         causal("Olmo3"),
-        {**_LLAMA, "rope_theta": ABSENT, "sliding_window": 4, "layer_types": _WINDOWS, **LABELS},
+        {**BASE, "rope_theta": ABSENT, "sliding_window": 4, "layer_types": _WINDOWS, **LABELS},
         {
             "activation": {"hidden_act": "gelu"},
             "tied": {"tie_word_embeddings": True},
@@ -272,7 +273,7 @@ LLAMAS: dict[str, Family] = {
     "gemma": Family(
         "GemmaDecoderLayer",
         causal("Gemma"),
-        {**_LLAMA, "pad_token_id": 0, **LABELS},
+        {**BASE, "pad_token_id": 0, **LABELS},
         {
             "activation": {"hidden_act": "silu"},
             "untied": {"tie_word_embeddings": False},
@@ -286,7 +287,7 @@ LLAMAS: dict[str, Family] = {
     "phi": Family(
         "PhiDecoderLayer",
         causal("Phi"),
-        {**_LLAMA, **LABELS},
+        {**BASE, **LABELS},
         {
             "activation": {"hidden_act": "relu"},
             "tied": {"tie_word_embeddings": True},
@@ -301,7 +302,7 @@ LLAMAS: dict[str, Family] = {
     "stablelm": Family(
         "StableLmDecoderLayer",
         causal("StableLm"),
-        {**_LLAMA, "head_dim": ABSENT, "num_attention_heads": 2, "num_key_value_heads": 1, **LABELS},
+        {**BASE, "head_dim": ABSENT, "num_attention_heads": 2, "num_key_value_heads": 1, **LABELS},
         {
             "activation": {"hidden_act": "gelu"},
             "tied": {"tie_word_embeddings": True},
@@ -320,7 +321,7 @@ LLAMAS: dict[str, Family] = {
         "GraniteDecoderLayer",
         {"logits": "GraniteForCausalLM", "hidden": "GraniteModel"},
         {
-            **_LLAMA,
+            **BASE,
             "embedding_multiplier": 3.0,
             "attention_multiplier": 0.2,
             "residual_multiplier": 0.5,
@@ -340,7 +341,7 @@ LLAMAS: dict[str, Family] = {
     "cohere": Family(
         "CohereDecoderLayer",
         {"logits": "CohereForCausalLM", "hidden": "CohereModel"},
-        {**_LLAMA, "pad_token_id": 0},
+        {**BASE, "pad_token_id": 0},
         {
             "activation": {"hidden_act": "gelu"},
             "untied": {"tie_word_embeddings": False},
@@ -356,7 +357,7 @@ LLAMAS: dict[str, Family] = {
         "GptOssDecoderLayer",
         causal("GptOss"),
         {
-            **_LLAMA,
+            **BASE,
             "num_local_experts": 4,
             "num_experts_per_tok": 2,
             "sliding_window": 3,

@@ -15,11 +15,11 @@ from duat_jax.models.converted import converted
 from duat_jax.models.loader import EMBEDDED
 from tests.command import run
 from tests.helpers import near
-from tests.parity.test_pytorch import NO_FAMILY, tiny
+from tests.parity.test_pytorch import GPT_NEO, NO_FAMILY, tiny
 
 TEXT, REFERENCE = [3, 4, 5, 6, 7], [3, 9, 5, 6, 7]
 MODELS = {
-    "gpt_neo": NO_FAMILY["gpt_neo"],
+    "gpt_neo": GPT_NEO,
     "mpnet": NO_FAMILY["mpnet"],
     "olmoe": ("AutoModelForCausalLM", {"num_experts": 4, "num_experts_per_tok": 2}),
 }
@@ -134,8 +134,8 @@ def test_a_command_is_refused_in_one_line(command, checkpoint, monkeypatch):
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     """A checkpoint of no family, with the tokenizer of the embedded model."""
-    folder, (architecture, sizes) = tmp_path_factory.mktemp("checkpoint"), NO_FAMILY["gpt_neo"]
-    module = tiny("gpt_neo", architecture, **sizes)
+    folder, (architecture, sizes) = tmp_path_factory.mktemp("checkpoint"), NO_FAMILY["bloom"]
+    module = tiny("bloom", architecture, **sizes)
     module.resize_token_embeddings(duat.load_tokenizer().get_vocab_size())
     module.save_pretrained(folder)
     shutil.copy(EMBEDDED / "tokenizer.json", folder)
@@ -222,7 +222,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_does_what_it_does_in_pytorch(change):
-    architecture, sizes = NO_FAMILY["gpt_neo"]
+    architecture, sizes = GPT_NEO
     modules = [tiny("gpt_neo", architecture, **sizes) for _ in range(2)]
     ours, theirs = CHANGES[change]
     found = duat.intervene(converted(modules[0], "a model"), TEXT, ours, target=8)

@@ -150,14 +150,12 @@ def test_a_familys_own_code_has_the_parts_of_the_family(name):
             near(of_code, of_native, within=1e-5)
 
 
+GPT_NEO = ("AutoModelForCausalLM", {"num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]})
 NO_FAMILY = {
-    "gpt_neo": (
-        "AutoModelForCausalLM",
-        {"num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]},
-    ),
+    "bloom": ("AutoModelForCausalLM", {}),
     "mamba": ("AutoModelForCausalLM", {"state_size": 8}),
     "lfm2": ("AutoModelForCausalLM", {"num_key_value_heads": 2}),
-    "electra": ("AutoModelForMaskedLM", {"embedding_size": 16}),
+    "roformer": ("AutoModelForMaskedLM", {"embedding_size": 16}),
     "mpnet": ("AutoModel", {}),
 }
 
@@ -207,7 +205,7 @@ def test_a_model_that_pytorch_cannot_compute_is_refused_in_words():
 
 
 def test_what_its_code_computes_is_checked_on_every_text():
-    model = converted(tiny("gpt_neo", *NO_FAMILY["gpt_neo"][:1], **NO_FAMILY["gpt_neo"][1]), "a model")
+    model = converted(tiny("gpt_neo", GPT_NEO[0], **GPT_NEO[1]), "a model")
     weights = dict(model.stack.weights)
     name = next(name for name in weights if name.endswith("ln_f.bias"))
     model.stack.weights = weights | {name: weights[name] + 1}

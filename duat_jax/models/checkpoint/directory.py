@@ -13,6 +13,7 @@ from duat_jax.models.checkpoint.mxfp4 import Mxfp4
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.safetensors_files import WEIGHTS, Safetensors
 from duat_jax.models.checkpoint.sentence_modules import folders_of_modules, read_pooling
+from duat_jax.models.checkpoint.settings import text_fields
 from duat_jax.models.checkpoint.stored import Stored
 from duat_jax.models.checkpoint.tokenizer_configured import read_configured_tokenizer
 from duat_jax.models.pooling import Pooling
@@ -70,9 +71,9 @@ class Directory:
         return read_json(self._file("config.json"))
 
     def vocabulary_size(self) -> int | None:
-        """Return the vocabulary size in `config.json`, or `None`."""
+        """Return the vocabulary size in `config.json`, or in its `text_config`, or `None`."""
         values = self.settings() if self.settings_path.is_file() else None
-        size = values.get("vocab_size") if isinstance(values, dict) else None
+        size = text_fields(values).get("vocab_size") if isinstance(values, dict) else None
         return size if isinstance(size, int) else None
 
     def tokenizer(self) -> Tokenizer:

@@ -16,12 +16,29 @@ MOST_CLASSES = 10**6
 HEAD_KINDS = {
     "ForCausalLM": "next token",
     "LMHeadModel": "next token",
+    "ForConditionalGeneration": "next token",
     "ForMaskedLM": "masked token",
     "ForSequenceClassification": "classes",
     "ForImageClassification": "classes",
     "Model": "hidden",
 }
 """The kind of head of the class from which a checkpoint was saved, by the suffix of its name."""
+
+OF_THE_HEAD = ("architectures", "id2label", "label2id", "num_labels", "tie_word_embeddings")
+"""The fields of a wrapper that say what is read out."""
+
+
+def text_fields(values: Any) -> Any:
+    """Return the fields of the language model: those of `text_config` in a wrapper's `config.json`, or all of them.
+
+    Args:
+        values: the parsed file.
+    """
+    inner = values.get("text_config") if isinstance(values, dict) else None
+    if not isinstance(inner, dict):
+        return values
+    # The head is the wrapper's, and so is whether it is tied.
+    return {**inner, **{name: values.get(name) for name in OF_THE_HEAD}}
 
 
 class Settings(Fields):

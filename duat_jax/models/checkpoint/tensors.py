@@ -20,7 +20,7 @@ class Tensors:
         prefix: the prefix of all names of the model, or of none; heads never have it.
         ignored: regular expression of names, without prefix, that don't belong to the model.
         heads: regular expression of names that are read and have no prefix.
-        older: older suffixes of names, and the present ones.
+        older: older ends of names, and the present ones; beginnings where they end with a dot.
         headers_only: whether only names, shapes and storage types are checked, and stand-ins are returned.
         progress: called with the number of tensors read so far and the number of all.
     """
@@ -43,12 +43,10 @@ class Tensors:
         self.problems: list[str] = []
         self.names: dict[str, str] = {}
         self.unread: set[str] = set()
-        names = sorted(stored.names())
-        prefixed = any(name.startswith(prefix) for name in names)
-        for full in names:
-            name = full.removeprefix(prefix)
-            name = full if re.fullmatch(heads, name) else name
-            name = next((name.removesuffix(old) + new for old, new in older.items() if name.endswith(old)), name)
+        present_names = {full: _renamed(full, older) for full in sorted(stored.names())}
+        prefixed = any(name.startswith(prefix) for name in present_names.values())
+        for full, present in present_names.items():
+            name = present if re.fullmatch(heads, present.removeprefix(prefix)) else present.removeprefix(prefix)
             if name in self.names:
                 self.problems.append(f"tensors {self.names[name]} and {full} are both {name}: keep one of them")
                 continue
@@ -56,7 +54,7 @@ class Tensors:
             if re.fullmatch(ignored, name):
                 continue
             self.unread.add(name)
-            if prefixed and not full.startswith(prefix) and not re.fullmatch(heads, name):
+            if prefixed and not present.startswith(prefix) and not re.fullmatch(heads, name):
                 self.problems.append(f"tensor {full} has no prefix {prefix}, which other tensors have: rename it")
         self.wanted = len(self.unread)
 
@@ -129,6 +127,16 @@ class Tensors:
             for name in sorted(self.unread)
         ]
         return self.problems + extra
+
+
+def _renamed(name: str, older: Mapping[str, str]) -> str:
+    """Return the present name of a tensor."""
+    for old, new in older.items():
+        if old.endswith(".") and name.startswith(old):
+            return new + name.removeprefix(old)
+        if name.endswith(old):
+            return name.removesuffix(old) + new
+    return name
 
 
 def _sizes(shape: tuple[int | None, ...]) -> str:

@@ -1,1 +1,1 @@
-"""Checkpoint families, one file each: configuration and tensor map."""
+"""Checkpoint families: tables of rows, by what they have in common."""

@@ -1,54 +1,46 @@
-"""The Cohere family: configuration and tensor map of Hugging Face's `cohere` checkpoints, Command R and Aya."""
+"""Cohere's decoders, Command R and Aya: one norm without offset for attention and MLP in parallel."""
 
-import dataclasses
 from functools import partial
+from typing import Any
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families import decoder
-from duat_jax.models.families.family import Family
+from duat_jax.models.families.decoder import biases
 from duat_jax.models.families.rotary import read_rotary
-from duat_jax.models.families.tensor_map import Entry
-from duat_jax.nn.config import BlockConfig
 
 
-def read_config(settings: Settings) -> Config:
-    """Read the configuration of a Cohere checkpoint: one norm without offset for attention and MLP in parallel.
-
-    Args:
-        settings: its `config.json`.
-    """
-    settings.expect("use_qk_norm", False)
-    bias = settings.boolean("attention_bias", False)
-    config = decoder.read_config(
-        settings,
-        "cohere",
-        tied=True,
-        heads=("next token", "hidden"),
-        epsilon=("layer_norm_eps", 1e-5),
-        rotary=partial(read_rotary, base=500_000.0),
-        arrangement="parallel",
-        attention_bias=bias,
-        output_bias=bias,
-        norm="layer",
-        norm_bias=False,
-    )
-    turned = (dataclasses.replace(block.rotary, interleaved=True) for block in config.blocks if block.rotary)
-    config = decoder.with_blocks(config, rotary=tuple(turned))
-    return decoder.with_scaled_logits(config, settings.number("logit_scale", 0.0625))
+def _turned_windows(settings: Settings, config: Config) -> Config:
+    """Cohere 2: most layers have windows, and these alone have rotary positions."""
+    size, pattern = settings.optional("sliding_window", 4096), settings.integer("sliding_window_pattern", 4)
+    config = decoder.with_windows(settings, config, size, lambda i: bool((i + 1) % pattern))
+    return decoder.with_rotary_where(config, lambda _, block: block.window is not None)
 
 
-def _layer(block: BlockConfig) -> list[Entry]:
-    return [*decoder.attention(block), *decoder.gated_mlp(block), *decoder.shared_norm(block)]
+COHERE: dict[str, Any] = {
+    "names": decoder.LLAMA.but(decoder.ONE_NORM),
+    "tied": True,
+    "heads": ("next token", "hidden"),
+    "epsilon": ("layer_norm_eps", 1e-5),
+    "arrangement": "parallel",
+    **biases(),
+    "norm": "layer",
+    "norm_bias": False,
+    "read_out": {"scale": lambda settings: settings.number("logit_scale", 0.0625)},
+}
 
-
-def tensor_map(config: Config) -> list[Entry]:
-    """Return the table of stored tensors and the parameters that they become.
-
-    Args:
-        config: the checkpoint's parts.
-    """
-    return decoder.tensor_map(config, _layer)
-
-
-FAMILY = Family(read_config, tensor_map, **decoder.NAMES)
+FAMILIES = decoder.families(
+    {
+        "cohere": {
+            **COHERE,
+            "expect": {"use_qk_norm": False},
+            "rotary": partial(read_rotary, base=500_000.0, interleaved=True),
+        },
+        "cohere2": {
+            **COHERE,
+            "expect": {"use_qk_norm": False, "position_embedding_type": "rope_gptj"},
+            "rotary": partial(read_rotary, interleaved=True),
+            "adjust": _turned_windows,
+        },
+    }
+)

@@ -1,27 +1,61 @@
-"""Configuration and tensor names of Llama-like decoders."""
+"""Configuration and tensor names of decoders like Llama, and the families that differ from it in a few lines."""
 
 import dataclasses
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from duat_jax.models.checkpoint.settings import Settings
-from duat_jax.models.config import Config
-from duat_jax.models.families.heads import HEADS, of_decoder, unembedding
+from duat_jax.models.config import Config, Head
+from duat_jax.models.families.family import Family
+from duat_jax.models.families.heads import HEADS, of_decoder
+from duat_jax.models.families.names import Names, Parts
+from duat_jax.models.families.reader import read_config as read_any
 from duat_jax.models.families.rotary import Positions, read_rotary
-from duat_jax.models.families.tensor_map import Entry, in_layer, linear, norm, stacked
 from duat_jax.nn.config import BlockConfig
+
+LOGITS = {"next token": {"logits": "lm_head"}, "classes": {"logits": "score"}}
+"""The names of a decoder's heads."""
+
+ATTENTION: Parts = {
+    "attention.query": "self_attn.q_proj",
+    "attention.key": "self_attn.k_proj",
+    "attention.value": "self_attn.v_proj",
+    "attention.output": "self_attn.o_proj",
+    "attention.query_norm": "self_attn.q_norm",
+    "attention.key_norm": "self_attn.k_norm",
+}
+MLP: Parts = {"mlp.input": "mlp.gate_proj", "mlp.factor": "mlp.up_proj", "mlp.output": "mlp.down_proj"}
+NORMS: Parts = {"norm_1": "input_layernorm", "norm_2": "post_attention_layernorm"}
+ONE_NORM: Parts = {("norm_1", "norm_2"): "input_layernorm"}
+"""One norm before both attention and MLP."""
+OUTPUT_NORMS: Parts = {
+    "norm_1": "input_layernorm",
+    "norm_2": "pre_feedforward_layernorm",
+    "attention_norm": "post_attention_layernorm",
+    "mlp_norm": "post_feedforward_layernorm",
+}
+"""Norms before attention and MLP, and of their outputs."""
+
+LLAMA = Names(
+    parts={**ATTENTION, **MLP, **NORMS}, outside={"embedding.token": "embed_tokens", "final_norm": "norm"}, heads=LOGITS
+)
 
 NAMES: dict[str, Any] = {
     "prefix": "model.",
     "heads": r"lm_head\.weight|score\.weight",
-    "layer": r"layers\.(\d{1,9})\.",
     "ignored": r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq|rotary_emb\.inv_freq",
-    "copies": {"lm_head.weight": "embed_tokens.weight"},
 }
 """Tensor names of Llama-like families, as arguments of `Family`."""
 
+STORED = ("prefix", "ignored", "older", "modules", "tensor_map", "harmless", "wrapper")
+"""Fields of `Family` that a row of `families` may have."""
+
 FULL, SLIDING = LAYER_TYPES = ("full_attention", "sliding_attention")
 """The attention types of a layer: over all tokens, or over a window."""
+
+Adjust = Callable[[Settings, Config], Config]
 
 
 def read_config(
@@ -29,58 +63,104 @@ def read_config(
     family: str,
     *,
     tied: bool = False,
-    rotary: Callable[[Settings, int], Positions] = read_rotary,
-    activation: tuple[str, str] = ("hidden_act", "silu"),
-    epsilon: tuple[str, float] = ("rms_norm_eps", 1e-6),
-    key_value_heads: int | None = None,
-    head_features: int | None = None,
     filler: int | None = None,
     heads: Collection[str] = HEADS,
-    **parts: Any,
+    rotary: Callable[[Settings, int], Positions] | None = read_rotary,
+    activation: tuple[str, str] | Callable[[Settings], str] = ("hidden_act", "silu"),
+    epsilon: tuple[str, float] | float = ("rms_norm_eps", 1e-6),
+    **differences: Any,
 ) -> Config:
-    """Read the configuration of a decoder with equal layers.
+    """Read the configuration of a decoder.
 
     Args:
         settings: the checkpoint's `config.json`.
         family: its family.
         tied: the value of an absent `tie_word_embeddings`.
-        rotary: reads the rotary positions for a width of heads.
-        activation: the field of the activation, and its default.
-        epsilon: the field of the norms' epsilon, and its default.
-        key_value_heads: the value of an absent `num_key_value_heads`; as many as query heads if absent.
-        head_features: the value of an absent `head_dim`; a head's share of the features if absent.
         filler: the value of an absent `pad_token_id`.
         heads: the kinds of head that the family has.
-        **parts: the differences from Llama in each block, as fields of `BlockConfig`.
+        rotary: reads the rotary positions for a width of heads; positions are learned if absent.
+        activation: the field of the activation, and its default; or its reader.
+        epsilon: the field of the norms' epsilon, and its default; or the epsilon itself.
+        **differences: further differences from Llama: fields of `BlockConfig`, and what
+            `duat_jax.models.families.reader.read_config` takes.
     """
-    features, query_heads = settings.integer("hidden_size"), settings.integer("num_attention_heads")
-    width = settings.integer("head_dim", head_features or max(features // query_heads, 1))
-    positions = rotary(settings, width)
-    vocab = settings.integer("vocab_size")
+
+    def read_head(settings: Settings, vocab: int, _: str) -> Head:
+        return of_decoder(settings, vocab, tied=tied, filler=filler, kinds=heads)
+
     usual: dict[str, Any] = {
         "arrangement": "pre-norm",
-        "features": features,
-        "heads": query_heads,
-        "key_value_heads": settings.optional("num_key_value_heads", key_value_heads) or query_heads,
-        "head_features": width,
-        "rotary": positions.rotary,
+        "grouped": True,
         "attention_bias": False,
         "output_bias": False,
         "mlp": "gated",
         "mlp_bias": False,
-        "activation": settings.activation(*activation),
         "norm": "rms",
-        "epsilon": settings.number(*epsilon),
     }
-    neurons = settings.per_layer("intermediate_size", settings.count("num_hidden_layers"))
-    return Config(
-        family=family,
-        blocks=tuple(BlockConfig(**usual | {"neurons": count} | parts) for count in neurons),
-        vocab=vocab,
-        positions=positions.longest,
-        position_embedding=False,
-        head=of_decoder(settings, vocab, tied=tied, filler=filler, kinds=heads),
+    return read_any(
+        settings,
+        family,
+        read_head=read_head,
+        rotary=rotary,
+        activation=activation,
+        epsilon=epsilon,
+        **usual | differences,
     )
+
+
+def family(model_type: str, *, names: Names = LLAMA, **row: Any) -> Family:
+    """Return a family of decoders, by its differences from Llama.
+
+    Args:
+        model_type: its name.
+        names: the names of its tensors.
+        **row: what `read_config` takes, and fields of `Family` that say how tensors are called.
+    """
+    stored = {field: row.pop(field) for field in STORED if field in row}
+    biased = "next token" if "bias" in row.get("read_out", {}) else None
+    heads = "|".join(
+        re.escape(named["logits"]) + (r"\.(weight|bias)" if kind == biased else r"\.weight")
+        for kind, named in names.heads.items()
+    )
+    return names.family(partial(read_config, family=model_type, **row), **NAMES | {"heads": heads} | stored)
+
+
+def families(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Family]:
+    """Return families of decoders by their `model_type`.
+
+    Args:
+        rows: of each what `family` takes.
+    """
+    return {model_type: family(model_type, **row) for model_type, row in rows.items()}
+
+
+def flag(name: str, default: bool = False) -> Callable[[Settings], bool]:
+    """Return the reader of a truth value.
+
+    Args:
+        name: the field.
+        default: the value of an absent field.
+    """
+    return lambda settings: settings.boolean(name, default)
+
+
+def biases(name: str = "attention_bias", default: bool = False) -> dict[str, Any]:
+    """Return the readers of whether all parts of attention have biases.
+
+    Args:
+        name: the field.
+        default: the value of an absent field.
+    """
+    return dict.fromkeys(("attention_bias", "output_bias"), flag(name, default))
+
+
+def window(default: int | None = None) -> Callable[[Settings], int | None]:
+    """Return the reader of the window of all layers.
+
+    Args:
+        default: the value of an absent `sliding_window`.
+    """
+    return lambda settings: settings.optional("sliding_window", default)
 
 
 def with_blocks(config: Config, **fields: tuple[Any, ...]) -> Config:
@@ -112,132 +192,23 @@ def with_windows(settings: Settings, config: Config, window: int | None, slides:
     return with_blocks(config, window=tuple(window if kind == SLIDING else None for kind in kinds))
 
 
-def with_scaled_logits(config: Config, scale: float) -> Config:
-    """Return a configuration with scaled logits.
+def with_rotary_where(config: Config, turned: Callable[[int, BlockConfig], bool]) -> Config:
+    """Return a configuration with rotary positions in some layers alone.
 
     Args:
         config: the configuration.
-        scale: the number.
+        turned: whether a layer has them.
     """
-    if config.head.kind != "next token":
-        return config
-    return dataclasses.replace(config, head=dataclasses.replace(config.head, scale=scale))
+    rotary = tuple(block.rotary if turned(i, block) else None for i, block in enumerate(config.blocks))
+    return with_blocks(config, rotary=rotary)
 
 
-def attention(block: BlockConfig, output: str = "o_proj") -> list[Entry]:
-    """Return the entries of an attention whose parts are stored separately.
+def with_local_rotary(config: Config, local: Positions) -> Config:
+    """Return a configuration with other rotary positions in layers with a window.
 
     Args:
-        block: the layer's parts.
-        output: the stored name of the output projection.
+        config: the configuration.
+        local: their rotary positions.
     """
-    entries = [
-        entry
-        for stored, ours in (("q_proj", "query"), ("k_proj", "key"), ("v_proj", "value"))
-        for entry in linear(f"layers.{{i}}.self_attn.{stored}", f"block.attention.{ours}", bias=block.attention_bias)
-    ]
-    entries += linear(f"layers.{{i}}.self_attn.{output}", "block.attention.output", bias=block.output_bias)
-    if block.query_key_norm != "none":
-        entries += norm("layers.{i}.self_attn.q_norm", "block.attention.query_norm", bias=False)
-        entries += norm("layers.{i}.self_attn.k_norm", "block.attention.key_norm", bias=False)
-    return entries
-
-
-def gated_mlp(block: BlockConfig) -> list[Entry]:
-    """Return the entries of a gated MLP whose parts are stored separately.
-
-    Args:
-        block: the layer's parts.
-    """
-    return [
-        entry
-        for stored, ours in (("gate_proj", "input"), ("up_proj", "factor"), ("down_proj", "output"))
-        for entry in linear(f"layers.{{i}}.mlp.{stored}", f"block.mlp.{ours}", bias=block.mlp_bias)
-    ]
-
-
-def experts(block: BlockConfig, stored: str, gate: str, factor: str, output: str) -> list[Entry]:
-    """Return the entries of separately stored experts, and of their router.
-
-    Args:
-        block: the layer's parts.
-        stored: their stored name in a layer.
-        gate: the stored name of an expert's gate.
-        factor: the stored name of its factor.
-        output: the stored name of its output.
-    """
-    count = block.experts or 0
-    entries = linear(f"layers.{{i}}.{stored}.gate", "block.mlp.router", bias=False)
-    for part, ours in ((gate, "input"), (factor, "factor"), (output, "output")):
-        names = tuple(f"layers.{{i}}.{stored}.experts.{expert}.{part}.weight" for expert in range(count))
-        entries.append(Entry(names, (f"block.mlp.{ours}",), stacked(count)))
-    return entries
-
-
-def norms(block: BlockConfig) -> list[Entry]:
-    """Return the entries of the norms before attention and MLP, and of those on their outputs.
-
-    Args:
-        block: the layer's parts.
-    """
-    before = ("input_layernorm", "pre_feedforward_layernorm" if block.output_norms else "post_attention_layernorm")
-    norms_by_part = {
-        "norm_1": before[0] if block.norm_1 else None,
-        "norm_2": before[1] if block.norm_2 else None,
-        "attention_norm": "post_attention_layernorm" if block.output_norms else None,
-        "mlp_norm": "post_feedforward_layernorm" if block.output_norms else None,
-    }
-    return [
-        entry
-        for ours, stored in norms_by_part.items()
-        if stored is not None
-        for entry in norm(f"layers.{{i}}.{stored}", f"block.{ours}", bias=_offset(block))
-    ]
-
-
-def shared_norm(block: BlockConfig) -> list[Entry]:
-    """Return the entries of one norm before both attention and MLP.
-
-    Args:
-        block: the layer's parts.
-    """
-    return norm("layers.{i}.input_layernorm", "block.norm_1", "block.norm_2", bias=_offset(block))
-
-
-def _offset(block: BlockConfig) -> bool:
-    return block.norm == "layer" and block.norm_bias
-
-
-def outside(config: Config, final: str = "norm") -> list[Entry]:
-    """Return the entries outside the layers.
-
-    Args:
-        config: the checkpoint's parts.
-        final: the stored name of the last norm.
-    """
-    return [
-        Entry("embed_tokens.weight", ("embedding.token",)),
-        *norm(final, "final_norm", bias=_offset(config.blocks[0])),
-        *unembedding(config),
-    ]
-
-
-def layer(block: BlockConfig) -> list[Entry]:
-    """Return the entries of a layer with a gated MLP.
-
-    Args:
-        block: its parts.
-    """
-    return [*attention(block), *gated_mlp(block), *norms(block)]
-
-
-def tensor_map(config: Config, layer: Callable[[BlockConfig], list[Entry]] = layer, final: str = "norm") -> list[Entry]:
-    """Return the table of stored tensors and the parameters that they become.
-
-    Args:
-        config: the checkpoint's parts.
-        layer: the entries of a layer.
-        final: the stored name of the last norm.
-    """
-    layers = [entry for i, block in enumerate(config.blocks) for entry in in_layer(i, layer(block))]
-    return [*outside(config, final), *layers]
+    rotary = tuple(block.rotary if block.window is None else local.rotary for block in config.blocks)
+    return with_blocks(config, rotary=rotary)

@@ -1,14 +1,12 @@
 """The definition of a checkpoint family: how to read its configuration, and its tensor names."""
 
-import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import final
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config
 from duat_jax.models.families.tensor_map import Entry
-from duat_jax.nn.config import BlockConfig
 
 
 @final
@@ -24,10 +22,12 @@ class Family:
         heads: regular expression of names of heads.
         layer: regular expression that begins the names of a layer's tensors, its number the group.
         ignored: regular expression of names, without prefix, that don't belong to the model.
-        older: older suffixes of names, and the present ones.
+        older: older ends of names, and the present ones; beginnings where they end with a dot.
         copies: stored names that a tied checkpoint may have too, and the tensors that they repeat.
         modules: the stored names of modules, without prefix, that the reference implementation calls otherwise in its
             model, by its names; `{i}` is a layer's number.
+        wrapper: the `model_type` of the language model in a model that reads more than texts, whose fields are its
+            `text_config`; empty for a language model.
     """
 
     read_config: Callable[[Settings], Config]
@@ -40,13 +40,4 @@ class Family:
     older: Mapping[str, str] = field(default_factory=dict)
     copies: Mapping[str, str] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
-
-
-def blocks_of(block: BlockConfig, neurons: Sequence[int]) -> tuple[BlockConfig, ...]:
-    """Return blocks that differ only in their numbers of neurons.
-
-    Args:
-        block: the parts that they have in common.
-        neurons: the number of neurons of each block's MLP.
-    """
-    return tuple(dataclasses.replace(block, neurons=count) for count in neurons)
+    wrapper: str = ""

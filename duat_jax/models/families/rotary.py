@@ -1,5 +1,6 @@
 """Rotary positions, read from a checkpoint's configuration."""
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -38,6 +39,7 @@ def read_rotary(
     original: int | None = None,
     parameters: Settings | None = None,
     rounded: bool = False,
+    interleaved: bool = False,
 ) -> Positions:
     """Read the rotary positions of a checkpoint.
 
@@ -54,6 +56,7 @@ def read_rotary(
         original: the value of an absent `original_max_position_embeddings` outside of `rope_parameters`.
         parameters: the fields of `rope_parameters`, where each kind of layers has its own; the whole if absent.
         rounded: whether the last of an odd number of turned features forms a pair with the one that follows it.
+        interleaved: whether neighbouring features are pairs, as in `Rotary`.
     """
     if parameters is None:
         settings.rename("rope_scaling", "rope_parameters")
@@ -84,23 +87,22 @@ def read_rotary(
         settings.problems.append(f"{base_field} = {base} must be more than one: pairs turn ever slower")
         base = 10_000.0
     usual = rotary_frequencies(turned, base)
-    if name == "default":
-        return Positions(Rotary(usual), positions)
+    rotary, longest = Rotary(usual), positions
     if name in ("linear", "dynamic"):
         factor = scaling.number("factor", 1.0)
-        rotary = (
-            Rotary(tuple(f / factor for f in usual))
-            if name == "linear"
-            else Rotary(usual, longer=Stretched(positions, factor, turned))
-        )
-        return Positions(rotary, int(positions * max(factor, 1.0)))
-    inside = scaling.integer("original_max_position_embeddings", positions)
-    original = settings.integer("original_max_position_embeddings", original or inside)
-    if name == "llama3":
-        return Positions(_by_wave_length(scaling, usual, original), positions)
-    if name == "yarn":
-        return Positions(_by_parts(scaling, usual, original, positions, base), positions)
-    return Positions(_switched(scaling, usual, original, positions), positions)
+        longest = int(positions * max(factor, 1.0))
+        slowed = Rotary(tuple(f / factor for f in usual))
+        rotary = slowed if name == "linear" else Rotary(usual, longer=Stretched(positions, factor, turned))
+    elif name != "default":
+        inside = scaling.integer("original_max_position_embeddings", positions)
+        original = settings.integer("original_max_position_embeddings", original or inside)
+        if name == "llama3":
+            rotary = _by_wave_length(scaling, usual, original)
+        elif name == "yarn":
+            rotary = _by_parts(scaling, usual, original, positions, base)
+        else:
+            rotary = _switched(scaling, usual, original, positions)
+    return Positions(dataclasses.replace(rotary, interleaved=interleaved), longest)
 
 
 def parameters_of(settings: Settings, kind: str) -> Settings:

@@ -2,10 +2,9 @@
 
 from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config, Head, Image
-from duat_jax.models.families.encoder import logits
-from duat_jax.models.families.family import Family
 from duat_jax.models.families.heads import classes
-from duat_jax.models.families.tensor_map import Entry, Transform, in_layer, linear, norm
+from duat_jax.models.families.names import Names
+from duat_jax.models.families.tensor_map import Entry, Transform
 from duat_jax.nn.config import BlockConfig
 
 
@@ -50,23 +49,21 @@ def read_config(settings: Settings) -> Config:
     )
 
 
-def _layer(block: BlockConfig) -> list[Entry]:
-    return [
-        *norm("encoder.layer.{i}.layernorm_before", "block.norm_1"),
-        *(
-            entry
-            for part in ("query", "key", "value")
-            for entry in linear(
-                f"encoder.layer.{{i}}.attention.attention.{part}",
-                f"block.attention.{part}",
-                bias=block.attention_bias,
-            )
-        ),
-        *linear("encoder.layer.{i}.attention.output.dense", "block.attention.output"),
-        *norm("encoder.layer.{i}.layernorm_after", "block.norm_2"),
-        *linear("encoder.layer.{i}.intermediate.dense", "block.mlp.input"),
-        *linear("encoder.layer.{i}.output.dense", "block.mlp.output"),
-    ]
+NAMES = Names(
+    layer="encoder.layer.{i}.",
+    parts={
+        "norm_1": "layernorm_before",
+        "attention.query": "attention.attention.query",
+        "attention.key": "attention.attention.key",
+        "attention.value": "attention.attention.value",
+        "attention.output": "attention.output.dense",
+        "norm_2": "layernorm_after",
+        "mlp.input": "intermediate.dense",
+        "mlp.output": "output.dense",
+    },
+    outside={"final_norm": "layernorm"},
+    heads={"classes": {"logits": "classifier"}},
+)
 
 
 def _reshaped(*shape: int) -> Transform:
@@ -101,28 +98,27 @@ def tensor_map(config: Config) -> list[Entry]:
         Entry("embeddings.position_embeddings", ("embedding.position",), places),
         Entry(f"{patch}.weight", ("embedding.patch.kernel",), _convolution(*pixels)),
         Entry(f"{patch}.bias", ("embedding.patch.bias",)),
-        *(entry for i, block in enumerate(config.blocks) for entry in in_layer(i, _layer(block))),
-        *norm("layernorm", "final_norm"),
-        *(logits("classifier.weight", "classifier.bias") if config.head.kind == "classes" else []),
+        *NAMES.tensor_map(config),
     ]
 
 
-FAMILY = Family(
-    read_config,
-    tensor_map,
-    prefix="vit.",
-    heads=r"(classifier|decoder)\..*",
-    layer=r"encoder\.layer\.(\d{1,9})\.",
-    ignored=r"pooler\..*|embeddings\.mask_token",
-    modules={
-        f"layers.{{i}}.{theirs}": f"encoder.layer.{{i}}.{stored}"
-        for theirs, stored in {
-            "attention.q_proj": "attention.attention.query",
-            "attention.k_proj": "attention.attention.key",
-            "attention.v_proj": "attention.attention.value",
-            "attention.o_proj": "attention.output.dense",
-            "mlp.fc1": "intermediate.dense",
-            "mlp.fc2": "output.dense",
-        }.items()
-    },
-)
+FAMILIES = {
+    "vit": NAMES.family(
+        read_config,
+        tensor_map=tensor_map,
+        prefix="vit.",
+        heads=r"(classifier|decoder)\..*",
+        ignored=r"pooler\..*|embeddings\.mask_token",
+        modules={
+            f"layers.{{i}}.{theirs}": f"encoder.layer.{{i}}.{stored}"
+            for theirs, stored in {
+                "attention.q_proj": "attention.attention.query",
+                "attention.k_proj": "attention.attention.key",
+                "attention.v_proj": "attention.attention.value",
+                "attention.o_proj": "attention.output.dense",
+                "mlp.fc1": "intermediate.dense",
+                "mlp.fc2": "output.dense",
+            }.items()
+        },
+    )
+}

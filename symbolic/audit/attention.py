@@ -19,7 +19,7 @@ from symbolic.vectorisation.attention import attention, attention_derivation, pa
 from symbolic.vectorisation.entries import entries, same
 
 
-def pattern_moves() -> Outcome:
+def _pattern_moves() -> Outcome:
     """Compare attention of 2x with twice attention of x, at two tokens 0 and t with exp(t²) = 2, all weights 1."""
     t = sqrt(log(2))
 
@@ -39,7 +39,7 @@ def pattern_moves() -> Outcome:
 def attention_moves() -> Outcome:
     """Decide that attention with its pattern held is a matrix times `x'`, and say that the matrix moves with `x'`."""
     held = chain(Vec(JOINED * OUTPUT), [W_HVO * Vec(X)])
-    return Outcome(held.holds, f"with the pattern held: {held.how}; the matrix depends on x: {pattern_moves().how}")
+    return Outcome(held.holds, f"with the pattern held: {held.how}; the matrix depends on x: {_pattern_moves().how}")
 
 
 @cache

@@ -16,14 +16,14 @@ from symbolic.proof.derivation import Derivation
 from symbolic.theorems.residual_stack import ResidualStack
 
 
-def derived(derivation: Derivation, what: str) -> Outcome:
+def derived(derivation: Derivation, theorem: str) -> Outcome:
     """Return the outcome of a derivation.
 
     Args:
         derivation: the derivation.
-        what: the theorem that it proves, in words.
+        theorem: what it proves, in words.
     """
-    return Outcome(derivation.verified, f"{what}: {derivation.verdict}")
+    return Outcome(derivation.verified, f"{theorem}: {derivation.verdict}")
 
 
 def both(*outcomes: Outcome) -> Outcome:
@@ -106,18 +106,18 @@ def every(*checks: Check) -> Check:
     return lambda claim: both(*(check(claim) for check in checks))
 
 
-def expect(good: bool, what: str) -> None:
+def expect(holds: bool, expected: str) -> None:
     """Raise if what is printed isn't what a check decides.
 
     Args:
-        good: whether it is.
-        what: the expected formula, in words.
+        holds: whether it is.
+        expected: the expected formula, in words.
 
     Raises:
         SymbolicError: if it isn't.
     """
-    if not good:
-        raise SymbolicError(f"what is printed isn't what is decided: {what}")
+    if not holds:
+        raise SymbolicError(f"what is printed isn't what is decided: {expected}")
 
 
 def at_depths(decide: Callable[[int], Outcome], depths: Sequence[int]) -> Outcome:

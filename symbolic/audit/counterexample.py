@@ -22,14 +22,8 @@ _SIZES, _TRIES = (1, 2), 24
 RELU = exact(lambda t: Max(0, t))  # exact arithmetic with `σ` the ReLU
 
 
-def sample(parameter: Parameter, seed: int, sizes: Mapping[Symbol, int] | None = None) -> ImmutableMatrix:
-    """Return a small matrix of whole numbers that depends on the parameter's name and a seed only.
-
-    Args:
-        parameter: the parameter.
-        seed: which of the samples.
-        sizes: the numbers that symbols in its shape stand for.
-    """
+def _sample(parameter: Parameter, seed: int, sizes: Mapping[Symbol, int] | None = None) -> ImmutableMatrix:
+    """Return a small matrix of whole numbers that depends on the parameter's name and a seed only."""
     rows, columns = (int(size.xreplace(sizes or {})) for size in parameter.shape)
     return ImmutableMatrix(
         rows, columns, lambda r, c: _NUMBERS[crc32(f"{parameter} {r} {c} {seed}".encode()) % len(_NUMBERS)]
@@ -69,7 +63,7 @@ def counterexample(left: MatrixExpr, right: MatrixExpr, using: Iterable[Definiti
             values: dict[Parameter, ImmutableMatrix] = {}
 
             def value(p: Parameter, values: dict = values, seed: int = seed, sizes: dict = sizes) -> ImmutableMatrix:
-                return values.setdefault(p, sample(p, seed, sizes))
+                return values.setdefault(p, _sample(p, seed, sizes))
 
             interpreter = Interpreter(value, RELU, using, sizes)
             sides = [interpreter.value(e) for e in (left, right)]

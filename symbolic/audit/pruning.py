@@ -97,7 +97,7 @@ def small_set(statement: Statement, small: Symbol) -> None:
     expect(statement.relations == (r"\to",) and numbers(statement) == (Abs(small), 0), f"|{small}| → 0")
 
 
-def small_share(claim: Claim) -> Outcome:
+def _small_share(claim: Claim) -> Outcome:
     """Decide whether a term whose share of the output is zero can be removed from the network, which is run again."""
     small_set(read(claim.printed, EARLIER)[0], S2)
     s = ResidualStack()
@@ -173,5 +173,5 @@ CHECKS = {
     "15": Checks(_concluded, (_with_b,), concludes),
     "16": Checks(concludes),
     "pruning of layers": Checks(_whole_layer, (_linear_path_stays,), _linear_path_stays),
-    "small share of the output": Checks(small_share, (_drop_held_terms,), _run_again),
+    "small share of the output": Checks(_small_share, (_drop_held_terms,), _run_again),
 }

@@ -37,7 +37,7 @@ def closed_form_proved() -> Outcome:
 
 
 @cache
-def recursions_proved() -> Outcome:
+def _recursions_proved() -> Outcome:
     """Decide the recursions in two indices."""
     return derived(recursions(depth=4), "the recursions, and the network at depth 4")
 
@@ -48,7 +48,7 @@ def two_indices(claim: Claim) -> Outcome:
     Args:
         claim: the claim.
     """
-    return both(*(lines_agree(statement, INDUCTION) for statement in claim.says), recursions_proved())
+    return both(*(lines_agree(statement, INDUCTION) for statement in claim.says), _recursions_proved())
 
 
 def next_layer(expression: MatrixExpr) -> MatrixExpr:
@@ -149,15 +149,11 @@ def closed(claim: Claim) -> Outcome:
     return both(identity(next_layer(left), next_layer(right), INDUCTION), closed_form_proved())
 
 
-def at_two(claim: Claim) -> Outcome:
-    """Decide a correction at depth 2, against the network.
-
-    Args:
-        claim: the claim.
-    """
+def _at_two(claim: Claim) -> Outcome:
+    """Decide a correction at depth 2, against the network."""
     left, right = claim.row.equated
     network = identity(left, right, [S.equation_20, *S.recursions])
-    return both(network, recursions_proved())
+    return both(network, _recursions_proved())
 
 
 def _acts_on(claim: Claim, function: str) -> MatrixExpr:
@@ -213,9 +209,9 @@ CHECKS = {
     "20": Checks(_eq_20),
     "21": Checks(row_agrees(S.equation_20)),
     "22": Checks(row_agrees(S.equation_20)),
-    "23": Checks(partial(_after_lets, run=in_order), (partial(_after_lets, run=all_at_once),), at_two),
+    "23": Checks(partial(_after_lets, run=in_order), (partial(_after_lets, run=all_at_once),), _at_two),
     "24": Checks(_eq_24),
-    "25": Checks(partial(_after_lets, run=in_order), (partial(_after_lets, run=all_at_once),), at_two),
+    "25": Checks(partial(_after_lets, run=in_order), (partial(_after_lets, run=all_at_once),), _at_two),
     "definition of UAT in B.2": Checks(row_agrees(), (_sum_with_equal_sizes,), _sum_of_terms),
     "26": Checks(_own_symbols, (row_agrees(HYPOTHESIS),), two_indices),
     "27": Checks(_own_symbols, (row_agrees(HYPOTHESIS),), two_indices),

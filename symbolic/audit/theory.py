@@ -207,7 +207,7 @@ def _lora_in_mlps(claim: Claim) -> Outcome:
 
 
 @cache
-def lora_in_all_layers() -> Outcome:
+def _lora_in_all_layers() -> Outcome:
     """Decide LoRA in all three matrices of every layer."""
     return derived(lora(depth=4), "recursions with W' + ΔW' against the adapted network at depth 4")
 
@@ -232,7 +232,7 @@ def _change_of_the_bias(claim: Claim) -> Outcome:
     rule = next(rule for rule in S.recursions if rule.left == S.c(K))
     adapted = parameters_replaced(rule.right, lambda p: p if p.letter == "b'" else p + delta(p))
     left, right = claim.row.equated
-    return both(identity(left, right, (Definition(delta(S.c(K)), adapted - rule.right),)), lora_in_all_layers())
+    return both(identity(left, right, (Definition(delta(S.c(K)), adapted - rule.right),)), _lora_in_all_layers())
 
 
 def _lemma(claim: Claim) -> Outcome:

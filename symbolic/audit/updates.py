@@ -229,15 +229,9 @@ def _own_and_updated(rules: Rules, depth: int) -> State:
     return state
 
 
-def per_layer(rules: Rules, depth: int) -> State:
-    """Run the corrected rules: those in i once for every new layer i + 1, those in j for all j ≤ i.
-
-    On the right the new layer's symbols are its own, `W'_{i+1,2}` folded, and all others are updated.
-
-    Args:
-        rules: the corrected rules, in i and j.
-        depth: number of layers.
-    """
+def _per_layer(rules: Rules, depth: int) -> State:
+    """Run the corrected rules: those in i once for every new layer i + 1, those in j for all j ≤ i."""
+    # On the right the new layer's symbols are its own, `W'_{i+1,2}` folded, and all others are updated.
     state: State = {}
     for layer in range(depth):
         new, number = layer + 1, {i: layer}
@@ -270,7 +264,7 @@ def reach(statements: Sequence[Statement], reading: str) -> Outcome:
     layer = paper_layer()
 
     def decide(depth: int) -> Outcome:
-        state = per_layer(rules, depth) if reading == "per layer" else _run(rules, depth, reading)
+        state = _per_layer(rules, depth) if reading == "per layer" else _run(rules, depth, reading)
         return identity(S.x(depth), closed_form(rules.form, depth).xreplace(state), [layer])
 
     return at_depths(decide, DEPTHS)

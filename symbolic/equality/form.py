@@ -26,12 +26,13 @@ class NormalForm:
     def __init__(self, shape: Shape, words: Iterable[Summand]) -> None:
         self.shape = expanded(shape)
         total: dict[int, dict[Word, Expr]] = {}
+        places: dict[Word, int] = {}
         for written, number in words:
             word, sizes = _without_ones(written)
-            coefficient = number * sizes
             alike = total.setdefault(word.weight, {})
-            alike[word] = alike.get(word, S.Zero) + coefficient
-        merged = (pair for alike in total.values() for pair in _merged(alike))
+            alike[word] = alike.get(word, S.Zero) + number * sizes
+            places.setdefault(word, len(places))
+        merged = sorted((pair for alike in total.values() for pair in _merged(alike)), key=lambda pair: places[pair[0]])
         self.words = {_longest_last(word): c for word, coefficient in merged if (c := coefficient.expand()) != 0}
         self._hash = hash((self.shape, frozenset(word.weight for word in self.words)))
 

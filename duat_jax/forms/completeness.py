@@ -16,7 +16,7 @@ table then says that the value in double precision is nearer to the sum.  A seca
 precision (`forms/cancellation.py`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -152,6 +152,19 @@ class Completeness(NamedTuple):
         same_error = not abs(self.sum - self.value - self.error) > self.tolerance  # which may be NaN
         return self if same_sum and same_error and again.verdict in (self.verdict, HOLDS) else again
 
+    def certified(self, model: Any, recompute: Callable[[Any], Float[Array, ""]]) -> "Completeness":
+        """Return the same on the host, with the value in double precision if it fails.
+
+        Args:
+            model: the model that computed the value.
+            recompute: computes the value by a model; called with the model in double precision, if at all.
+        """
+        found = self.on_host()
+        if found.verdict != FAILS or found.dtype == jnp.float64:
+            return found
+        with jax.enable_x64(True):
+            return found._replace(in_float64=float(recompute(in_double_precision(model))))
+
     def on_host(self) -> "Completeness":
         """Return the same with NumPy's numbers in place of JAX's arrays."""
         numbers: dict[str, Any] = {name: np.asarray(getattr(self, name))[()] for name in self._fields[:5]}
@@ -174,6 +187,17 @@ class Completeness(NamedTuple):
             f"The forward pass itself is ill-conditioned in {self.dtype}: in float64 its value is {exact:.7g}, nearer"
             " to the sum of all parts than to the value; compute in float64."
         )
+
+
+def in_double_precision(model: Any) -> Any:
+    """Return a model with its parameters in double precision.
+
+    Args:
+        model: the model, or any other pytree.
+    """
+    return jax.tree.map(
+        lambda leaf: leaf.astype(jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, model
+    )
 
 
 def _truth(values: Any) -> Truth:

@@ -7,7 +7,7 @@ place, such as the same demonstrations with their answers exchanged: inputs and 
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,14 +16,13 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from duat_jax.errors import BadText, NotFinite
-from duat_jax.forms.completeness import Completeness
-from duat_jax.forms.secant import notes_of, secant
+from duat_jax.forms.secant import Secant, notes_of
+from duat_jax.forms.split import Split, split_between
 from duat_jax.in_context.parameters import moved_form
 from duat_jax.in_context.result import Ledger
 from duat_jax.in_context.runs import Reading, Task, mean_log_probability, number, plainly, readings
 from duat_jax.inputs.batching import bucket
 from duat_jax.interpret.contrast.compute import HEADS
-from duat_jax.interpret.pipeline import certified
 from duat_jax.models.config import Config
 from duat_jax.models.layout import NO_LAYERS
 from duat_jax.models.sites import PATTERN
@@ -49,60 +48,61 @@ AT_ONCE = 10
 
 
 class _Parts(NamedTuple):
-    values: Float[Array, "two"]
     inputs: Float[Array, "tokens"]
     within: Marked[Float[Array, ""]]
     patterns: Float[Array, "layers heads tokens"]
     held: Marked[Float[Array, ""]]
-    discontinuities: dict[str, Float[Array, ""]]
     heads: Float[Array, "layers heads"]
-    reads: Float[Array, "layers"]
-    completeness: Completeness
-    reads_completeness: Completeness
-    unrecognised: dict[str, Array]
 
 
-def _discontinuities_of_layer(i: int, discontinuities: dict[str, Array], dtype: Any) -> Array:
-    return sum(
-        (part for name, part in discontinuities.items() if name.startswith(f"layers.{i}:")), start=jnp.zeros((), dtype)
-    )
+class _Splits(NamedTuple):
+    """The plain values of both runs, and two splits of their difference.
+
+    Args:
+        values: the mean log-probabilities of both runs.
+        parameters: the difference over changed inputs and dynamic parameters.
+        reads: the same over what each layer reads from the part, with nothing held.
+    """
+
+    values: Float[Array, "two"]
+    parameters: Split
+    reads: Split
 
 
 @jax.jit
-def _split(model: Transformer, task: Task) -> _Parts:
-    runs, layers = readings(model, task), range(len(model.stack.blocks))
-    reading = partial(number, model, task)
+def _split(model: Transformer, task: Task) -> _Splits:
+    runs, reading = readings(model, task), partial(number, model, task)
+
+    def parts_of(secant: Secant) -> _Parts:
+        moved, points = secant.moved, secant.contributions.points
+        within = {key: jnp.where(_at_tokens(key, part, task.hidden), part, 0) for key, part in moved.items()}
+        after, after_part = {key: part - within[key] for key, part in moved.items()}, ~task.hidden[:, None, None]
+        return _Parts(
+            jnp.zeros(len(task.ids)) if task.other is None else secant.parts.sum(-1),
+            Marked({key: part.sum() for key, part in within.items()}),
+            jnp.stack([part.sum(-2) for key, part in after.items() if key.name == PATTERN]),
+            Marked({key: part.sum() for key, part in after.items() if key.name != PATTERN}),
+            jnp.stack(
+                [jnp.where(after_part, part, 0).sum((0, -1)) for key, part in points.items() if key.name == HEADS]
+            ),
+        )
+
+    def reads_of(secant: Secant) -> Array:
+        def of_layer(i: int) -> Array:
+            in_layer = (part for name, part in secant.discontinuities.items() if name.startswith(f"layers.{i}:"))
+            return sum(in_layer, start=jnp.zeros((), secant.values[0].dtype))
+
+        return secant.parts.streams.sum((1, 2)) + jnp.stack([of_layer(i) for i in range(len(model.stack.blocks))])
+
+    def of_text(x0: Array) -> Array:
+        return mean_log_probability(model, model.states(x0), task)
+
+    between = partial(split_between, parts_of=parts_of, at=marks.POINT, held=True)
     if task.other is None:
-        split = secant(reading, at=marks.POINT, held=True)(*runs)
-        inputs = jnp.zeros(len(task.ids))
+        parameters = between(reading)(*runs)
     else:
-        of_text = partial(_number_of_text, model, task)
-        split = secant(of_text, at=marks.POINT, held=True)(model.embed(task.ids), model.embed(task.other))
-        inputs = split.parts.sum(-1)
-    flowing = secant(reading)(*runs)
-    inside = {key: jnp.where(_at_tokens(key, part, task.hidden), part, 0) for key, part in split.moved.items()}
-    after = {key: part - inside[key] for key, part in split.moved.items()}
-    points, after_part = split.contributions.points, ~task.hidden[:, None, None]
-    discontinuities = jnp.stack(
-        [_discontinuities_of_layer(i, flowing.discontinuities, split.values[0].dtype) for i in layers]
-    )
-    return _Parts(
-        plainly(model, task),
-        inputs,
-        Marked({key: part.sum() for key, part in inside.items()}),
-        jnp.stack([part.sum(-2) for key, part in after.items() if key.name == PATTERN]),
-        Marked({key: part.sum() for key, part in after.items() if key.name != PATTERN}),
-        split.discontinuities,
-        jnp.stack([jnp.where(after_part, part, 0).sum((0, -1)) for key, part in points.items() if key.name == HEADS]),
-        flowing.parts.streams.sum((1, 2)) + discontinuities,
-        split.completeness,
-        flowing.completeness,
-        split.unrecognised | flowing.unrecognised,
-    )
-
-
-def _number_of_text(model: Transformer, task: Task, x0: Array) -> Array:
-    return mean_log_probability(model, model.states(x0), task)
+        parameters = between(of_text)(model.embed(task.ids), model.embed(task.other))
+    return _Splits(plainly(model, task), parameters, split_between(reading, reads_of)(*runs))
 
 
 def _at_tokens(key: Key, part: Array, tokens: Array) -> Array:
@@ -167,21 +167,22 @@ def ledger(
     """
     padded = _padded(model, task)
     tokens = len(task.ids)
-    parts: Any = on_host(_split(model, padded))
-    if not np.isfinite(parts.values).all():
-        raise NotFinite(
-            f"the log-probability is {parts.values[0]} in the first run, {parts.values[1]} in the second one"
-        )
+    values, by_parameter, by_layer = on_host(_split(model, padded))
+    first, second = values
+    if not np.isfinite(values).all():
+        raise NotFinite(f"the log-probability is {first} in the first run, {second} in the second one")
     if progress is not None:
         progress(1, 3)
     form = on_host(moved_form(model, padded))
     if progress is not None:
         progress(2, 3)
-    first, second = parts.values
 
     def difference(model: Transformer) -> Array:
         return jnp.subtract(*plainly(model, padded))
 
+    # The difference is taken from the plain forward passes.
+    by_parameter, by_layer = (split.certified(first - second, model, difference) for split in (by_parameter, by_layer))
+    parts = by_parameter.parts
     again = layers_again(model, task) if run_again else (None, None)
     if progress is not None:
         progress(3, 3)
@@ -192,16 +193,15 @@ def ledger(
         within=Marked({key: float(part) for key, part in parts.within.items()}),
         patterns=parts.patterns[..., :tokens],
         held=Marked({key: float(part) for key, part in parts.held.items()}),
-        discontinuities={name: float(part) for name, part in parts.discontinuities.items()},
+        discontinuities=by_parameter.discontinuities,
         heads=parts.heads,
-        reads=parts.reads,
-        form=form._replace(completeness=certified(form.completeness, model, difference)),
+        reads=by_layer.parts,
+        form=form._replace(completeness=form.completeness.certified(model, difference)),
         again_at=again[0],
         again_from=again[1],
-        # The difference is taken from the plain forward passes.
-        completeness=certified(parts.completeness.against(first - second), model, difference),
-        reads_completeness=certified(parts.reads_completeness.against(first - second), model, difference),
-        notes=notes_of(parts.unrecognised),
+        completeness=by_parameter.completeness,
+        reads_completeness=by_layer.completeness,
+        notes=notes_of(by_parameter.unrecognised | by_layer.unrecognised),
     )
 
 

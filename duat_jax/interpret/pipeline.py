@@ -1,9 +1,9 @@
-"""The steps that every question about one number of a model shares: read it, pin it, certify its parts."""
+"""The steps that every question about one number of a model shares: read it, and pin what it reads."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.errors import DuatError, NotFinite
-from duat_jax.forms.completeness import FAILS, Completeness
 from duat_jax.inputs.baselines import Reference
 from duat_jax.inputs.batching import batches, row, stack
 from duat_jax.inputs.labels import most_probable
@@ -25,8 +24,6 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import alike
 from duat_jax.processes import on_host
 from duat_jax.transform.keys import Marked, Site
-
-Model = TypeVar("Model")
 
 Predicted = tuple[Array | np.ndarray, Array | np.ndarray] | None
 """The most probable outputs and their probabilities, where a model predicts anything."""
@@ -251,29 +248,3 @@ def require_finite(label: str, numbers: Mapping[str, float], remedy: str) -> Non
     """
     if wrong := [f"{number} {place}" for place, number in numbers.items() if not np.isfinite(number)]:
         raise NotFinite(f"the {label} is {' and '.join(wrong)}: {remedy}")
-
-
-def in_double_precision(model: Model) -> Model:
-    """Return a model with its parameters in double precision.
-
-    Args:
-        model: the model.
-    """
-    return jax.tree.map(
-        lambda leaf: leaf.astype(jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, model
-    )
-
-
-def certified(completeness: Completeness, model: Model, recompute: Callable[[Model], Float[Array, ""]]) -> Completeness:
-    """Return completeness, with the value in double precision if it fails.
-
-    Args:
-        completeness: of the parts, against the value of the plain forward pass.
-        model: the model.
-        recompute: computes the number by a model; called with the model in double precision, if at all.
-    """
-    completeness = completeness.on_host()
-    if completeness.verdict != FAILS or completeness.dtype == jnp.float64:
-        return completeness
-    with jax.enable_x64(True):
-        return completeness._replace(in_float64=float(recompute(in_double_precision(model))))

@@ -12,11 +12,11 @@ from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import BadText
 from duat_jax.forms import decomposition
 from duat_jax.forms.completeness import Completeness, completeness_of
-from duat_jax.forms.secant import Secant, notes_of, secant
+from duat_jax.forms.split import Split, first_order, split_between
 from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import Inputs, OneInput
 from duat_jax.inputs.request import check_one
-from duat_jax.interpret.pipeline import certified, read, reader_of_weights, readers_of, require_finite
+from duat_jax.interpret.pipeline import read, reader_of_weights, readers_of, require_finite
 from duat_jax.lora.adapter import Adapters, adapt, changes_table, scaled
 from duat_jax.lora.read_out import under_dynamics
 from duat_jax.lora.result import Columns, Effect, LoraChange, Parts
@@ -123,7 +123,7 @@ def lora_change(
     corners = {(w, d): on_host(_corner(runs[w], text, held[d], readings[w, d])) for w in (0, 1) for d in (0, 1)}
     columns = _columns(*(corners[at].parts for at in ((0, 0), (0, 1), (1, 0), (1, 1))))
     given = model, adapters, text, reader_of_weights(metric).pinned(after)
-    split, first_order, alone = on_host((_split(*given), _first_order(*given), _alone(*given)))
+    slopes, alone = on_host((_first_order(*given), _alone(*given)))
     whole = on_host(_closure(difference, columns, list(corners.values())))
 
     def recompute(both: tuple[Transformer, Adapters]) -> Array:
@@ -132,6 +132,7 @@ def lora_change(
         numbers = [_read(run, text, reader)[0].value for run, reader in zip((base, adapted), readers, strict=True)]
         return numbers[1] - numbers[0]
 
+    split = _split(*given).certified(difference, (model, adapters), recompute)
     predictions = (predicted_before, predicted_after)
     labelled = [() if pair is None else labels.predictions(*on_host(pair)) for pair in predictions]
     return LoraChange(
@@ -145,19 +146,19 @@ def lora_change(
         effects=tuple(
             Effect(
                 name,
-                sum(float(part.sum()) for part in jax.tree.leaves(split.parts[name])),
-                float(first_order[name]),
+                float(split.parts[name]),
+                float(slopes[name]),
                 float(alone[name]) - numbers["without adapters"],
             )
             for name in adapters
         ),
-        first_order=float(sum(first_order.values())),
+        first_order=float(sum(slopes.values())),
         first_order_held=float(_first_order_held(model, adapters, text, held[0], readers[0])),
-        discontinuities={name: float(part) for name, part in split.discontinuities.items()},
-        completeness=certified(whole, (model, adapters), recompute),
+        discontinuities=split.discontinuities,
+        completeness=whole.certified((model, adapters), recompute),
         corners=tuple(corner.completeness.on_host() for corner in corners.values()),
-        by_adapter=certified(split.completeness.against(difference), (model, adapters), recompute),
-        notes=notes_of(split.unrecognised),
+        by_adapter=split.completeness,
+        notes=split.notes,
     )
 
 
@@ -239,31 +240,42 @@ def _number(model: Transformer, inputs: Inputs, reader: Reader) -> Callable[[Ada
     return number
 
 
-def _of_scales(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> Callable[[Any], Array]:
-    """Return the metric as a function of factors of the adapters' updates."""
-    number = _number(model, inputs, reader)
-    return lambda scales: number(scaled(adapters, scales))
+class _Path(NamedTuple):
+    """The metric as a function of what adapters move, each one's factor `B` or weights, and both ends of the path."""
+
+    number: Callable[[dict[str, Any]], Array]
+    with_them: dict[str, Any]
+    without: dict[str, Any]
 
 
-# Each is compiled on its own: one program would hold the memory of all three.
-@jax.jit
-def _split(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> Secant:
-    """Return the secant from no adapters to all adapters, in the entries of each one's factor `B` or weights."""
+def _path(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> _Path:
+    """Return the path from no adapters to all adapters."""
     number = _number(model, inputs, reader)
-    without = {name: adapter.without_effect(model) for name, adapter in adapters.items()}
 
     def of_moved(moved: dict[str, Any]) -> Array:
         return number({name: adapter.with_moved(moved[name]) for name, adapter in adapters.items()})
 
-    both = ({name: each.moved for name, each in side.items()} for side in (adapters, without))
-    return secant(of_moved)(*both)
+    without = {name: adapter.without_effect(model).moved for name, adapter in adapters.items()}
+    return _Path(of_moved, {name: adapter.moved for name, adapter in adapters.items()}, without)
+
+
+def _by_adapter(parts: dict[str, Any]) -> dict[str, Array]:
+    """Return the sum of the parts of every adapter's entries."""
+    return {name: sum(part.sum() for part in jax.tree.leaves(each)) for name, each in parts.items()}
+
+
+# Each is compiled on its own: one program would hold the memory of all three.
+@jax.jit
+def _split(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> Split:
+    """Split the metric's change from no adapters to all adapters over these."""
+    number, *ends = _path(model, adapters, inputs, reader)
+    return split_between(number, lambda secant: _by_adapter(secant.parts))(*ends)
 
 
 @jax.jit
 def _first_order(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> dict[str, Array]:
-    """Return the derivative with respect to every adapter's scale at the base."""
-    base = {name: jnp.zeros_like(adapter.scale) for name, adapter in adapters.items()}
-    return jax.grad(_of_scales(model, adapters, inputs, reader))(base)
+    """Return every adapter's part to first order at the base: the derivative with respect to its scale."""
+    return _by_adapter(first_order(*_path(model, adapters, inputs, reader)))
 
 
 @jax.jit
@@ -285,5 +297,6 @@ def _first_order_held(model: Transformer, adapters: Adapters, inputs: Inputs, he
 def _alone(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> dict[str, Array]:
     """Return the metric with each adapter alone."""
     scales = dict(zip(adapters, jnp.eye(len(adapters), dtype=next(iter(adapters.values())).scale.dtype), strict=True))
-    numbers = jax.lax.map(_of_scales(model, adapters, inputs, reader), scales)
+    number = _number(model, inputs, reader)
+    numbers = jax.lax.map(lambda each: number(scaled(adapters, each)), scales)
     return dict(zip(adapters, numbers, strict=True))

@@ -13,6 +13,7 @@ from duat_jax.models.loader import skeleton
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.untied import untied
 from duat_jax.models.validation import require_layers, require_loaded
+from duat_jax.weights.filled import filled
 from duat_jax.weights.units import parameters_of
 
 SHOWN = 8
@@ -69,7 +70,7 @@ def alike_models(before: Transformer, after: Transformer) -> tuple[Transformer, 
 
     Args:
         before: the reference.
-        after: the model.
+        after: the model; of a pruned one what is missing gets weights of zero.
 
     Returns:
         Both, with the configuration of the one with the shorter context, in float32 at least.
@@ -77,7 +78,7 @@ def alike_models(before: Transformer, after: Transformer) -> tuple[Transformer, 
     Raises:
         DuatError: naming every setting and every parameter's shape in which they differ.
     """
-    before, after = untied_alike(before, after)
+    before, after = untied_alike(*filled(before, after))
     require_alike(before, after)
     if type(before.stack) is not type(after.stack):
         before, after = written_out(before), written_out(after)

@@ -9,7 +9,6 @@ from flax import nnx
 import duat_jax as duat
 from duat_jax.cli.output import DoesNotHold, require_holding
 from duat_jax.in_context import compute as context
-from duat_jax.interpret import pipeline
 from duat_jax.interpret.attention import compute as attends
 from duat_jax.interpret.contrast import compute as contrast
 from duat_jax.interpret.explain import compute as run
@@ -71,7 +70,7 @@ def nearer_to_the_sum(completeness):
 
 @pytest.mark.parametrize("name", ASK)
 def test_what_holds_is_computed_once(name, monkeypatch):
-    monkeypatch.setattr(pipeline, "in_double_precision", no_double_precision)
+    monkeypatch.setattr("duat_jax.forms.completeness.in_double_precision", no_double_precision)
     completeness = ASK[name][1](make_model(large=1.0)).completeness
     assert completeness.verdict == "holds" and completeness.note is None
 
@@ -108,6 +107,8 @@ def test_a_wrong_part_is_not_the_forward_passs_fault(name, monkeypatch):
         found = right(*given)
         if name == "explain":
             return [more(parts) for parts in found[0]], found[1]
+        if name == "ledger":
+            return found._replace(parameters=more(found.parameters))
         return (more(found[0]), *found[1:]) if name == "attends" else more(found)
 
     monkeypatch.setattr(where, split, wrong)

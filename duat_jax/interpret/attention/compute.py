@@ -15,7 +15,6 @@ from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import Inputs, OneInput, checked_input, is_many
 from duat_jax.interpret.attention.result import BIASES, AttentionScore, Source
-from duat_jax.interpret.pipeline import certified
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.embedding import TokenEmbedding
@@ -137,7 +136,7 @@ def explain_attention(
         key_sources=key_sources,
         queries=queries,
         keys=keys,
-        completeness=certified(score.completeness, model, recompute),
+        completeness=score.completeness.certified(model, recompute),
         split=neurons,
     )
 

@@ -10,21 +10,20 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.deprecation import renamed_arguments
-from duat_jax.forms.completeness import Completeness
-from duat_jax.forms.secant import names_of, notes_of, secant
+from duat_jax.forms.secant import Secant, names_of
+from duat_jax.forms.split import Split, split_between
 from duat_jax.inputs.baseline_kinds import Baseline
 from duat_jax.inputs.baselines import check_contrast
 from duat_jax.inputs.images import seen_image
 from duat_jax.inputs.model_inputs import OneInput
 from duat_jax.interpret.comparison import compare_runs
 from duat_jax.interpret.contrast.result import Contrast
-from duat_jax.interpret.pipeline import certified, forward_from, rows_of_tokens
+from duat_jax.interpret.pipeline import forward_from, rows_of_tokens
 from duat_jax.marking import program
 from duat_jax.models.sites import HEADS, NEURONS
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded
-from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Marked
 
@@ -41,9 +40,6 @@ class _Parts(NamedTuple):
     heads: Marked[Float[Array, "tokens heads"]]
     neurons: Marked[Float[Array, "tokens neurons"]]
     moved: Marked[Float[Array, ""]]
-    discontinuities: dict[str, Float[Array, ""]]
-    completeness: Completeness
-    unrecognised: dict[str, Float[Array, "..."]]
 
 
 @renamed_arguments(given="inputs", other="reference")
@@ -109,8 +105,10 @@ def contrast(
     require_loaded(model)
     request = check_contrast(model.config, inputs, reference, target, contrast, against, position, alignment, tokenizer)
     runs = compare_runs(model, request, tokenizer)
-    parts = on_host(_split(model, runs.reader, runs.real, runs.embeddings, runs.stream, names))
-    tokens, image = len(runs.tokens), model.config.image
+    split = _split(model, runs.reader, runs.real, runs.embeddings, runs.stream, names)
+    # The difference is that of the plain forward passes.
+    split = split.certified(runs.difference, model, runs.recompute)
+    parts, tokens, image = split.parts, len(runs.tokens), model.config.image
     return Contrast(
         family=model.config.family,
         tokens=runs.tokens,
@@ -122,10 +120,9 @@ def contrast(
         heads=Marked({key: part[:tokens] for key, part in parts.heads.items()}),
         neurons=Marked({key: part[:tokens] for key, part in parts.neurons.items()}),
         moved=Marked({key: float(part) for key, part in parts.moved.items()}),
-        discontinuities={name: float(part) for name, part in parts.discontinuities.items()},
-        # The difference is that of the plain forward passes.
-        completeness=certified(parts.completeness.against(runs.difference), model, runs.recompute),
-        notes=(*request.notes, *notes_of(parts.unrecognised)),
+        discontinuities=split.discontinuities,
+        completeness=split.completeness,
+        notes=(*request.notes, *split.notes),
         image=None if image is None else seen_image(image, request.inputs.given),
     )
 
@@ -138,28 +135,25 @@ def _split(
     xs: Float[Array, "rows tokens features"],
     stream: int | None,
     held: bool | tuple[str, ...],
-) -> _Parts:
-    """Return the parts of the first row's number minus each other's, averaged over the references."""
+) -> Split:
+    """Split the first row's number minus each other's, averaged over the references."""
 
     def number(x: Array) -> Array:
         return reader.read(model, forward_from(model, x, real, stream)).value
 
-    def parts(y: Array) -> _Parts:
-        difference = secant(number, at=(marks.STREAM, marks.POINT), held=held)(xs[0], y)
-        by_token = partial(rows_of_tokens, model.config, tokens=len(y))
-        streams, units = difference.contributions.streams, by_token(marks.POINT, difference.contributions.points)
+    def parts_of(secant: Secant) -> _Parts:
+        by_token, contributions = partial(rows_of_tokens, model.config, tokens=xs.shape[1]), secant.contributions
+        streams, units = by_token(marks.STREAM, contributions.streams), by_token(marks.POINT, contributions.points)
         return _Parts(
-            jnp.stack([part.sum(-1) for part in _of_layers(by_token(marks.STREAM, streams))]),
+            jnp.stack([part.sum(-1) for part in _of_layers(streams)]),
             Marked({key: part.sum(-1) for key, part in units.items() if key.name in MIXED}),
             Marked({key: part for key, part in units.items() if key.name in ACTIVATED}),
-            Marked({key: part.sum() for key, part in difference.moved.items()}),
-            difference.discontinuities,
-            difference.completeness,
-            difference.unrecognised,
+            Marked({key: part.sum() for key, part in secant.moved.items()}),
         )
 
-    found = jax.vmap(parts)(xs[1:])
-    return jax.tree.map(lambda leaf: leaf.mean(0), found)._replace(unrecognised=found.unrecognised)
+    split = split_between(number, parts_of, at=(marks.STREAM, marks.POINT), held=held)
+    each: Split = jax.vmap(partial(split, xs[0]))(xs[1:])
+    return jax.tree.map(lambda leaf: leaf.mean(0), each)._replace(unrecognised=each.unrecognised)
 
 
 def _of_layers(rows: Marked[Array]) -> list[Array]:

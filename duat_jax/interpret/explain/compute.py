@@ -21,7 +21,6 @@ from duat_jax.inputs.request import check
 from duat_jax.interpret.explain.result import Explanation
 from duat_jax.interpret.pipeline import (
     Predicted,
-    certified,
     read_targets,
     recomputation,
     require_finite,
@@ -252,7 +251,7 @@ def _explanation(
     recompute = recomputation(inputs, target, reading)
     # The value is that of the plain forward pass.
     whole, collapsed = (
-        certified(each.against(reading.value), model, recompute)
+        each.against(reading.value).certified(model, recompute)
         for each in (parts.completeness, parts.collapse_completeness)
     )
     return Explanation(

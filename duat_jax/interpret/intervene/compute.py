@@ -23,7 +23,6 @@ from duat_jax.interpret.intervene.result import Effect, Intervention
 from duat_jax.interpret.intervene.slots import Alike, Slots, at_slots, edits_of, marks_alike, slots_of
 from duat_jax.interpret.pipeline import (
     Predicted,
-    certified,
     forward_from,
     passed_on,
     read,
@@ -153,8 +152,8 @@ def intervene(
         ),
         discontinuities={name: float(part) for name, part in parts.discontinuities.items()},
         # The difference is that of the plain runs.
-        completeness=certified(
-            parts.completeness.against(before.value.dtype.type(difference(changed))), model, recompute
+        completeness=parts.completeness.against(before.value.dtype.type(difference(changed))).certified(
+            model, recompute
         ),
         notes=notes_of(parts.unrecognised),
     )

@@ -1,0 +1,77 @@
+"""The number of one text as a function of a model's weights."""
+
+from dataclasses import dataclass, field
+from typing import cast
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from duat_jax.inputs.model_inputs import Inputs
+from duat_jax.interpret.pipeline import forward_from
+from duat_jax.models.targets.base import Reader, Reading
+from duat_jax.models.transformer import Transformer
+
+LOSS = "mean loss of the tokens after the first one, in nats"
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Number:
+    """The number of one text, as a function of a model.
+
+    Args:
+        inputs: the padded text.
+        reader: reads the number; the mean loss if absent.
+        stream: the number of layers before the stream that is read; the states of the read-out if absent.
+    """
+
+    inputs: Inputs
+    reader: Reader | None = None
+    stream: int | None = field(default=None, metadata={"static": True})
+
+    def read(self, model: Transformer) -> Reading:
+        """Return the reading of a target.
+
+        Args:
+            model: the model.
+        """
+        given, real, segments = self.inputs
+        passed = forward_from(model, model.embed(given, segments), jnp.asarray(real), self.stream)
+        return cast(Reader, self.reader).read(model, passed)
+
+    def __call__(self, model: Transformer) -> Float[Array, ""]:
+        """Return the number.
+
+        Args:
+            model: the model.
+        """
+        if self.reader is not None:
+            return self.read(model).value
+        ids, real, segments = self.inputs
+        logs = jax.nn.log_softmax(model.output(model.embed(ids, segments), jnp.asarray(real))[:-1])
+        losses = -jnp.take_along_axis(logs, ids[1:, None], -1)[:, 0]
+        counted = jnp.asarray(real[1:], losses.dtype)
+        return (losses * counted).sum() / counted.sum()
+
+
+@jax.jit
+def reading_of(model: Transformer, number: Number) -> Reading:
+    """Return a model's reading of a target.
+
+    Args:
+        model: the model.
+        number: of the target.
+    """
+    return number.read(model)
+
+
+@jax.jit
+def value_of(model: Transformer, number: Number) -> Float[Array, ""]:
+    """Return a model's number.
+
+    Args:
+        model: the model.
+        number: the number.
+    """
+    return number(model)

@@ -21,7 +21,7 @@ from duat_jax.nn.stack import Stack
 from duat_jax.pruning import places
 from duat_jax.pruning.calibration import in_batches, losses
 from duat_jax.pruning.compensation import COMPENSATIONS, refitted
-from duat_jax.pruning.resizing import resized, rewrite
+from duat_jax.pruning.resizing import rewrite, with_biases
 from duat_jax.pruning.validation import fraction_problems, name_problems
 from duat_jax.transform import marks
 from duat_jax.transform.recording import record_kinds
@@ -195,7 +195,7 @@ def remove_layers(
     )
     if problems:
         raise DuatError("; ".join(problems))
-    smaller = layer_parts.written_out(model) if compensation == "none" else resized(model, {}, bias=True)
+    smaller = layer_parts.written_out(model) if compensation == "none" else with_biases(model)
     kept = [layer for layer in range(model.config.layers) if layer not in removed]
     for layer, after in pairwise([*kept, model.config.layers]):
         if compensation == "none" or after == layer + 1:

@@ -14,7 +14,7 @@ from duat_jax.pruning import places
 from duat_jax.pruning.budget import BUDGETS, MEASURED, Scores, measured
 from duat_jax.pruning.calibration import Moments, moments
 from duat_jax.pruning.compensation import COMPENSATIONS, compensated
-from duat_jax.pruning.resizing import Kept, resized, rewrite
+from duat_jax.pruning.resizing import Kept, resized, rewrite, with_biases
 from duat_jax.pruning.scores import METHODS, neurons_of
 from duat_jax.pruning.validation import fraction_problems, name_problems
 
@@ -122,7 +122,7 @@ def silenced(model: Transformer, kept: Kept, layer_moments: Sequence[Moments], c
         layer_moments: the moments of every layer's neurons.
         compensation: a name in `COMPENSATIONS`.
     """
-    rest = layer_parts.written_out(model) if compensation == "none" else resized(model, {}, bias=True)
+    rest = layer_parts.written_out(model) if compensation == "none" else with_biases(model)
     for layer, stays in kept.items():
         output = layer_parts.mlps(rest)[layer].output
         rewrite(

@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from duat_jax.nn.mlp import MLP, GatedMLP
 from duat_jax.pruning.calibration import Moments
+from duat_jax.pruning.resizing import linear_maps
 
 
 class Neurons(NamedTuple):
@@ -38,10 +39,8 @@ def neurons_of(mlp: MLP | GatedMLP, moments: Moments, *, replaced: bool, random:
         replaced: whether a removed neuron is replaced by its mean.
         random: a source of random numbers.
     """
-    maps = [mlp.input, mlp.factor] if isinstance(mlp, GatedMLP) else [mlp.input]
-    inner = np.concatenate([np.asarray(linear.kernel[...], np.float64) for linear in maps])
-    outer = np.asarray(mlp.output.kernel[...], np.float64)
-    return Neurons(inner, outer, moments, moments.mean * replaced, random)
+    *inner, outer = (np.asarray(linear.kernel[...], np.float64) for linear in linear_maps(mlp).values())
+    return Neurons(np.concatenate(inner), outer, moments, moments.mean * replaced, random)
 
 
 def _weighted(neurons: Neurons) -> np.ndarray:

@@ -18,7 +18,6 @@ from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.inputs.request import Request, check
 from duat_jax.interpret.pipeline import reader_of_weights, require_finite
 from duat_jax.models.config import Config
-from duat_jax.models.layer_parts import written_out
 from duat_jax.models.targets.base import OneTarget, Target
 from duat_jax.models.targets.description import TargetDescription
 from duat_jax.models.transformer import Transformer
@@ -129,7 +128,7 @@ def diff(
     before, after = alike_models(reference, model)
     config = after.config
     request, targets = _checked(config, inputs, target, contrast, against, position, tokenizer)
-    exchanged = min(largest, len(parameters_of(written_out(after))))
+    exchanged = min(largest, len(parameters_of(after)))
     steps, total = count(1), len(targets) * (1 + 2 * (exchanged + 1 if exchanged else 0))
 
     def report() -> None:
@@ -226,7 +225,7 @@ def _split(before: Transformer, after: Transformer, number: Number) -> Split:
 def _first_order(before: Transformer, after: Transformer, number: Number) -> dict[str, Float[Array, ""]]:
     """Return of every parameter the gradient at the reference times its change."""
     terms = first_order(number, after, before)
-    return {name: part.sum() for name, part in parameters_of(written_out(terms)).items()}
+    return {name: part.sum() for name, part in parameters_of(terms).items()}
 
 
 def _largest(parts: dict[str, np.ndarray], kind: str, labels: Labels | None = None) -> list[UnitPart]:

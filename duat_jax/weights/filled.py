@@ -12,12 +12,12 @@ from duat_jax.errors import DuatError
 from duat_jax.models.config import Config
 from duat_jax.models.layer_parts import blocks, written_out
 from duat_jax.models.transformer import Transformer
-from duat_jax.models.validation import require_loaded
 from duat_jax.nn.block import Block, Part
 from duat_jax.nn.config import BlockConfig
+from duat_jax.nn.linear import Linear
 from duat_jax.nn.mlp import MLP, GatedMLP
 from duat_jax.nn.stack import Stack
-from duat_jax.pruning.resizing import resized
+from duat_jax.pruning.resizing import linear_maps, with_biases
 
 FAR = 0.5
 """The relative distance from which on weights aren't those of the same neuron or layer."""
@@ -62,16 +62,14 @@ def filled(before: Transformer, after: Transformer) -> tuple[Transformer, Transf
     Raises:
         DuatError: if layers or neurons of the smaller one aren't recognised.
     """
-    require_loaded(before)
-    require_loaded(after)
     if is_pruned(before.config, after.config):
         return filled(after, before)[::-1]
     if not is_pruned(after.config, before.config):
         return before, after
-    bias = any(block.mlp_bias for block in after.config.blocks)
-    larger, smaller = resized(before, {}, bias=bias), resized(after, {}, bias=bias)
+    copied = with_biases if any(block.mlp_bias for block in after.config.blocks) else written_out
+    larger, smaller = copied(before), copied(after)
     whole, pruned = blocks(larger), blocks(smaller)
-    few, many = (np.stack([_flat(block.attention) for block in of]) for of in (pruned, whole))
+    few, many = (np.stack([_flat(block.attention) for block in stack]) for stack in (pruned, whole))
     layers = _matches(few, many, "layer").tolist()
     stack: list[Block] = []
     for number, block in enumerate(whole):
@@ -79,10 +77,9 @@ def filled(before: Transformer, after: Transformer) -> tuple[Transformer, Transf
             stack.append(_with_all_neurons(pruned[layers.index(number)], block, number))
         else:
             stack.append(jax.tree.map(jnp.zeros_like, block))
-    result = written_out(smaller)
-    result.stack = Stack(stack)
-    result.config = replace(larger.config, positions=after.config.positions)
-    return larger, result
+    smaller.stack = Stack(stack)
+    smaller.config = replace(larger.config, positions=after.config.positions)
+    return larger, smaller
 
 
 def _flat(attention: Part) -> Float[np.ndarray, "weights"]:
@@ -92,22 +89,23 @@ def _flat(attention: Part) -> Float[np.ndarray, "weights"]:
 
 def _with_all_neurons(pruned: Block, whole: Block, layer: int) -> Block:
     """Return a block with as many neurons as another one, those that it hasn't with weights of zero."""
-    small, large = (cast(MLP | GatedMLP, block.mlp) for block in (pruned, whole))
-    inner = [name for name in ("input", "factor") if hasattr(large, name)]
-    few, many = (np.concatenate([_columns(mlp, name) for name in inner], 1) for mlp in (small, large))
+    small, large = (linear_maps(cast(MLP | GatedMLP, block.mlp)) for block in (pruned, whole))
+    few, many = (
+        np.concatenate([_columns(maps[name]) for name in maps if name != "output"], 1) for maps in (small, large)
+    )
     places = _matches(few, many, f"neuron of layer {layer}")
     block = jax.tree.map(lambda leaf: leaf, pruned)
-    block.mlp = jax.tree.map(jnp.zeros_like, large)
-    for name in (*inner, "output"):
-        new, old, outer = getattr(block.mlp, name), getattr(small, name), name == "output"
+    block.mlp = jax.tree.map(jnp.zeros_like, whole.mlp)
+    for name, old in small.items():
+        new, outer = getattr(block.mlp, name), name == "output"
         new.kernel.set_value(_placed(old.kernel[...], places, 0 if outer else 1, new.kernel.shape))
         if old.bias is not None:
             new.bias.set_value(old.bias[...] if outer else _placed(old.bias[...], places, 0, new.bias.shape))
     return block
 
 
-def _columns(mlp: MLP | GatedMLP, name: str) -> Float[np.ndarray, "neurons features"]:
-    return np.asarray(getattr(mlp, name).kernel[...], np.float32).T
+def _columns(linear: Linear) -> Float[np.ndarray, "neurons features"]:
+    return np.asarray(linear.kernel[...], np.float32).T
 
 
 def _placed(values: Array, places: Int[np.ndarray, "kept"], axis: int, shape: tuple[int, ...]) -> Array:
@@ -119,13 +117,7 @@ def _placed(values: Array, places: Int[np.ndarray, "kept"], axis: int, shape: tu
 def _matches(
     few: Float[np.ndarray, "few weights"], many: Float[np.ndarray, "many weights"], what: str
 ) -> Int[np.ndarray, "few"]:
-    """Return the row of the second array that each row of the first one is nearest to, in their order.
-
-    Args:
-        few: the rows of the smaller model.
-        many: those of the larger one.
-        what: what a row is, for the message.
-    """
+    """Return the row of the second array that each row of the first one is nearest to, in their order."""
     squares = (few**2).sum(1)[:, None] + (many**2).sum(1) - 2 * few @ many.T
     sizes = np.maximum((many**2).sum(1), np.finfo(np.float32).tiny)
     relative = np.sqrt(np.maximum(squares, 0) / sizes)

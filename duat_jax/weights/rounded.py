@@ -64,7 +64,7 @@ def sizes_of_matrices(model: Transformer) -> dict[str, int]:
     Args:
         model: the model.
     """
-    parameters = parameters_of(written_out(model))
+    parameters = parameters_of(model)
     return {
         name: leaf.size
         for name, leaf in parameters.items()

@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from flax import nnx
 from jaxtyping import Array, Float
 
 from duat_jax.models.layer_parts import blocks, written_out
@@ -20,8 +19,8 @@ ROWS = "embedding.token", "embedding.position", "embedding.segment", "head.unemb
 """The matrices of which each row belongs to a token, a position, a segment or an output."""
 
 
-def parameters_of(model: nnx.Module) -> dict[str, Any]:
-    """Return every parameter of a model whose layers are written out, by its name.
+def parameters_of(model: Transformer) -> dict[str, Any]:
+    """Return every parameter of a model by its name, the layers of a loop each for itself.
 
     Args:
         model: the model, its shapes, or a number for each of its weights in the same structure.
@@ -31,7 +30,7 @@ def parameters_of(model: nnx.Module) -> dict[str, Any]:
         >>> parameters_of(duat.load())["layers.0.mlp.input.kernel"].shape
         (192, 768)
     """
-    return {name_of(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(model)}
+    return {name_of(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(written_out(model))}
 
 
 def name_of(path: Any) -> str:
@@ -128,5 +127,5 @@ def numbered(model: Transformer) -> tuple[Transformer, list[str]]:
         return np.arange(first, count).reshape(steps)
 
     tree: Transformer = jax.tree_util.tree_map_with_path(numbers, model)
-    by_number = {int(number): name for name, number in parameters_of(written_out(tree)).items()}
+    by_number = {int(number): name for name, number in parameters_of(tree).items()}
     return tree, [by_number[i] for i in range(count)]

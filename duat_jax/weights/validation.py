@@ -32,15 +32,14 @@ def require_alike(before: Transformer, after: Transformer) -> None:
     Raises:
         DuatError: naming every setting and every parameter's shape in which they differ.
     """
-    for which, model in (("reference", before), ("model", after)):
-        require_loaded(model)
+    for model in (before, after):
         require_layers(model.config)
-        own, known = parameters_of(written_out(model)), parameters_of(skeleton(model.config, "float32"))
-        if own.keys() != known.keys():
-            raise DuatError(
-                f"the {which} isn't made of the layers of its configuration: give one that duat.load returns, and"
-                " of one with adapters duat.lora.merge(model, adapters)"
-            )
+    known = parameters_of(skeleton(after.config, "float32"))
+    if parameters_of(after).keys() != known.keys():
+        raise DuatError(
+            "the model isn't made of the layers of its configuration: give one that duat.load returns, and of one with"
+            " adapters duat.lora.merge(model, adapters)"
+        )
     depths = before.config.layers, after.config.layers
     problems = [f"the reference has {depths[0]} layers and the model {depths[1]}"] * (depths[0] != depths[1])
     problems = problems or [*_settings(before.config, after.config), *_shapes(before, after)]
@@ -48,7 +47,8 @@ def require_alike(before: Transformer, after: Transformer) -> None:
         more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         raise DuatError(
             f"the two models aren't one function of weights of one shape: {'; '.join(problems[:SHOWN])}{more}. Compare"
-            " a model with what was made of it without changing its shape, such as a fine-tuned or a rounded one"
+            " a model with what was made of it without changing its shape, such as a fine-tuned or a rounded one; of"
+            " one with adapters give duat.lora.merge(model, adapters)"
         )
 
 
@@ -78,6 +78,8 @@ def alike_models(before: Transformer, after: Transformer) -> tuple[Transformer, 
     Raises:
         DuatError: naming every setting and every parameter's shape in which they differ.
     """
+    for model in (before, after):
+        require_loaded(model)
     before, after = untied_alike(*filled(before, after))
     require_alike(before, after)
     if type(before.stack) is not type(after.stack):
@@ -136,7 +138,7 @@ def _shapes(before: Transformer, after: Transformer) -> list[str]:
     def described(parameters: dict[str, Any], name: str) -> str:
         return f"{list(parameters[name].shape)}" if name in parameters else "absent"
 
-    first, second = (parameters_of(written_out(model)) for model in (before, after))
+    first, second = map(parameters_of, (before, after))
     return [
         f"{name} is {described(first, name)} in the reference and {described(second, name)} in the model"
         for name in dict.fromkeys([*first, *second])

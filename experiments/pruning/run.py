@@ -26,7 +26,7 @@ from duat_jax.pruning.calibration import moments
 from duat_jax.pruning.compensation import COMPENSATIONS
 from duat_jax.pruning.pruner import keep_largest, prune, scores, silenced
 from duat_jax.pruning.removal import Terms, measure_removal, without
-from duat_jax.pruning.resizing import resized
+from duat_jax.pruning.resizing import resized, with_biases
 from duat_jax.pruning.scores import METHODS
 from duat_jax.pruning.study import Pruner, losses_of
 from experiments import smollm2
@@ -227,7 +227,7 @@ def _speed(case: Case) -> Iterator[Piece]:
         for fraction in (0.5, 0.7):
             sizes = [block.neurons for block in case.model.config.blocks]
             kept = {layer: np.arange(size) >= round(fraction * size) for layer, size in enumerate(sizes)}
-            models[f"{fraction:.0%} of the neurons"] = resized(case.model, kept, bias=True)
+            models[f"{fraction:.0%} of the neurons"] = with_biases(resized(case.model, kept))
         times: dict[str, list[dict[str, float]]] = {name: [] for name in models}
         for _ in range(6):
             for name, model in models.items():

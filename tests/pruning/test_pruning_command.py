@@ -90,7 +90,7 @@ def test_a_pruned_model_is_stored_in_the_dtype_that_is_wanted(tmp_path, dtype):
 def test_biases_that_a_configuration_cannot_say_are_named(tmp_path):
     model = duat.load(GOLDEN / "qwen2", dtype=jnp.float64)
     with pytest.raises(duat.BadCheckpoint, match="can't say that the MLPs have biases.*'none'"):
-        save_pruned(resized(model, {}, bias=True), GOLDEN / "qwen2", tmp_path / "saved")
+        save_pruned(with_biases(model), GOLDEN / "qwen2", tmp_path / "saved")
     assert not list(tmp_path.iterdir())
     require_writable(model)
     for compensation in ("mean", "refit"):

@@ -347,6 +347,15 @@ def test_models_that_arent_one_function_are_refused(case):
         assert words in str(raised.value)
 
 
+def test_a_reference_with_adapters_is_refused_too():
+    model = small_model(layers=2)
+    with pytest.raises(duat.DuatError, match=r"give duat\.lora\.merge\(model, adapters\)"):
+        duat.diff(model, IDS, reference=adapt(model, random_adapters(model)))
+    adapted = adapt(model, random_adapters(model))
+    with pytest.raises(duat.DuatError, match="isn't made of the layers of its configuration"):
+        duat.diff(adapted, IDS, reference=adapted)
+
+
 def test_questions_without_a_number_are_refused():
     model = small_model()
     with pytest.raises(duat.BadText, match="several inputs have no most probable output in common: give a target"):

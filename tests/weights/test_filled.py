@@ -30,7 +30,7 @@ def without_neurons(model):
 
 PRUNED = {
     "neurons": without_neurons,
-    "neurons, with biases": lambda model: resized(without_neurons(model), {}, bias=True),
+    "neurons, with biases": lambda model: with_biases(without_neurons(model)),
     "layers": lambda model: remove_layers(model, IDS, [2, 3], compensation="none"),
     "layers, compensated": lambda model: remove_layers(model, IDS, [1, 4], compensation="refit"),
     "both": lambda model: remove_layers(without_neurons(model), IDS, [2], compensation="mean"),

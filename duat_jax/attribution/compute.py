@@ -85,8 +85,8 @@ def attribute(
         (6, 6, 4)
     """
     require_loaded(model)
-    found = method_of(model.config, unit, method)
-    if found.of_change:
+    described = method_of(model.config, unit, method)
+    if described.of_change:
         if reference is None:
             raise BadText(f"{method!r} multiplies by the change from a reference: give another input or a baseline")
         request = check_contrast(
@@ -95,8 +95,8 @@ def attribute(
     else:
         if reference is not None or alignment is not None:
             raise BadText(f"{method!r} uses no reference: leave reference and alignment out")
-        one = check_one(model.config, inputs, target, contrast, against, position, tokenizer)
-        request = ContrastRequest(*one, (), (), ())
+        text, checked = check_one(model.config, inputs, target, contrast, against, position, tokenizer)
+        request = ContrastRequest(text, checked, (), (), ())
     runs = compare_runs(model, request, tokenizer)
     scores = on_host(_scores(model, runs.reader, runs.real, runs.embeddings, runs.stream, method, unit))
     real = slice(len(runs.tokens))
@@ -109,8 +109,8 @@ def attribute(
         target=runs.target,
         method=method,
         unit=unit,
-        score=found.score,
-        source=found.source,
+        score=described.score,
+        source=described.source,
         value=runs.value,
         predictions=runs.predictions,
         references=runs.references,
@@ -129,10 +129,9 @@ def _scores(
     method: str,
     unit: str,
 ) -> Float[Array, "..."]:
-    """Return the scores of the first row against each of the others, averaged over the others."""
-    x, others = embeddings[0], embeddings[1:]
-    found = METHODS[unit][method]
-    rule, of_change = found.rule, found.of_change
+    """Return the scores of the first row against each of the others, averaged over these."""
+    x, references = embeddings[0], embeddings[1:]
+    rule, of_change = METHODS[unit][method].rule, METHODS[unit][method].of_change
 
     def number(x: Array) -> Array:
         return reader.read(model, forward_from(model, x, real, stream)).value
@@ -144,9 +143,9 @@ def _scores(
 
     def scores(y: Any) -> Array:
         if unit != "token":
-            read = held_readout if found.of_readout else number
+            read = held_readout if METHODS[unit][method].of_readout else number
             return getattr(rule(model, read, x, y, real), f"{unit}s")
         metric = Metric(x, {"other": y}, real, reader, stream)
         return rule(model, metric, baseline="other") if of_change else rule(model, metric)
 
-    return jax.vmap(scores)(others).mean(0) if of_change else scores(None)
+    return jax.vmap(scores)(references).mean(0) if of_change else scores(None)

@@ -9,12 +9,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.attribution.method import INTEGRATED, SECANT, Method
-from duat_jax.attribution.unit_values import Read, Scores, mean_over_steps, sites_of, values_of
+from duat_jax.attribution.unit_values import Read, Scores, mean_gradient, sites_of, values_of
 from duat_jax.attribution.units import Rule
 from duat_jax.forms.secant import secant
 from duat_jax.models.transformer import Transformer
@@ -84,10 +83,7 @@ def scaled_below(scores: Float[Array, "..."], bound: Float[Array, ""]) -> Float[
 
 
 def _over_masks(scores: Callable[[Number, Array, Array], Array]) -> Rule:
-    """Return the rule that scores units by the number as a function of their mask.
-
-    It is given the number, the mask of ones, and which tokens are no padding.
-    """
+    """Return the rule of scores of the number as a function of the mask, the mask of ones, and what is no padding."""
 
     def rule(model: Transformer, read: Read, x: Array, y: Any, real: Array) -> Scores:
         sites, replaced = sites_of(trace(read, x)[0]), values_of(read, y)
@@ -141,8 +137,7 @@ def integrated_gradients(number: Number, live: Array, base: Array, *, steps: int
         base: the other mask.
         steps: of which the middles are taken.
     """
-    change = live - base
-    return change * mean_over_steps(steps, live.dtype, lambda t: jax.grad(number)(base + t * change))
+    return (live - base) * mean_gradient(number, live, base, steps)
 
 
 METHODS: dict[str, Method[Rule]] = {

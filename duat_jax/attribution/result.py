@@ -92,13 +92,13 @@ class Attribution(Displayed):
         """
         sizes = -np.abs(self.scores.reshape(-1))
         chosen = np.argsort(sizes, kind="stable")[:count]
-        found = []
+        largest = []
         for place in zip(*np.unravel_index(chosen, self.scores.shape), strict=True):
             layer = None if self.unit == "token" else int(place[0])
             token = int(place[0] if self.unit == "token" else place[1])
             index = int(place[2]) if len(place) > 2 else None
-            found.append(Scored(layer, token, index, float(self.scores[place])))
-        return found
+            largest.append(Scored(layer, token, index, float(self.scores[place])))
+        return largest
 
     def view(self) -> View:
         """Return the attribution as it is shown: the scores of all units at every token, and the largest of them."""

@@ -18,6 +18,7 @@ from duat_jax.attribution.method import (
     TIMES_INPUT,
     Method,
 )
+from duat_jax.attribution.unit_values import mean_gradient
 from duat_jax.forms import affine_form, decomposition
 from duat_jax.forms.affine_form import GATE_RULES, collapse_of
 from duat_jax.forms.decomposition import contributions
@@ -97,10 +98,8 @@ def _gradient_times_change(model: Transformer, metric: Metric, *, baseline: str)
 
 
 def _integrated_gradients(model: Transformer, metric: Metric, *, steps: int, baseline: str) -> Array:
-    change = metric.x - metric.baselines[baseline]
-    middles = (jnp.arange(steps, dtype=change.dtype) + 0.5) / steps
-    gradients = jax.lax.map(lambda t: _gradient(model, metric, metric.baselines[baseline] + t * change), middles)
-    return (gradients.mean(0) * change).sum(-1)
+    x, y = metric.x, metric.baselines[baseline]
+    return (mean_gradient(partial(number, model, metric), x, y, steps) * (x - y)).sum(-1)
 
 
 def _smoothed_gradient_times_input(model: Transformer, metric: Metric) -> Array:

@@ -93,6 +93,18 @@ def values_of(read: Read, x: Float[Array, "tokens features"]) -> Units:
     return stacked(sites_of(recording.program), recording.seen)
 
 
+def mean_gradient(fn: Callable[[Array], Array], x: Array, y: Array, steps: int) -> Array:
+    """Return a function's gradient, its mean over the straight line between two points.
+
+    Args:
+        fn: the function, returning a scalar.
+        x: the point.
+        y: the point that it is compared with.
+        steps: of which the middles are taken.
+    """
+    return mean_over_steps(steps, x.dtype, lambda t: jax.grad(fn)(y + t * (x - y)))
+
+
 def mean_over_steps(steps: int, dtype: Any, at: Callable[[Array], Any]) -> Any:
     """Return the mean of a function over the middles of equal steps from 0 to 1, evaluated one after the other.
 

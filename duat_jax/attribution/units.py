@@ -90,10 +90,7 @@ def _integrated_gradients(read: Read, x: Array, y: Array, *, steps: int) -> Unit
 
 
 def _integrated_together(read: Read, x: Array, y: Array, *, steps: int) -> Units:
-    """Return gradients averaged on the line on which all units of a kind change together, times their change.
-
-    Streams are left out: if all of them are set, only the last one has an effect.
-    """
+    """Return gradients averaged on the line on which all units of a kind change together, times their change."""
     sites, clean, corrupted = sites_of(trace(read, x)[0]), values_of(read, x), values_of(read, y)
 
     def carried(at: tuple[Site, ...], clean: Array, corrupted: Array) -> Array:
@@ -106,7 +103,7 @@ def _integrated_together(read: Read, x: Array, y: Array, *, steps: int) -> Units
         return mean_over_steps(steps, x.dtype, gradient) * (clean - corrupted)
 
     of_neurons, of_heads = (carried(*kind) for kind in zip(sites[:2], clean[:2], corrupted[:2], strict=True))
-    return Units(of_neurons, of_heads, None)
+    return Units(of_neurons, of_heads, None)  # if all streams are set, only the last one has an effect
 
 
 def _integrated_layer_by_layer(read: Read, x: Array, y: Array, *, steps: int) -> Units:

@@ -56,13 +56,7 @@ class _Parts(NamedTuple):
 
 
 class _Splits(NamedTuple):
-    """The plain values of both runs, and two splits of their difference.
-
-    Args:
-        values: the mean log-probabilities of both runs.
-        parameters: the difference over changed inputs and dynamic parameters.
-        reads: the same over what each layer reads from the part, with nothing held.
-    """
+    """The plain values of both runs, and their difference over parameters and over what each layer reads."""
 
     values: Float[Array, "two"]
     parameters: Split

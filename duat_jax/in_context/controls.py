@@ -50,8 +50,8 @@ def exchange(question: Question, reference: Question, *, whole: bool = False) ->
     texts = (question, reference)
     if len(question.ids) != len(reference.ids):
         raise BadText(f"the texts have {len(question.ids)} and {len(reference.ids)} tokens: give two of one length")
-    asked = [(text.ids[~text.hidden].tolist(), text.answers) for text in texts]
-    if (question.hidden != reference.hidden).any() or asked[0] != asked[1]:
+    outside = [(text.ids[~text.hidden].tolist(), text.answers) for text in texts]
+    if (question.hidden != reference.hidden).any() or outside[0] != outside[1]:
         raise BadText("the texts differ outside of their demonstrations: give the same question and answer")
     first, second = (text.whole if whole else text.task for text in texts)
     return first._replace(other=second.ids)

@@ -30,6 +30,7 @@ from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Marked
 from duat_jax.transform.recording import record_kinds
+from duat_jax.weights.number import Number, value_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -122,17 +123,15 @@ def lora_change(
     # Weights first, dynamic parameters second.
     corners = {(w, d): on_host(_corner(runs[w], text, held[d], readings[w, d])) for w in (0, 1) for d in (0, 1)}
     columns = _columns(*(corners[at].parts for at in ((0, 0), (0, 1), (1, 0), (1, 1))))
-    given = model, adapters, text, reader_of_weights(metric).pinned(after)
-    slopes, alone = on_host((_first_order(*given), _alone(*given)))
+    number = Number(text, reader_of_weights(metric).pinned(after))
+    slopes, alone = on_host((_first_order(model, adapters, number), _alone(model, adapters, number)))
     whole = on_host(_closure(difference, columns, list(corners.values())))
 
     def recompute(both: tuple[Transformer, Adapters]) -> Array:
         base, adapted = (adapt(both[0], scaled(both[1], by)) for by in (0, 1))
-        readers = (readers_of(run, [metric])[0].pinned(after) for run in (base, adapted))
-        numbers = [_read(run, text, reader)[0].value for run, reader in zip((base, adapted), readers, strict=True)]
-        return numbers[1] - numbers[0]
+        return value_of(adapted, number) - value_of(base, number)
 
-    split = _split(*given).certified(difference, (model, adapters), recompute)
+    split = _split(model, adapters, number).certified(difference, (model, adapters), recompute)
     predictions = (predicted_before, predicted_after)
     labelled = [() if pair is None else labels.predictions(*on_host(pair)) for pair in predictions]
     return LoraChange(
@@ -189,13 +188,7 @@ class _Corner(NamedTuple):
 
 
 def _under(model: Transformer, real: Array, held: Seen) -> Any:
-    """Return the function from embeddings to last hidden states with held dynamic parameters.
-
-    Args:
-        model: the model.
-        real: true for real tokens.
-        held: the dynamic parameters of a run.
-    """
+    """Return the function from embeddings to last hidden states with the dynamic parameters of a run held."""
     edits = {site: Edit(jnp.zeros_like(value), value) for site, value in held.items()}
     return edit(lambda x: model.states(x, real), edits)
 
@@ -228,35 +221,22 @@ def _closure(difference: Array, columns: Columns, corners: list[_Corner]) -> Com
     return completeness_of(difference, parts, rounded)
 
 
-def _number(model: Transformer, inputs: Inputs, reader: Reader) -> Callable[[Adapters], Array]:
-    """Return the metric as a function of the adapters."""
-    real = jnp.asarray(inputs.real)
-
-    def number(adapters: Adapters) -> Array:
-        changed = adapt(model, adapters)
-        x = changed.embed(inputs.given, inputs.segments)
-        return reader.read(changed, ForwardPass(real, changed.states(x, real), {})).value
-
-    return number
-
-
 class _Path(NamedTuple):
-    """The metric as a function of what adapters move, each one's factor `B` or weights, and both ends of the path."""
+    """The model as a function of what adapters move, each one's factor `B` or weights, and both ends of the path."""
 
-    number: Callable[[dict[str, Any]], Array]
+    adapted: Callable[[dict[str, Any]], Transformer]
     with_them: dict[str, Any]
     without: dict[str, Any]
 
 
-def _path(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> _Path:
+def _path(model: Transformer, adapters: Adapters) -> _Path:
     """Return the path from no adapters to all adapters."""
-    number = _number(model, inputs, reader)
 
-    def of_moved(moved: dict[str, Any]) -> Array:
-        return number({name: adapter.with_moved(moved[name]) for name, adapter in adapters.items()})
+    def adapted(moved: dict[str, Any]) -> Transformer:
+        return adapt(model, {name: adapter.with_moved(moved[name]) for name, adapter in adapters.items()})
 
     without = {name: adapter.without_effect(model).moved for name, adapter in adapters.items()}
-    return _Path(of_moved, {name: adapter.moved for name, adapter in adapters.items()}, without)
+    return _Path(adapted, {name: adapter.moved for name, adapter in adapters.items()}, without)
 
 
 def _by_adapter(parts: dict[str, Any]) -> dict[str, Array]:
@@ -266,16 +246,17 @@ def _by_adapter(parts: dict[str, Any]) -> dict[str, Array]:
 
 # Each is compiled on its own: one program would hold the memory of all three.
 @jax.jit
-def _split(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> Split:
+def _split(model: Transformer, adapters: Adapters, number: Number) -> Split:
     """Split the metric's change from no adapters to all adapters over these."""
-    number, *ends = _path(model, adapters, inputs, reader)
-    return split_between(number, lambda secant: _by_adapter(secant.parts))(*ends)
+    adapted, *ends = _path(model, adapters)
+    return split_between(lambda moved: number(adapted(moved)), lambda secant: _by_adapter(secant.parts))(*ends)
 
 
 @jax.jit
-def _first_order(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> dict[str, Array]:
+def _first_order(model: Transformer, adapters: Adapters, number: Number) -> dict[str, Array]:
     """Return every adapter's part to first order at the base: the derivative with respect to its scale."""
-    return _by_adapter(first_order(*_path(model, adapters, inputs, reader)))
+    adapted, *ends = _path(model, adapters)
+    return _by_adapter(first_order(lambda moved: number(adapted(moved)), *ends))
 
 
 @jax.jit
@@ -294,9 +275,8 @@ def _first_order_held(model: Transformer, adapters: Adapters, inputs: Inputs, he
 
 
 @jax.jit
-def _alone(model: Transformer, adapters: Adapters, inputs: Inputs, reader: Reader) -> dict[str, Array]:
+def _alone(model: Transformer, adapters: Adapters, number: Number) -> dict[str, Array]:
     """Return the metric with each adapter alone."""
     scales = dict(zip(adapters, jnp.eye(len(adapters), dtype=next(iter(adapters.values())).scale.dtype), strict=True))
-    number = _number(model, inputs, reader)
-    numbers = jax.lax.map(lambda each: number(scaled(adapters, each)), scales)
+    numbers = jax.lax.map(lambda each: number(adapt(model, scaled(adapters, each))), scales)
     return dict(zip(adapters, numbers, strict=True))

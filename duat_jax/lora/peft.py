@@ -129,13 +129,7 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
 
 
 class _Files:
-    """The tensors of an adapter's file, by their kinds.
-
-    Args:
-        model: the base model.
-        settings: the adapter's configuration.
-        stored: the tensors.
-    """
+    """The tensors of an adapter's file, by their kinds."""
 
     def __init__(self, model: Transformer, settings: AdapterSettings, stored: Safetensors) -> None:
         self.problems: list[str] = []

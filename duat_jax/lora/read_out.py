@@ -28,12 +28,7 @@ def under_dynamics(weights: Transformer, dynamics: Transformer) -> Transformer:
 
 @final
 class _ReadOut(nnx.Module):
-    """A read-out as targets use it.
-
-    Args:
-        weights: as in `under_dynamics`.
-        dynamics: as in `under_dynamics`.
-    """
+    """A read-out as targets use it."""
 
     def __init__(self, weights: Transformer, dynamics: Transformer) -> None:
         self.weights, self.dynamics = weights, dynamics

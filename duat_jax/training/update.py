@@ -84,14 +84,14 @@ def named_arrays(weights: Weights) -> dict[str, np.ndarray]:
             " nnx.to_pure_dict(nnx.state(module)), and merge it within the functions of the weights"
         )
     if wrong or twice or not leaves:
-        said = (
+        problem = (
             f"{', '.join(wrong[:SHOWN])} aren't arrays of floats"
             if wrong
             else f"several arrays are named {', '.join(twice[:SHOWN])}"
             if twice
             else "there are no weights"
         )
-        raise DuatError(f"{said}: give a pytree of the arrays that are trained, such as nnx.to_pure_dict of a state")
+        raise DuatError(f"{problem}: give a pytree of the arrays that are trained, such as nnx.to_pure_dict of a state")
     return dict(zip(names, map(np.asarray, on_host(leaves)), strict=True))
 
 
@@ -139,12 +139,12 @@ class Update:
         state = [STILL] * in_state
         while True:  # what the state depends on after any number of steps
             self._flows = [LINEAR] * count + state + [LINEAR] * count
-            found = dependences(self._program, self._flows)
-            after = [a | b for a, b in zip(state, found[count:], strict=True)]
+            results_depend = dependences(self._program, self._flows)
+            after = [a | b for a, b in zip(state, results_depend[count:], strict=True)]
             if after == state:
                 break
             state = after
-        _require_linear(shapes, [flow.origin if flow.kind is Kind.HELD else "" for flow in found[:count]])
+        _require_linear(shapes, [flow.origin if flow.kind is Kind.HELD else "" for flow in results_depend[:count]])
         self._means = [flow.kind is Kind.LINEAR for flow in state]
 
     def means_of(self, state: Any) -> list[Array]:
@@ -188,12 +188,7 @@ class Update:
 
 
 def _require_linear(weights: Weights, origins: list[str]) -> None:
-    """Raise if an update isn't linear in gradients, running means and weights.
-
-    Args:
-        weights: the weights.
-        origins: the operation that isn't linear, for each of them; empty where there is none.
-    """
+    """Raise if an update isn't linear: `origins` names the operation to blame for each of the weights, or is empty."""
     wrong = [f"that of {name} by {by}" for name, by in zip(names_of(weights), origins, strict=True) if by]
     if wrong:
         more = f"; and {len(wrong) - SHOWN} more" * (len(wrong) > SHOWN)

@@ -65,12 +65,12 @@ def spend(
     drawn = [
         within_budget({name: size * draw.random() for name, size in sizes.items()}, sizes, share) for _ in range(DRAWS)
     ]
-    asked = [[], finer, *drawn, list(sizes)]
+    choices = [[], finer, *drawn, list(sizes)]
     losses = [mean_loss(model, fresh)]
-    for done, names in enumerate(asked, 1):
+    for done, names in enumerate(choices, 1):
         losses.append(mean_loss(rounded(model, bits, names), fresh))
         if progress is not None:
-            progress(done, len(asked))
+            progress(done, len(choices))
     original, none, chosen, *random, everything = losses
     return Budget(bits, share, finer, original, none, chosen, random, everything)
 

@@ -44,16 +44,7 @@ class _Parts(NamedTuple):
 
 
 class _OfText(NamedTuple):
-    """The difference on one text.
-
-    Args:
-        number: the number that is read.
-        target: its description.
-        names: display labels of the text's tokens.
-        values: the number by the reference and by the model.
-        split: the parts of the difference.
-        first_order: of every parameter, the gradient at the reference times its change.
-    """
+    """The difference on one text: its number, values by the reference and by the model, and parts."""
 
     number: Number
     target: TargetDescription

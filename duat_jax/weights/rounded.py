@@ -54,8 +54,8 @@ def rounded(model: Transformer, bits: int, finer: Iterable[str] = ()) -> Transfo
         name = name_of(path)
         return _rounded(leaf, max(bits, FINER) if name in finer else bits) if name in names else leaf
 
-    found: Transformer = jax.tree_util.tree_map_with_path(of_leaf, model)
-    return found
+    result: Transformer = jax.tree_util.tree_map_with_path(of_leaf, model)
+    return result
 
 
 def sizes_of_matrices(model: Transformer) -> dict[str, int]:

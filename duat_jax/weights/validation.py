@@ -102,11 +102,11 @@ def _longest(config: Config) -> int:
 
 def _settings(before: Config, after: Config) -> list[str]:
     """Return a sentence for every setting in which the programs of two models differ, one for all layers."""
-    found: dict[str, list[int]] = {}
+    layers_of: dict[str, list[int]] = {}
     for i, (first, second) in enumerate(zip(before.blocks, after.blocks, strict=True)):
         for words in _different(_flat(first), _flat(second)):
-            found.setdefault(words, []).append(i)
-    of_layers = [f"in layers {', '.join(map(str, layers))} {words}" for words, layers in found.items()]
+            layers_of.setdefault(words, []).append(i)
+    of_layers = [f"in layers {', '.join(map(str, layers))} {words}" for words, layers in layers_of.items()]
     return [*_different(*(_flat(config, without=("blocks", *NAMES_ALONE)) for config in (before, after))), *of_layers]
 
 

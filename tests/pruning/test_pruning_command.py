@@ -24,7 +24,7 @@ from duat_jax.pruning.checkpoint import FIELDS, require_writable, save_pruned
 from duat_jax.pruning.layers import least_important, remove_layers
 from duat_jax.pruning.plot import draw
 from duat_jax.pruning.pruner import prune
-from duat_jax.pruning.resizing import resized
+from duat_jax.pruning.resizing import resized, with_biases
 from duat_jax.pruning.study import Pruner
 
 GOLDEN = Path(__file__).parents[1] / "golden"

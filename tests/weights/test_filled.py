@@ -11,7 +11,7 @@ import duat_jax as duat
 from duat_jax.cli import application
 from duat_jax.pruning.checkpoint import save_pruned
 from duat_jax.pruning.layers import remove_layers
-from duat_jax.pruning.resizing import resized
+from duat_jax.pruning.resizing import resized, with_biases
 from duat_jax.weights.filled import filled, is_pruned
 
 TEXT = "for i in range(10"

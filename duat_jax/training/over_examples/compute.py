@@ -12,29 +12,14 @@ from duat_jax.errors import DuatError, NotFinite
 from duat_jax.processes import on_host
 from duat_jax.training.kept import Kept, is_skipped
 from duat_jax.training.over_examples.result import Influence
-from duat_jax.training.over_weights.compute import (
-    Number,
-    begin,
-    ledger_of_segment,
-    require_finite,
-    secant_of,
-)
+from duat_jax.training.over_weights.compute import Number, begin, require_finite, segment
 from duat_jax.training.over_weights.result import WeightLedger
 from duat_jax.training.run import Step
-from duat_jax.training.update import Multipliers, Weights, named_arrays, wide
+from duat_jax.training.update import Multipliers, Weights, wide
 
 
 class _OfStep(NamedTuple):
-    """The parts of one step, each with a leading axis of numbers.
-
-    Args:
-        examples: the part of every term of the step's loss.
-        weights: that of the weights themselves in the update, such as by decay.
-        rounding_of_weights: what the weights moved beside the update.
-        rounding_of_gradients: the gradient's part minus those of all terms.
-        optimiser: what the update and its next state are beside the linear map: what the optimiser adds, and rounding.
-        outside: what changed the weights after the update.
-    """
+    """The parts of one step, as in `Influence`, each with a leading axis of numbers."""
 
     examples: Float[Array, "numbers ..."]
     weights: Float[Array, "numbers"]
@@ -151,11 +136,6 @@ def influence(
         examples = jnp.zeros((len(named), *kept.shape))
         return _OfStep(examples, zero, zero, zero, zero, jax.vmap(lambda each: _dot(each, outside))(of_segment))
 
-    def of_ends(number: Number, after: Weights, before: Weights, last: int) -> tuple[WeightLedger, Weights]:
-        """Return the ledger of a segment, and the multiplier of its steps."""
-        split = secant_of(number)(after, before)
-        return ledger_of_segment(after, named_arrays(before), split, f"after step {last - 1}"), split.multiplier
-
     first_moment, _ = kept.read(0)
     beginning = update.means_of(wide(first_moment.state))
     means = [jnp.zeros((len(named), *mean.shape), mean.dtype) for mean in beginning]
@@ -164,11 +144,12 @@ def influence(
     losses: list[np.ndarray] = []
     for first, last in reversed(list(kept.segments())):
         of_steps = kept.again(first, last)
-        ends = wide(of_steps[-1].following.weights), wide(of_steps[0].before.weights)
-        here, each = zip(*(of_ends(number, *ends, last) for number in named.values()), strict=True)
-        ledgers = list(map(WeightLedger.then, here, ledgers)) if ledgers else list(here)
+        ends = wide(of_steps[0].before.weights), wide(of_steps[-1].following.weights)
+        splits = [segment(number, *ends, f"after step {last - 1}") for number in named.values()]
+        here = [ledger for ledger, _ in splits]
+        ledgers = list(map(WeightLedger.then, here, ledgers)) if ledgers else here
         losses.append(np.array([float(step.loss) for step in of_steps]))
-        multipliers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+        multipliers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(multiplier for _, multiplier in splits))
         for step in reversed(of_steps):
             if is_skipped(step):
                 parts = skipped(step, multipliers)
@@ -182,9 +163,9 @@ def influence(
                 )
             if progress is not None:
                 progress(len(steps), run.steps)
-    stacked = {field: np.stack([getattr(of, field) for of in reversed(steps)]) for field in _OfStep._fields}
+    stacked = {field: np.stack([getattr(parts, field) for parts in reversed(steps)]) for field in _OfStep._fields}
     ledgers = list(map(WeightLedger.then, beginnings, ledgers))
-    found = {
+    influences = {
         name: Influence(
             ledger=ledger,
             kept=tuple(kept.numbers),
@@ -195,14 +176,14 @@ def influence(
         )
         for i, (name, ledger) in enumerate(zip(named, ledgers, strict=True))
     }
-    return found if isinstance(numbers, Mapping) else found[""]
+    return influences if isinstance(numbers, Mapping) else influences[""]
 
 
 def _at_ends(of_segments: Float[np.ndarray, "segments"], numbers: list[int]) -> Float[np.ndarray, "steps"]:
     """Return numbers of segments at their last steps."""
-    found = np.zeros(numbers[-1])
-    found[np.array(numbers[1:]) - 1] = of_segments
-    return found
+    of_steps = np.zeros(numbers[-1])
+    of_steps[np.array(numbers[1:]) - 1] = of_segments
+    return of_steps
 
 
 def _minus(a: Weights, b: Weights) -> Weights:

@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError, NotFinite
-from duat_jax.forms.secant import Secant, secant
+from duat_jax.forms.split import Split, split_between
 from duat_jax.processes import on_host
 from duat_jax.training.over_weights.result import WeightLedger
-from duat_jax.training.over_weights.seam import Named, require_alike
+from duat_jax.training.over_weights.seam import require_alike
 from duat_jax.training.update import Weights, named_arrays
 
 Number = Callable[[Weights], Float[Array, ""]]
@@ -24,36 +24,37 @@ KEPT = 8
 
 
 @lru_cache(maxsize=KEPT)
-def secant_of(number: "Number") -> Callable[[Weights, Weights], Secant]:
-    """Return the secant of a number, traced once for weights of one shape.
+def _split_of(number: "Number") -> Callable[[Weights, Weights], Split]:
+    """Return what splits a number over weights, with its multiplier; traced once for weights of one shape."""
+    return jax.jit(split_between(number, lambda secant: (secant.parts, secant.multiplier)))
+
+
+def segment(number: "Number", before: Weights, after: Weights, when: str) -> tuple[WeightLedger, Weights]:
+    """Split a number's change over one segment: any number of steps.
 
     Args:
         number: the number.
-    """
-    return jax.jit(secant(number))
+        before: the weights before the segment.
+        after: the weights after it.
+        when: its end in words.
 
-
-def ledger_of_segment(weights: Weights, before: Named, split: Secant, when: str) -> WeightLedger:
-    """Return the ledger of one segment.
-
-    Args:
-        weights: the weights after it.
-        before: the weights before it, by name.
-        split: the secant of the number between both ends.
-        when: its place in words.
+    Returns:
+        The ledger of the segment, and the multiplier of its steps.
 
     Raises:
         NotFinite: if the number isn't finite.
     """
-    named, values = named_arrays(weights), np.stack(on_host(split.values[::-1]))
+    split = _split_of(number)(after, before)
+    of_weights, multiplier = split.parts
+    named, values = named_arrays(after), np.stack(on_host(split.values[::-1]))
     require_finite(values[1], when)
-    parts: dict[str, Any] = dict(zip(named, on_host(jax.tree.leaves(split.parts)), strict=True))
+    parts: dict[str, Any] = dict(zip(named, on_host(jax.tree.leaves(of_weights)), strict=True))
     sums = {name: part.sum(dtype=np.float64)[None] for name, part in parts.items()}
     jumps = np.array([sum(map(float, split.discontinuities.values()), 0.0)])
     # Of a segment the sums over arrays are kept: whether a wrong one would show is asked of these.
     largest = max(float(abs(each[0])) for each in (*sums.values(), jumps))
     completeness = split.completeness._replace(largest=jnp.asarray(largest, values.dtype)).on_host()
-    return WeightLedger(named, values, parts, sums, jumps, (completeness,), before)
+    return WeightLedger(named, values, parts, sums, jumps, (completeness,), named_arrays(before)), multiplier
 
 
 def begin(number: "Number", weights: Weights) -> WeightLedger:
@@ -111,9 +112,8 @@ def follow(number: "Number", ledger: WeightLedger, weights: Weights) -> WeightLe
     named = named_arrays(weights)
     require_alike(ledger.weights, named)
     before = jax.tree.unflatten(jax.tree.structure(weights), [jnp.asarray(ledger.weights[name]) for name in named])
-    split = secant_of(number)(weights, before)
-    when = f"after segment {len(ledger.values) - 1}"
-    return ledger.then(ledger_of_segment(weights, ledger.weights, split, when))
+    following, _ = segment(number, before, weights, f"after segment {len(ledger.values) - 1}")
+    return ledger.then(following)
 
 
 def require_finite(value: Any, when: str) -> None:

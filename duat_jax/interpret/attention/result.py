@@ -220,7 +220,8 @@ class AttentionScore(Displayed):
 
     def view(self) -> View:
         """Return the score as it is shown: its sums over either side, and the pairs of tokens and of parts."""
-        attended = np.argsort(-self.attention, kind="stable")[:ATTENDED].tolist()
+        order = np.argsort(-self.attention, kind="stable")[:ATTENDED].tolist()
+        attended = [f"{token} {quoted_token(self.tokens[token])} {self.attention[token]:.1%}" for token in order]
         return View(
             kind="attention score",
             target=self.label,
@@ -233,7 +234,7 @@ class AttentionScore(Displayed):
                 self._pairs_of_tokens(),
                 Map("pairs of parts", self.by_part()[1], *2 * (self.by_part()[0],), ("query", "key")),
             ),
-            notes=(f"The head attends to: {'   '.join(map(self.place, attended))}", self.meaning),
+            notes=(f"The head attends to: {'   '.join(attended)}", self.meaning),
         )
 
     def _name(self, source: Source) -> str:

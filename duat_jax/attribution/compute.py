@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 
 from duat_jax.attribution.registry import METHODS, method_of
 from duat_jax.attribution.result import Attribution
-from duat_jax.attribution.tokens import Metric
+from duat_jax.attribution.tokens import Metric, number, read, states
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import BadText, NotFinite
 from duat_jax.inputs.baseline_kinds import Baseline
@@ -19,7 +19,6 @@ from duat_jax.inputs.baselines import ContrastRequest, check_contrast
 from duat_jax.inputs.model_inputs import OneInput
 from duat_jax.inputs.request import check_one
 from duat_jax.interpret.comparison import compare_runs
-from duat_jax.interpret.pipeline import forward_from
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded
@@ -132,20 +131,18 @@ def _scores(
     """Return the scores of the first row against each of the others, averaged over these."""
     x, references = embeddings[0], embeddings[1:]
     rule, of_change = METHODS[unit][method].rule, METHODS[unit][method].of_change
-
-    def number(x: Array) -> Array:
-        return reader.read(model, forward_from(model, x, real, stream)).value
+    metric = Metric(x, {}, real, reader, stream)
+    readout = read(model, metric, x).readout
 
     def held_readout(x: Array) -> Array:
-        return jnp.vdot(readout, forward_from(model, x, real, stream).at(stream), precision=PRECISION)
-
-    readout = reader.read(model, forward_from(model, x, real, stream)).readout
+        return jnp.vdot(readout, states(model, metric, x), precision=PRECISION)
 
     def scores(y: Any) -> Array:
         if unit != "token":
-            read = held_readout if METHODS[unit][method].of_readout else number
-            return getattr(rule(model, read, x, y, real), f"{unit}s")
-        metric = Metric(x, {"other": y}, real, reader, stream)
-        return rule(model, metric, baseline="other") if of_change else rule(model, metric)
+            fn = held_readout if METHODS[unit][method].of_readout else partial(number, model, metric)
+            return getattr(rule(model, fn, x, y, real), f"{unit}s")
+        if not of_change:
+            return rule(model, metric)
+        return rule(model, metric._replace(baselines={"reference": y}), baseline="reference")
 
     return jax.vmap(scores)(references).mean(0) if of_change else scores(None)

@@ -81,8 +81,15 @@ def number(model: Transformer, metric: Metric, x: Float[Array, "tokens features"
     return read(model, metric, x).value
 
 
-def _states(model: Transformer, metric: Metric) -> Callable[[Array], Array]:
-    return lambda x: forward_from(model, x, metric.real, metric.stream).at(metric.stream)
+def states(model: Transformer, metric: Metric, x: Float[Array, "tokens features"]) -> Float[Array, "tokens features"]:
+    """Return the stream that a metric reads, or the states of the read-out, on given embeddings.
+
+    Args:
+        model: the model.
+        metric: the metric.
+        x: the embeddings, `[tokens, features]`.
+    """
+    return forward_from(model, x, metric.real, metric.stream).at(metric.stream)
 
 
 def _gradient(model: Transformer, metric: Metric, x: Array) -> Array:
@@ -120,20 +127,20 @@ def _secant(model: Transformer, metric: Metric, *, baseline: str) -> Array:
 
 def _contributions(model: Transformer, metric: Metric, *, terms: bool) -> Array:
     """Return each token's contribution through the linear path, and optionally that of the terms at the token."""
-    recording = record_kinds(_states(model, metric), metric.x, decomposition.KINDS)
+    recording = record_kinds(partial(states, model, metric), metric.x, decomposition.KINDS)
     parts = contributions(recording, read(model, metric, metric.x).readout, neurons=False)
     linear = parts.input.sum(-1)
     return linear + sum(part.reshape(len(linear), -1).sum(-1) for part in parts.terms.values()) if terms else linear
 
 
 def _collapse(model: Transformer, metric: Metric, *, gate_rule: str | None, baseline: str | None = None) -> Array:
-    recording = record_kinds(_states(model, metric), metric.x, affine_form.KINDS)
+    recording = record_kinds(partial(states, model, metric), metric.x, affine_form.KINDS)
     coefficient = collapse_of(recording, gate_rule).linear.T(read(model, metric, metric.x).readout)
     return (coefficient * (metric.x if baseline is None else metric.x - metric.baselines[baseline])).sum(-1)
 
 
 def _attention_rollout(model: Transformer, metric: Metric) -> Array:
-    held = record_kinds(_states(model, metric), metric.x, (marks.HOLD,)).dynamics.held
+    held = record_kinds(partial(states, model, metric), metric.x, (marks.HOLD,)).dynamics.held
     identity = rollout = jnp.eye(len(metric.x), dtype=metric.x.dtype)
     for pattern in (value for key, value in held.items() if key.name == PATTERN):
         rollout = jnp.matmul((pattern.mean(0) + identity) / 2, rollout, precision=PRECISION)

@@ -11,9 +11,9 @@ from jaxtyping import Array, Float
 
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import BadText
-from duat_jax.forms.completeness import Completeness
 from duat_jax.forms.decomposition import KINDS
-from duat_jax.forms.secant import notes_of, secant
+from duat_jax.forms.secant import Secant
+from duat_jax.forms.split import Split, split_between
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import Labels, Prediction, labels_of
 from duat_jax.inputs.model_inputs import Inputs, OneInput
@@ -130,7 +130,10 @@ def intervene(
 
     slots = slots_of(alike, applied, applied, len(text.real))
     (reader,) = readers_of(model, [metric])
-    parts = on_host(_split(model, reader.pinned(before), text, alike, slots, before.readout, stream))
+    split = _split(model, reader.pinned(before), text, alike, slots, before.readout, stream)
+    # The difference is that of the plain runs.
+    split = split.certified(before.value.dtype.type(difference(changed)), model, recompute)
+    parts = split.parts
     return Intervention(
         family=model.config.family,
         tokens=labels.names,
@@ -150,12 +153,9 @@ def intervene(
             )
             for change in applied
         ),
-        discontinuities={name: float(part) for name, part in parts.discontinuities.items()},
-        # The difference is that of the plain runs.
-        completeness=parts.completeness.against(before.value.dtype.type(difference(changed))).certified(
-            model, recompute
-        ),
-        notes=notes_of(parts.unrecognised),
+        discontinuities=split.discontinuities,
+        completeness=split.completeness,
+        notes=split.notes,
     )
 
 
@@ -223,9 +223,6 @@ def check(
 class _Parts(NamedTuple):
     frozen: list[Float[Array, "slots tokens *shape"]]
     secant: list[Float[Array, "slots tokens *shape"]]
-    discontinuities: dict[str, Array]
-    completeness: Completeness
-    unrecognised: dict[str, Array]
 
 
 def _states(model: Transformer, real: Any, stream: int | None) -> Callable[[Array], Array]:
@@ -257,8 +254,8 @@ def _split(
     slots: tuple[Slots, ...],
     readout: Array,
     stream: int | None,
-) -> _Parts:
-    """Return the effect of every changed value on the number, by the table of contributions and by the secant."""
+) -> Split:
+    """Split the effect of all changes over every changed value, by the table of contributions and by the secant."""
     x, states = model.embed(inputs.given, inputs.segments), _states(model, inputs.real, stream)
     slots = tuple(Slots(each.marks, jax.tree.map(lambda array: array.astype(x.dtype), each.edits)) for each in slots)
     changes = [each.edits for each in slots]
@@ -266,8 +263,6 @@ def _split(
     def number(changes: list[Edit]) -> Array:
         changed = tuple(Slots(each.marks, edits) for each, edits in zip(slots, changes, strict=True))
         return reader.read(model, passed_on(inputs.real, edit(states, edits_of(alike, changed))(x), stream)).value
-
-    difference = secant(number)(changes, [Edit(jnp.ones_like(kept), jnp.zeros_like(added)) for kept, added in changes])
 
     sites = {site: Site(marks.ADDED[site.kind], site.key) for each in alike for site in each.sites}
     recording = record_kinds(states, x, {*KINDS, *(site.kind for site in sites)})
@@ -279,13 +274,12 @@ def _split(
         (kept, added), (seen, on) = slots.edits, (at_slots(each, slots, of) for of in (recording.seen, on_marks))
         return on * ((kept - 1) * seen + added)
 
-    return _Parts(
-        [frozen(*each) for each in zip(alike, slots, strict=True)],
-        [kept + added for kept, added in difference.parts],
-        difference.discontinuities,
-        difference.completeness,
-        difference.unrecognised,
-    )
+    def parts_of(secant: Secant) -> _Parts:
+        on_changes = [kept + added for kept, added in secant.parts]
+        return _Parts([frozen(*each) for each in zip(alike, slots, strict=True)], on_changes)
+
+    unchanged = [Edit(jnp.ones_like(kept), jnp.zeros_like(added)) for kept, added in changes]
+    return split_between(number, parts_of)(changes, unchanged)
 
 
 def _of(

@@ -18,8 +18,9 @@ from duat_jax.marking.automatic import auto
 from duat_jax.models.checkpoint.dtypes import valid_dtype
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import quoted
+from duat_jax.models.checkpoint.settings import HEAD_KINDS
 from duat_jax.models.config import Config
-from duat_jax.models.converted_config import HEADS, OTHERWISE, config_of, read_out_of
+from duat_jax.models.converted_config import OTHERWISE, config_of, read_out_of
 from duat_jax.models.layout import NO_LAYERS, Units, units_at
 from duat_jax.models.transformer import Transformer
 from duat_jax.pytorch.module import (
@@ -244,7 +245,7 @@ def converted(module: Any, name: str) -> Transformer:
         raise BadCheckpoint(f"{name}: PyTorch can't compute it: {_line(error)}") from None
     result = "last_hidden_state" if kind == "hidden" else "logits"
     if result not in computed:
-        known = ", ".join(sorted(HEADS))
+        known = ", ".join(sorted(end for end, kind in HEAD_KINDS.items() if kind != "hidden"))
         raise DuatError(f"{name}: a {type(whole).__name__} is none of {known}: give head='hidden'{OTHERWISE}")
     if read_out is not None and module is whole:
         # Its logits are the states from which they are read.

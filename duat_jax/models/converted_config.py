@@ -4,17 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from duat_jax.errors import DuatError
+from duat_jax.models.checkpoint.settings import HEAD_KINDS
 from duat_jax.models.config import Config, Head
 from duat_jax.nn.config import BlockConfig
 
-HEADS = {
-    "ForCausalLM": "next token",
-    "LMHeadModel": "next token",
-    "ForConditionalGeneration": "next token",
-    "ForMaskedLM": "masked token",
-    "ForSequenceClassification": "classes",
-}
-"""The kind of read-out of a class of transformers, by the end of its name; the hidden states of any other."""
 OTHERWISE = (
     "; duat.from_torch(module, inputs) takes any module, and duat.decompose(…, marks='auto') explains a number of"
     " its outputs"
@@ -72,9 +65,8 @@ def config_of(module: Any, name: str) -> Config:
     Raises:
         DuatError: for one of two texts, without embeddings of tokens or with another read-out.
     """
-    settings, kind = module.config.get_text_config(), "hidden"
-    for end, of_end in HEADS.items():
-        kind = of_end if type(module).__name__.endswith(end) else kind
+    settings, name_of_class = module.config.get_text_config(), type(module).__name__
+    kind = next((kind for end, kind in HEAD_KINDS.items() if name_of_class.endswith(end)), "hidden")
     table, problem = _table_of(module), None
     if module.config.is_encoder_decoder:
         problem = "reads two texts, an encoder's and a decoder's"

@@ -9,23 +9,8 @@ import gguf
 
 from duat_jax.errors import BadCheckpoint
 from duat_jax.models.checkpoint.gguf_header import Header
-from duat_jax.models.checkpoint.gguf_tensor_names import (
-    AROUND_MLP,
-    BERT,
-    DECODER,
-    GATED,
-    GPT2,
-    GPT_OSS,
-    MIXTRAL_ROUTED,
-    NEOX,
-    OLMO,
-    PHI,
-    PHI3,
-    PLAIN,
-    QUERY_KEY_NORMS,
-    ROUTED,
-)
 from duat_jax.models.checkpoint.problems import quoted
+from duat_jax.models.registry import FAMILIES
 
 _CAPS_AND_WINDOW = {
     "attn_logit_softcapping": "attn_logit_softcapping",
@@ -54,6 +39,9 @@ _EXPERTS = {
     "expert_feed_forward_length": "moe_intermediate_size",
 }
 
+_IN_EVERY_LAYER = {"hidden_act": "silu", "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}
+"""Qwen's files have experts in every layer, and the weights of the chosen ones sum to one."""
+
 
 class Layout(Enum):
     """The layout of an architecture's tensors."""
@@ -71,24 +59,32 @@ class Architecture(NamedTuple):
     Args:
         kind: its name in the `gguf` library.
         model_type: its name in a `config.json`.
-        names: the first layer's and all other tensors in Hugging Face's names, without `.weight` or `.bias`.
         fields: keys besides those of all architectures, and their names in a `config.json`.
         other_fields: the other fields, which depend on the architecture or its tensors.
         epsilon: the key of the norms' epsilon, and its field.
         turned: the field of the share of a head's features that are rotated; absent where all are.
         layout: the difference of the tensors' layout from Hugging Face's.
         causal: whether a token sees only itself and earlier tokens.
+        further: names of tensors that the family has under other names.
     """
 
     kind: gguf.MODEL_ARCH
     model_type: str
-    names: list[str]
     fields: dict[str, str]
-    other_fields: Callable[[dict[str, Any], Header], dict[str, Any]]
+    other_fields: Mapping[str, Any] | Callable[[dict[str, Any], Header], dict[str, Any]]
     epsilon: tuple[str, str] = ("attention.layer_norm_rms_epsilon", "rms_norm_eps")
     turned: str | None = None
     layout: Layout = Layout.SAME
     causal: bool = True
+    further: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The first layer's and all other tensors in Hugging Face's names, without `.weight` or `.bias`."""
+        family = FAMILIES[self.model_type]
+        # The library knows an encoder's names without their prefix.
+        parts = family.parts if self.causal else (name.removeprefix(family.prefix) for name in family.parts)
+        return (*parts, *self.further)
 
     @property
     def experts(self) -> str | None:
@@ -104,24 +100,11 @@ def _llama(config: dict[str, Any], header: Header) -> dict[str, Any]:
     }
 
 
-def _silu(config: dict[str, Any], header: Header) -> dict[str, Any]:
-    return {"hidden_act": "silu"}
-
-
-def _qwen3_moe(config: dict[str, Any], header: Header) -> dict[str, Any]:
-    # Files of this architecture have experts in every layer, and the weights of the chosen ones sum to one.
-    return {"hidden_act": "silu", "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}
-
-
 def _gemma2(config: dict[str, Any], header: Header) -> dict[str, Any]:
     # The scale of the scores isn't in the file: the largest of three published sizes, of 46 layers, has its own.
     largest = config["num_hidden_layers"] == 46
     scale = config["hidden_size"] // config["num_attention_heads"] if largest else config["head_dim"]
     return {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": scale}
-
-
-def _gemma(config: dict[str, Any], header: Header) -> dict[str, Any]:
-    return {"hidden_act": "gelu_pytorch_tanh"}
 
 
 def _gemma3(config: dict[str, Any], header: Header) -> dict[str, Any]:
@@ -143,10 +126,6 @@ def _starcoder2(config: dict[str, Any], header: Header) -> dict[str, Any]:
     # These files don't state the window, which texts of more than 4,096 tokens have.
     biased = "blk.0.attn_q.bias" in header.places
     return {"hidden_act": "gelu_pytorch_tanh", "use_bias": biased, "sliding_window": None}
-
-
-def _phi2(config: dict[str, Any], header: Header) -> dict[str, Any]:
-    return {"hidden_act": "gelu_new"}
 
 
 def _stablelm(config: dict[str, Any], header: Header) -> dict[str, Any]:
@@ -190,7 +169,6 @@ ARCHITECTURES = {
     "gpt2": Architecture(
         gguf.MODEL_ARCH.GPT2,
         "gpt2",
-        GPT2,
         {},
         _gpt2,
         epsilon=(_LAYER_NORM, "layer_norm_epsilon"),
@@ -199,7 +177,6 @@ ARCHITECTURES = {
     "bert": Architecture(
         gguf.MODEL_ARCH.BERT,
         "bert",
-        BERT,
         {},
         _bert,
         epsilon=(_LAYER_NORM, "layer_norm_eps"),
@@ -208,7 +185,6 @@ ARCHITECTURES = {
     "phi3": Architecture(
         gguf.MODEL_ARCH.PHI3,
         "phi3",
-        PHI3,
         {
             "attention.sliding_window": "sliding_window",
             "rope.scaling.original_context_length": "original_max_position_embeddings",
@@ -219,7 +195,6 @@ ARCHITECTURES = {
     "gpt-oss": Architecture(
         getattr(gguf.MODEL_ARCH, "GPT_OSS", gguf.MODEL_ARCH.LLAMA),  # an older library's names don't fit: refused
         "gpt_oss",
-        GPT_OSS,
         {
             "expert_count": "num_local_experts",
             "expert_used_count": "num_experts_per_tok",
@@ -227,11 +202,14 @@ ARCHITECTURES = {
             "attention.sliding_window": "sliding_window",
         },
         _gpt_oss,
+        further=(
+            "model.layers.0.self_attn.sinks",
+            *(f"model.layers.0.mlp.experts.{part}_proj" for part in ("gate", "up", "down")),
+        ),
     ),
     "gptneox": Architecture(
         gguf.MODEL_ARCH.GPTNEOX,
         "gpt_neox",
-        NEOX,
         {"use_parallel_residual": "use_parallel_residual"},
         _gpt_neox,
         epsilon=(_LAYER_NORM, "layer_norm_eps"),
@@ -241,7 +219,6 @@ ARCHITECTURES = {
     "starcoder2": Architecture(
         gguf.MODEL_ARCH.STARCODER2,
         "starcoder2",
-        DECODER + PLAIN,
         {},
         _starcoder2,
         epsilon=(_LAYER_NORM, "norm_epsilon"),
@@ -249,17 +226,17 @@ ARCHITECTURES = {
     "smollm3": Architecture(
         gguf.MODEL_ARCH.LLAMA,  # whose tensors have the same names; older libraries know no other
         "smollm3",
-        DECODER + GATED,
         {},
         _smollm3,
         layout=Layout.ALTERNATING,
     ),
-    "olmo2": Architecture(gguf.MODEL_ARCH.OLMO2, "olmo2", OLMO, {}, _olmo),
-    "gemma": Architecture(gguf.MODEL_ARCH.GEMMA, "gemma", DECODER + GATED, {}, _gemma, layout=Layout.SHIFTED),
+    "olmo2": Architecture(gguf.MODEL_ARCH.OLMO2, "olmo2", {}, _olmo),
+    "gemma": Architecture(
+        gguf.MODEL_ARCH.GEMMA, "gemma", {}, {"hidden_act": "gelu_pytorch_tanh"}, layout=Layout.SHIFTED
+    ),
     "gemma3": Architecture(
         gguf.MODEL_ARCH.GEMMA3,
         "gemma3_text",
-        DECODER + GATED + AROUND_MLP + QUERY_KEY_NORMS,
         _GEMMA3,
         _gemma3,
         layout=Layout.SHIFTED,
@@ -267,42 +244,34 @@ ARCHITECTURES = {
     "phi2": Architecture(
         gguf.MODEL_ARCH.PHI2,
         "phi",
-        PHI,
         {},
-        _phi2,
+        {"hidden_act": "gelu_new"},
         epsilon=(_LAYER_NORM, "layer_norm_eps"),
         turned="partial_rotary_factor",
     ),
     "stablelm": Architecture(
         gguf.MODEL_ARCH.STABLELM,
         "stablelm",
-        DECODER + GATED,
         {"use_parallel_residual": "use_parallel_residual"},
         _stablelm,
         epsilon=(_LAYER_NORM, "layer_norm_eps"),
         turned="partial_rotary_factor",
     ),
-    "granite": Architecture(
-        gguf.MODEL_ARCH.GRANITE, "granite", DECODER + GATED, _GRANITE, _llama, layout=Layout.ALTERNATING
-    ),
+    "granite": Architecture(gguf.MODEL_ARCH.GRANITE, "granite", _GRANITE, _llama, layout=Layout.ALTERNATING),
     "command-r": Architecture(
         gguf.MODEL_ARCH.COMMAND_R,
         "cohere",
-        DECODER + GATED,
         {"logit_scale": "logit_scale"},
-        _silu,
+        {"hidden_act": "silu"},
         epsilon=(_LAYER_NORM, "layer_norm_eps"),
     ),
-    "llama": Architecture(gguf.MODEL_ARCH.LLAMA, "llama", DECODER + GATED, {}, _llama, layout=Layout.ALTERNATING),
-    "qwen2": Architecture(gguf.MODEL_ARCH.QWEN2, "qwen2", DECODER + GATED, {}, _silu),
-    "qwen3": Architecture(gguf.MODEL_ARCH.QWEN3, "qwen3", DECODER + GATED + QUERY_KEY_NORMS, {}, _silu),
-    "qwen3moe": Architecture(
-        gguf.MODEL_ARCH.QWEN3MOE, "qwen3_moe", DECODER + ROUTED + QUERY_KEY_NORMS, _EXPERTS, _qwen3_moe
-    ),
+    "llama": Architecture(gguf.MODEL_ARCH.LLAMA, "llama", {}, _llama, layout=Layout.ALTERNATING),
+    "qwen2": Architecture(gguf.MODEL_ARCH.QWEN2, "qwen2", {}, {"hidden_act": "silu"}),
+    "qwen3": Architecture(gguf.MODEL_ARCH.QWEN3, "qwen3", {}, {"hidden_act": "silu"}),
+    "qwen3moe": Architecture(gguf.MODEL_ARCH.QWEN3MOE, "qwen3_moe", _EXPERTS, _IN_EVERY_LAYER),
     "gemma2": Architecture(
         gguf.MODEL_ARCH.GEMMA2,
         "gemma2",
-        DECODER + GATED + AROUND_MLP,
         _CAPS_AND_WINDOW,
         _gemma2,
         layout=Layout.SHIFTED,
@@ -310,11 +279,11 @@ ARCHITECTURES = {
 }
 """The supported architectures, by `general.architecture`."""
 
-OLMO3 = Architecture(gguf.MODEL_ARCH.OLMO2, "olmo3", OLMO, {"attention.sliding_window": "sliding_window"}, _olmo)
+OLMO3 = Architecture(gguf.MODEL_ARCH.OLMO2, "olmo3", {"attention.sliding_window": "sliding_window"}, _olmo)
 """The architecture of an OLMo 2 with windows."""
 
 MIXTRAL = Architecture(
-    gguf.MODEL_ARCH.LLAMA, "mixtral", DECODER + MIXTRAL_ROUTED, _MIXTRAL_EXPERTS, _silu, layout=Layout.ALTERNATING
+    gguf.MODEL_ARCH.LLAMA, "mixtral", _MIXTRAL_EXPERTS, {"hidden_act": "silu"}, layout=Layout.ALTERNATING
 )
 """The architecture of a llama with experts."""
 

@@ -155,7 +155,8 @@ def read_settings(path: Path, header: Header) -> dict[str, Any]:
         keys.problems.append(f"general.type = {quoted(kind)} isn't a model")
     raise_problems(path, keys.all_problems())
     config |= {"rope_scaling": scaling} if scaling else {}
-    return config | architecture.other_fields(config, header)
+    other = architecture.other_fields
+    return config | (other(config, header) if callable(other) else dict(other))
 
 
 def share_of(part: int, total: int) -> float:

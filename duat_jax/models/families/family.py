@@ -26,6 +26,7 @@ class Family:
         copies: stored names that a tied checkpoint may have too, and the tensors that they repeat.
         modules: the stored names of modules, without prefix, that the reference implementation calls otherwise in its
             model, by its names; `{i}` is a layer's number.
+        parts: the stored names of the modules outside of the layers, of those of the first layer, and of the read-out.
         wrapper: the `model_type` of the language model in a model that reads more than texts, whose fields are its
             `text_config`; empty for a language model.
     """
@@ -40,4 +41,5 @@ class Family:
     older: Mapping[str, str] = field(default_factory=dict)
     copies: Mapping[str, str] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()
     wrapper: str = ""

@@ -155,7 +155,16 @@ class Names:
         """
         number = re.escape(self.layer).replace(r"\{i\}", r"(\d{1,9})")
         usual: dict[str, Any] = {"tensor_map": self.tensor_map, "layer": number, "copies": self.copies}
-        return Family(read_config, **usual | fields)
+        family = Family(read_config, **usual | fields)
+        return replace(family, parts=tuple(self._modules(family.prefix)))
+
+    def _modules(self, prefix: str) -> Iterator[str]:
+        """Yield the stored names of modules, those of the first layer for all layers and for all experts."""
+        yield from (prefix + name for name in self.outside.values())
+        for stored in self.parts.values():
+            name = stored[0] if isinstance(stored, tuple) else stored
+            yield prefix + self.layer.format(i=0) + name.replace(".{expert}", "")
+        yield from (self.heads[kind]["logits"] for kind in ("next token",) if kind in self.heads)
 
     @property
     def copies(self) -> dict[str, str]:

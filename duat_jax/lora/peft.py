@@ -199,15 +199,7 @@ class _Files:
 
 
 class _Name(NamedTuple):
-    """The parts of a stored tensor's name.
-
-    Args:
-        called: the module, as the reference implementation calls it.
-        half: the half of an adapter of a layer, `"A"` or `"B"`.
-        of_table: the same of an embedding's adapter.
-        base_layer: whether the tensor is the base model's own, beside an adapter.
-        end: the tensor's name in its module, if it is no half.
-    """
+    """A tensor's name: its module, the half of a layer's or a table's adapter, or the end of a tensor of its own."""
 
     called: str
     half: str | None = None

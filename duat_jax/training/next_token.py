@@ -103,16 +103,16 @@ def next_token_run(ids: Int[np.ndarray, "pieces tokens"], settings: Settings) ->
 
 
 def parts_of_pieces(
-    found: Influence, pieces: int, settings: Settings
+    influence: Influence, pieces: int, settings: Settings
 ) -> tuple[Float[np.ndarray, "pieces predicted"], Int[np.ndarray, "pieces"]]:
     """Return the part of every token of every piece, summed over the steps that read it, and the number of these steps.
 
     Args:
-        found: what a run of `next_token_run` did to a number.
+        influence: what a run of `next_token_run` did to a number.
         pieces: how many pieces there are.
         settings: the settings of the training.
     """
     which = np.stack([rows_of_step(step, pieces, settings) for step in range(settings.steps)])
-    parts = np.zeros((pieces, found.examples.shape[-1]))
-    np.add.at(parts, which, found.examples)
+    parts = np.zeros((pieces, influence.examples.shape[-1]))
+    np.add.at(parts, which, influence.examples)
     return parts, np.bincount(which.ravel(), minlength=pieces)

@@ -10,6 +10,7 @@ import pytest
 from helpers import close
 
 import duat_jax as duat
+from duat_jax.attribution.units import METHODS as UNIT_METHODS
 from duat_jax.evaluation.circuits import METHODS
 from duat_jax.models.config import Head
 from duat_jax.nn import MLP, BlockConfig, Experts, GatedMLP
@@ -291,3 +292,17 @@ def test_random_numbers_differ_between_pairs_and_units():
         np.testing.assert_array_equal(a, b)
         assert len(np.unique(np.concatenate([a, c]))) == a.size + c.size
     assert [scores.shape for scores in first] == [(2, TOKENS, NEURONS), (2, TOKENS, HEADS), (3, TOKENS)]
+
+
+def test_integrated_gradients_are_means_on_the_way_from_the_reference():
+    """Of `Σ (x + n)²` with neurons `n = x³`, whose derivative by `n` is `2 (x + n)`."""
+
+    def read(x):
+        x = duat.stream(x, "layer")
+        heads = duat.point(jnp.zeros_like(x)[:, None], "attention.mixed")
+        return ((x + heads[:, 0] + duat.point(x**3, "mlp.neurons")) ** 2).sum()
+
+    x, y = jnp.array([[0.5, -1.0], [2.0, 0.3]]), jnp.array([[-0.2, 0.4], [1.0, 0.9]])
+    found = UNIT_METHODS["integrated gradients, 2 steps"].rule(make_model(), read, x, y, jnp.ones(2, bool))
+    derivatives = [2 * (z + z**3) for z in (y + t * (x - y) for t in along(2))]
+    close(found.neurons[0], sum(derivatives) / 2 * (x**3 - y**3))

@@ -2,9 +2,13 @@
 
 import json
 
+import jax.numpy as jnp
 import pytest
 from cases import GOLDEN
 from command import run
+from helpers import near
+
+from duat_jax.verification.compare import _difference
 
 
 def test_derive_prints_text_latex_and_a_document():
@@ -66,6 +70,15 @@ def test_audit_prints_a_figure_as_text_and_as_latex():
     assert "W′₃,₁ W′₂,₁ W′₁,₁" in text.stdout
     latex = run("audit", "--figure", 2, "--format", "latex")
     assert latex.stdout.startswith("\\begin{array}")
+
+
+def test_a_route_whose_numbers_are_off_does_not_hold():
+    sizes, numbers = {"x/1": 2.0}, {"x/1": jnp.array([1.0, 2.0])}
+    off = {"x/1": jnp.array([1.0, 2.0 + 1e-6])}
+    assert _difference("the same", numbers, numbers, sizes, 1).holds
+    found = _difference("another", numbers, off, sizes, 1)
+    near(found.largest, 1e-6, within=1e-12)
+    assert not found.holds
 
 
 def test_verify_prints_a_table_and_json(monkeypatch):

@@ -18,9 +18,10 @@ import duat_jax as duat
 from duat_jax.attribution.unit_values import Scores
 from duat_jax.cli import application
 from duat_jax.errors import NotFinite
+from duat_jax.evaluation import circuit_plot
 from duat_jax.evaluation.circuit_curve import FRACTIONS, STATISTICS, Curve, columns, faithfulness, number
 from duat_jax.evaluation.circuits import AT_ONCE, METHODS, UNITS, measure, run, top, values
-from duat_jax.evaluation.comparison import as_dict, compare
+from duat_jax.evaluation.comparison import Row, as_dict, compare
 from duat_jax.inputs.prompts import Prompt, draw
 from duat_jax.inputs.tasks.registry import TASKS
 from duat_jax.models.config import Head
@@ -386,3 +387,12 @@ def test_the_command_names_everything_that_is_wrong(tmp_path):
     assert command("--task", "parameter", "--plot", tmp_path / "curves.gif").stderr.endswith(
         "must end in .png, .pdf or .svg\n"
     )
+
+
+def test_a_picture_of_curves_says_which_is_which():
+    kept, removed = np.linspace(0.1, 0.9, len(FRACTIONS)), np.linspace(0.8, 0.2, len(FRACTIONS))
+    above, below = circuit_plot.draw({"capitals": {"secant": Row(kept, removed, {}, None)}}).axes
+    for axes, numbers, label in ((above, kept, "circuit kept"), (below, removed, "circuit removed")):
+        near(axes.lines[0].get_ydata(), numbers, within=0)
+        assert axes.get_ylabel() == f"faithfulness, {label}"
+    assert below.get_xlabel() == "% of all units in the circuit" and above.get_title() == "capitals"

@@ -596,3 +596,10 @@ def test_with_all_heads_as_if_nothing_were_seen_nothing_is_gained(model, found):
 
 
 # Questions and the command.
+
+
+def test_a_repeated_sequence_is_predicted_from_its_second_occurrence():
+    task = repeated([1], np.array([4, 8, 2]))
+    assert task.ids.tolist() == [1, 4, 8, 2, 4, 8, 2]
+    assert task.places.tolist() == [4, 5] and task.answers.tolist() == [8, 2]
+    assert task.hidden.tolist() == [False, True, True, True, False, False, False]

@@ -127,3 +127,13 @@ def test_no_character_of_a_text_stands_in_the_file_as_it_is():
     model, tokenizer = duat.load(tokenizer=True)
     html = duat.explain(model, "</script><b>&", tokenizer=tokenizer).to_html()
     assert html.count("</script>") == 2 and "<b>" not in html
+
+
+def test_the_largest_units_of_a_token_have_their_own_numbers():
+    random = np.random.default_rng(0)
+    parts, factors = (random.normal(size=(3, 2 * TOP)).astype(np.float32) for _ in range(2))
+    for token, entries in enumerate(largest_units(parts, factors)["top"]):
+        units = [unit for unit, _, _ in entries]
+        assert units == np.argsort(-np.abs(parts[token]), kind="stable")[:TOP].tolist()
+        near([part for _, part, _ in entries], parts[token, units], within=1e-6)
+        near([factor for _, _, factor in entries], factors[token, units], within=1e-6)

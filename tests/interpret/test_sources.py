@@ -134,6 +134,17 @@ def test_a_direction_leads_from_one_text_to_another():
     close(found.difference, expected.difference, layers=9)
 
 
+def test_a_steering_vector_is_what_leads_from_one_text_to_the_other():
+    model, tokenizer = duat.load(tokenizer=True, dtype=jnp.float64)
+    texts = Between("import os", "class Box:", strength=3)
+    inputs, _, (change,) = compute.check(model.config, "x = self.", [Stream(2).steer(texts)], tokenizer=tokenizer)
+    towards, away = (
+        np.asarray(model.stream(model.embed(jnp.array(tokenizer.encode(text).ids)), 2)[-1])
+        for text in ("import os", "class Box:")
+    )
+    close(texts._values(model, inputs, change, tokenizer), 3 * (towards - away), layers=9)
+
+
 def test_changes_of_any_layer_are_one_program():
     model = golden("gpt2")
     for kinds in ((Heads,), (Neurons,), (Heads, Neurons)):

@@ -38,7 +38,11 @@ ASKED = {
         duat.targets.LogProbability(7),
         duat.targets.LogProbability(3, position=1),
     ),
-    "bert-masked": (duat.targets.Logit(4, position=3), duat.targets.LogProbability(4, position=3)),
+    "bert-masked": (
+        duat.targets.Logit(4, position=3),
+        duat.targets.Logit(4, contrast=7, position=3),
+        duat.targets.LogProbability(4, position=3),
+    ),
     "gpt2-classes": (duat.targets.ClassLogit(1), duat.targets.ClassLogit(1, contrast=0)),
     "bert": (duat.targets.Similarity(OTHER),),
 }
@@ -46,6 +50,17 @@ ASKED |= {
     name: (*targets, duat.targets.Direction(np.arange(float(duat.load_config(GOLDEN / name).features)), 1, 2))
     for name, targets in ASKED.items()
 }
+
+
+@pytest.mark.parametrize("target", ASKED["bert-masked"][:-1])
+def test_a_target_is_its_read_out_times_the_states_and_its_constants(target):
+    """The logits of masked tokens have biases, which most others don't have."""
+    model = duat.load(GOLDEN / "bert-masked", dtype=jnp.float64)
+    passed = forward(model, IDS, jnp.ones(len(IDS), bool))
+    reading = target.read(model, passed)
+    assert abs(reading.constant) > 1e-3
+    entropy = 0 if reading.entropy is None else reading.entropy
+    close(jnp.vdot(reading.readout, passed.states) + reading.constant - entropy, reading.value)
 
 
 def by_hand(model, ids, target):

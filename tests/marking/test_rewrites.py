@@ -228,6 +228,12 @@ def test_factors_in_any_order_have_the_parts_of_marks_by_hand(name):
     assert_same_parts(parts_of(marked, X)[0], parts_of(duat.auto(by_hand), X)[0])
 
 
+def test_a_gate_is_held_and_its_factor_flows():
+    by_hand = gated(lambda z, u: duat.hold(jax.nn.sigmoid(z), "gate") * u)
+    marked = duat.auto(gated(lambda z, u: jax.nn.sigmoid(z) * u))
+    assert_same_parts(parts_of(marked, X)[0], parts_of(duat.auto(by_hand), X)[0])
+
+
 @pytest.mark.slow
 def test_every_order_and_bracketing_of_a_gated_neuron_has_the_same_parts():
     expected = parts_of(duat.auto(gated(lambda z, u: jax.nn.silu(z) * u)), X)[0]

@@ -7,11 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import GOLDEN
 from flax import nnx
-from helpers import close, far, numbers
+from helpers import close, far, near, numbers
 
 import duat_jax as duat
+from duat_jax.models.checkpoint.settings import Settings
 from duat_jax.models.config import Config, Head, Image
+from duat_jax.models.embedding import PatchEmbedding
+from duat_jax.models.families.rotary import read_rotary
 from duat_jax.models.families.tensor_map import (
     AS_IT_IS,
     SHARED,
@@ -297,3 +301,25 @@ def test_what_is_stored_head_by_head_is_taken_apart():
     parts = transposed(head_by_head(2)).unpack([jnp.asarray(stored.reshape(24, 5))], [(5, 8)] * 3)
     for i, part in enumerate(parts):
         np.testing.assert_array_equal(part, stored[:, i].reshape(8, 5).T)
+
+
+def test_a_patch_is_read_channel_by_channel_and_row_by_row():
+    image = Image(channels=2, height=4, width=6, patch_height=2, patch_width=3)
+    config = dataclasses.replace(duat.load_config(GOLDEN / "vit"), image=image, positions=5)
+    embedding = PatchEmbedding(config, dtype=jnp.float64, rngs=nnx.Rngs(0))
+    pixels = jnp.asarray(numbers(2, 4, 6))
+    patches = [pixels[:, y : y + 2, x : x + 3].reshape(-1) for y in (0, 2) for x in (0, 3)]
+    embedded = [embedding.whole[...], *(embedding.patch(patch) for patch in patches)]
+    close(embedding(pixels), jnp.stack(embedded) + embedding.position[...])
+
+
+def test_llama_3_turns_the_slow_pairs_slower_and_no_others():
+    """With 64 tokens pairs of more than 4 turns stay, of less than one are slowed, and between them both are mixed."""
+    scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    scaling["original_max_position_embeddings"] = 64
+    settings = Settings({"rope_scaling": scaling, "max_position_embeddings": 512})
+    usual = 10_000.0 ** (-np.arange(4) / 4)
+    share = (64 * usual[1] / (2 * np.pi) - 1) / 3
+    expected = [usual[0], share * usual[1] + (1 - share) * usual[1] / 8, usual[2] / 8, usual[3] / 8]
+    assert 0 < 64 * 0.01 / (2 * np.pi) < 1
+    near(read_rotary(settings, 8).rotary.frequencies, expected, 1e-15)

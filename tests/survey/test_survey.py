@@ -36,7 +36,7 @@ from duat_jax.inputs.baselines import Reference
 from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.survey import run
 from duat_jax.survey.explained import MARGIN, Explained
-from duat_jax.survey.measure import DRAWN, TOP, counted, measure
+from duat_jax.survey.measure import DRAWN, TOP, _units, counted, measure
 from duat_jax.survey.state import BOUNDS, Extremes, flat, merge, merge_all, merge_extremes, nested, priorities
 from duat_jax.survey.texts import read_corpus
 from experiments import smollm2
@@ -85,8 +85,7 @@ def test_extremes_and_quantiles_are_those_of_all_activations(finished):
         "layer == 2 and kind == 'neuron' and what == 'strongest activation' and rank == 0"
     )
     close(strongest.set_index("unit").value.sort_index(), activations.max((0, 1)), layers=6)
-    first = strongest.iloc[0]
-    close(activations[first.window, first.position, first.unit], first.value)
+    close(activations[strongest.window, strongest.position, strongest.unit], strongest.value)
 
 
 @given(st.lists(st.floats(-300, 300, width=32), min_size=1, max_size=30))
@@ -601,3 +600,11 @@ def test_the_script_on_the_page_runs_as_it_is_shown(tmp_path):
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     assert done.stdout == shown
+
+
+def test_the_place_of_an_extreme_is_that_of_its_window_and_token():
+    """Windows of 5 tokens, of which 4 predict: the eighth predicted one is the fourth token of the second window."""
+    values, index = np.array([[3.0, 2.0, -np.inf]]), np.array([[7, 0, 0]])
+    statistics = {"sums": [np.zeros(1)] * 4, "counts": np.zeros((1, 1)), "extremes": [(values, index)] * 3}
+    found = _units(statistics, 10, 5).strongest
+    assert found.places[0, :3].tolist() == [10 + 5 + 3, 10, -1] and found.values[0, :2].tolist() == [3.0, 2.0]

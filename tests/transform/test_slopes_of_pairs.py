@@ -4,11 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import close
 from jax import lax
 from test_primitives import OF_OTHER_VERSIONS, names_of
 
 import duat_jax as duat
 from duat_jax.transform.primitives import ELEMENTWISE
+from duat_jax.transform.secant.closed_secants import CLOSED
 from duat_jax.transform.secant.rules import RULES
 
 
@@ -138,3 +140,24 @@ def test_a_slope_times_the_distance_is_the_difference_in_double_precision(names,
         assert slope.dtype == jnp.float32
     assert errors == {}
     assert counted > sum(counts.values()) / 2
+
+
+def test_a_closed_secant_times_the_distance_is_the_difference():
+    names = [name for name in CLOSED if name in RANGES]
+    first, second = (jnp.linspace(0.3, 0.6, 5), jnp.linspace(0.7, 0.2, 5))
+    ranges = {name: RANGES[name][1:] for name in names}
+    xs, ys = ({name: low + (high - low) * at for name, (low, high) in ranges.items()} for at in (first, second))
+    secants = jax.jit(lambda xs, ys: {name: CLOSED[name](xs[name], ys[name]) * (xs[name] - ys[name]) for name in names})
+    differences = jax.jit(
+        lambda xs, ys: {name: RANGES[name][0](xs[name]) - RANGES[name][0](ys[name]) for name in names}
+    )
+    found, expected = secants(xs, ys), differences(xs, ys)
+    assert len(names) > 20
+    for name in names:
+        close(found[name], expected[name], layers=10)
+
+
+def test_a_quotient_of_products_that_move_has_its_difference():
+    x, y = jnp.array([0.7, -1.2, 2.0]), jnp.array([0.4, 0.9, 1.5])
+    difference = duat.secant(lambda z: z[0] * z[1] / z[2])(x, y)
+    close(difference.parts.sum(), x[0] * x[1] / x[2] - y[0] * y[1] / y[2])

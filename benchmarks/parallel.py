@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.parallel_parameters import Parameters, StackedTerms, unroll_in_parallel
 from duat_jax.forms.residual_term import ResidualTerm, Term
-from duat_jax.reference.parallel import Parameters, StackedTerms, unroll_in_parallel
 from duat_jax.reference.recursions import unroll_terms
 from experiments.environment import environment
 from experiments.markdown import Fields, table

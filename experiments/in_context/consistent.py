@@ -20,10 +20,10 @@ from rich.progress import track
 import duat_jax as duat
 from duat_jax.evaluation.statistics import Estimate, bootstrap
 from duat_jax.in_context.runs import logits_of
-from duat_jax.in_context.windows import restricted_states, window
 from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
 from experiments import smollm2
+from experiments.in_context.windows import restricted_states, window
 from experiments.kept_results import journal_of, store
 from experiments.markdown import Fields, cells, counted, table
 

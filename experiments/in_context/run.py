@@ -29,7 +29,6 @@ from duat_jax.in_context.copying import measure_copying
 from duat_jax.in_context.prompts import EXCHANGED, START, after_start, draw_question
 from duat_jax.in_context.reach import Weight, measure_reach
 from duat_jax.in_context.result import Ledger
-from duat_jax.in_context.windows import window, window_losses
 from duat_jax.inputs.few_shot_tasks import PAIRS
 from experiments import smollm2, texts
 from experiments.environment import environment
@@ -51,6 +50,7 @@ from experiments.in_context.whole_answers import DRAWS as ANSWERS
 from experiments.in_context.whole_answers import PAIRS as LONGER
 from experiments.in_context.whole_answers import measure_answers, measure_ledgers
 from experiments.in_context.whole_answers_tables import whole_answers
+from experiments.in_context.windows import window, window_losses
 from experiments.markdown import Fields, cells
 
 if TYPE_CHECKING:

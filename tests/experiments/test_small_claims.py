@@ -9,10 +9,10 @@ from helpers import close, near
 
 import duat_jax as duat
 from duat_jax.evaluation.running_text import token_losses
-from duat_jax.in_context.windows import restricted_states, window
 from experiments.generalization import rare, sized
 from experiments.heads import sliced
 from experiments.in_context import consistent
+from experiments.in_context.windows import restricted_states, window
 from experiments.kept_results import kept
 from experiments.long_context.networks import FULL
 from experiments.lora import context, scratch, tuning

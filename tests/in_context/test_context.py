@@ -17,11 +17,11 @@ from duat_jax.in_context.copying import measure_copying, repeated, without_heads
 from duat_jax.in_context.reach import Reach, block_norms, density, measure_reach, written
 from duat_jax.in_context.result import COLUMNS
 from duat_jax.in_context.runs import Task
-from duat_jax.in_context.windows import window, window_losses
 from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
 from duat_jax.reference.dense import attention as dense_attention
 from duat_jax.verification.networks import randomised
+from experiments.in_context.windows import window, window_losses
 
 VOCAB, TOKENS = 11, 7
 HIDDEN = np.array([False, True, True, True, False, False, False])

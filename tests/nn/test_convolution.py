@@ -1,5 +1,6 @@
 """Convolutions and the residual network made of them, against SciPy, dense matrices, autodiff and the symbolic form."""
 
+import convolution_matrix as reference
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +12,6 @@ from scipy.signal import correlate2d
 import duat_jax as duat
 from duat_jax.models.residual_network import ResidualNetwork
 from duat_jax.nn import Convolution, ResidualConvolution
-from duat_jax.reference import convolution as reference
 from duat_jax.reference.recursions import unroll_terms
 from duat_jax.verification.networks import randomised
 from symbolic import Block, activation, matrix, ones, vector

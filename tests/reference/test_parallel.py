@@ -8,10 +8,10 @@ from helpers import close, make_input, make_stack, numbers
 
 import duat_jax as duat
 from benchmarks import parallel
+from benchmarks.parallel_parameters import stack_terms, unroll_in_parallel
 from duat_jax.forms.residual_term import ResidualTerm, Term
 from duat_jax.nn import ACTIVATIONS
 from duat_jax.reference.blocks import residual_terms
-from duat_jax.reference.parallel import stack_terms, unroll_in_parallel
 from duat_jax.reference.recursions import unroll_terms
 from duat_jax.verification.routes import held_by_layer
 

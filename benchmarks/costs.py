@@ -68,7 +68,7 @@ def fields(results: dict[str, Any]) -> Fields:
     costs["proof"] = _seconds(symbolic["proof_of_all_blocks"], 2)
     costs["document"] = _seconds(symbolic["document_of_32_layers"])
     costs["audit"] = _seconds(symbolic["audit"])
-    costs["Block.of"] = _seconds(symbolic["block_of_the_embedded_models_layer"])
+    costs["Block.from_function"] = _seconds(symbolic["block_of_the_embedded_models_layer"])
     costs["import"] = f"{startup['everything_public']['median_s'] / startup['jax_and_flax']['median_s']:.2f}"
     costs["bits"] = _bits(bits["all_files"])
     costs["bits of new files"] = _bits(bits["files_with_under_10_percent_known_lines"])

@@ -197,7 +197,7 @@ class AttentionScore(Displayed):
 
     @property
     def meaning(self) -> str:
-        """What the score says of the attention, in one sentence."""
+        """The meaning of the score for the attention, in one sentence."""
         if self.contrast is None:
             return (
                 "One score alone says little: what every key's score has in common changes no attention. Name another"

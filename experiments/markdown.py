@@ -1,6 +1,6 @@
 """Numbers and tables as the pages show them: intervals, shares, tables in Markdown, and the names of their cells."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from scipy.stats import binomtest
@@ -57,6 +57,19 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         ['| method | cost |', '|---|---|', '| secant | 4.0 |']
     """
     return [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def sections(parts: Mapping[str, Iterable[str]]) -> str:
+    """Return a text of several parts, each under its heading.
+
+    Args:
+        parts: the lines of each part, by its heading.
+
+    Example:
+        >>> sections({"Errors": ["| method | error |"]}).splitlines()
+        ['### Errors', '', '| method | error |']
+    """
+    return "\n".join(line for title, lines in parts.items() for line in (f"### {title}", "", *lines, ""))
 
 
 def tables_of(text: str) -> Iterator[tuple[str, list[list[str]]]]:

@@ -86,9 +86,11 @@ def main(words: list[str]) -> None:
             sys.exit("the tests fail without a mistake: mend them first")
         unseen = 0
         for mutation, text in changed.items():
-            (folder / mutation.file).write_text(text, encoding="utf-8")
+            file = folder / mutation.file
+            correct = file.read_text(encoding="utf-8")
+            file.write_text(text, encoding="utf-8")
             seen = fail(folder, mutation.tests)
-            shutil.copyfile(ROOT / mutation.file, folder / mutation.file)
+            file.write_text(correct, encoding="utf-8")
             unseen += not seen
             print(f"{'seen' if seen else 'NOT SEEN':8}  {mutation.file}: {mutation.mistake}", flush=True)
     print(f"{len(chosen) - unseen} of {len(chosen)} mistakes are seen")

@@ -11,7 +11,7 @@ from experiments.approximation.selection import FOUR, SHIFTS, TASKS
 from experiments.approximation.selection_plot import draw_changes, draw_outputs
 from experiments.approximation.sigmoids import FIT_STEPS, NEURONS
 from experiments.approximation.sigmoids_plot import draw_errors
-from experiments.markdown import Fields, interval, table
+from experiments.markdown import Fields, interval, sections, table
 
 
 def _off_diagonal(pairs: Any) -> Any:
@@ -176,7 +176,7 @@ def tables_of(results: dict[str, Any]) -> str:
         "Without one source": _ablation_table,
         "Depth and width": _depth_table,
     }
-    return "\n".join(line for title, lines in parts.items() for line in (f"### {title}", "", *lines(results), ""))
+    return sections({title: lines(results) for title, lines in parts.items()})
 
 
 def numbers_of(results: dict[str, Any]) -> Fields:

@@ -22,7 +22,7 @@ from experiments.emergence.training import (
     WITHOUT,
 )
 from experiments.emergence.verdicts import remaining, verdicts
-from experiments.markdown import Fields, cells, table
+from experiments.markdown import Fields, cells, sections, table
 
 
 def picture(results: Found) -> Found:
@@ -61,7 +61,7 @@ def fields(results: Found) -> Fields:
     }
     tokens = results["pieces"][f"seed {first}, tokens"]
     read = {seed: results["pieces"][f"seed {seed}, {MEASURED}"] for seed in results["seeds"]}
-    sections = {
+    parts = {
         "Verdicts": table(["claim", "verdict", "by"], verdicts(seeds, again)),
         "Numbers along the training": _along(seeds),
         "Texts that were read, and others": table_of_texts(read),
@@ -76,7 +76,7 @@ def fields(results: Found) -> Fields:
         "Tokens of the training": _tokens(tokens),
         "Texts with the largest parts in repetition": _texts(tokens),
     }
-    text = "\n".join(line for title, lines in sections.items() for line in (f"### {title}", "", *lines, ""))
+    text = sections(parts)
     return {"tables": text, **cells(text)}
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.evaluation.statistics import Estimate, bootstrap
-from experiments.markdown import Fields, cells, table
+from experiments.markdown import Fields, cells, sections, table
 from experiments.prompts.exchanged import (
     ALL,
     BIASES,
@@ -146,13 +146,13 @@ def fields(results: Found) -> Fields:
     Args:
         results: what was kept.
     """
-    sections = {
+    parts = {
         "Verdicts on prompts": table(["claim", "verdict", "by"], verdicts(results)),
         "Answers of two prompts": _answers(results),
         "Shares of the way to the other answer": _shares(results),
         "Distances of parameters at the text": _distances(results),
     }
-    text = "\n".join(line for title, lines in sections.items() for line in (f"### {title}", "", *lines, ""))
+    text = sections(parts)
     return {"tables": text, **cells(text)}
 
 

@@ -25,7 +25,7 @@ from duat_jax.weights.units import name_of, parameters_of
 from experiments import smollm2
 from experiments.bits.run import losses
 from experiments.kept_results import store
-from experiments.markdown import Fields, cells, table
+from experiments.markdown import Fields, cells, sections, table
 from experiments.pruning.run import EMBEDDED, SMOLLM2
 from experiments.texts import held_out_sources, manual
 
@@ -215,14 +215,14 @@ def fields(results: Found) -> Fields:
         first, last = int(layers.argmin()), int(layers.argmax())
         cells_ = [f"{layers[i]:.2f} (layer {i})" for i in (first, last)]
         places.append([name, *cells_, *(f"{each:.2f}" for each in of["matrices"])])
-    sections = {
+    parts = {
         "Verdicts on small parameters": table(["claim", "verdict", "by"], verdicts(results)),
         "Small parameters removed": table(["model, choice", *(f"{share:.0%}" for share in SHARES)], rows),
         "Places of the smallest tenth": table(
             ["model", "the layer with the least", "the layer with the most", *matrices], places
         ),
     }
-    text = "\n".join(line for title, lines in sections.items() for line in (f"### {title}", "", *lines, ""))
+    text = sections(parts)
     return {"tables": text, **cells(text)}
 
 

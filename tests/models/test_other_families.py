@@ -352,3 +352,31 @@ def test_a_wrapper_is_read_by_its_older_names_and_by_its_newer_ones(tmp_path, pr
     model = duat.load(directory, dtype=jnp.float64)
     np.testing.assert_array_equal(model.embedding.token[...], tensors["embed_tokens.weight"])
     np.testing.assert_array_equal(model.head.unembedding[...], tensors["lm_head.weight"])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        5,
+        [5],
+        {"global": 1},
+        [[["global"], 10**12]],
+        [[[], 10**12]],
+        [[[["global"], "local"], 1]],
+        [[["global"], 1.5]],
+        [["global", 1]],
+        [[["global", "local"], 2]],
+    ],
+    ids=str,
+)
+def test_turns_of_attention_that_do_not_give_a_kind_for_each_layer_are_refused(tmp_path, given):
+    problem = "attention_types must give global or local for each of 2 layers"
+    with pytest.raises(duat.BadCheckpoint, match=problem):
+        duat.load_config(write(tmp_path, "gpt_neo", {"attention_types": given}))
+
+
+def test_kinds_of_attention_by_layer_go_before_turns(tmp_path):
+    """The reference's own list, which checkpoints have too, replaces what the turns give."""
+    changes = {"attention_layers": ["local", "global"], "window_size": 3}
+    config = duat.load_config(write(tmp_path, "gpt_neo", changes))
+    assert [block.window for block in config.blocks] == [3, None]

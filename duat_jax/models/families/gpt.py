@@ -1,5 +1,6 @@
 """GPT-2 and the decoders of its time: LayerNorm, plain MLPs with biases, and mostly learned positions."""
 
+from itertools import islice
 from typing import Any
 
 from duat_jax.models.checkpoint.settings import Settings
@@ -44,12 +45,13 @@ def _local_windows(settings: Settings, config: Config) -> Config:
     groups = settings.values.get("attention_types")
     settings.ignore("attention_types")
     try:
-        turns = [(kinds, range(count)) for kinds, count in groups or [[list(KINDS), config.layers // 2]]]
-        by_turns = [kind for kinds, count in turns for _ in count[: config.layers] for kind in kinds]
+        turns = [(kinds, range(count)) for kinds, count in groups or [[list(KINDS), config.layers // 2]] if kinds]
+        # No longer than it may be, so that an absurd number takes no time.
+        by_turns = tuple(islice((kind for kinds, count in turns for _ in count for kind in kinds), config.layers + 1))
     except (TypeError, ValueError):
-        by_turns = []
-    kinds = settings.choices("attention_layers", KINDS, config.layers) or tuple(by_turns)
-    if len(kinds) != config.layers or not set(kinds) <= set(KINDS):
+        by_turns = ()
+    kinds = settings.choices("attention_layers", KINDS, config.layers) or by_turns
+    if len(kinds) != config.layers or any(kind not in KINDS for kind in kinds):
         settings.problems.append(f"attention_types must give {' or '.join(KINDS)} for each of {config.layers} layers")
         kinds = KINDS[:1] * config.layers
     size = settings.integer("window_size", 256)

@@ -164,7 +164,8 @@ class Names:
         for stored in self.parts.values():
             name = stored[0] if isinstance(stored, tuple) else stored
             yield prefix + self.layer.format(i=0) + name.replace(".{expert}", "")
-        yield from (self.heads[kind]["logits"] for kind in ("next token",) if kind in self.heads)
+        if "next token" in self.heads:
+            yield self.heads["next token"]["logits"]
 
     @property
     def copies(self) -> dict[str, str]:

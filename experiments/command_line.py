@@ -9,7 +9,7 @@ from typing import Any, get_args
 import typer
 
 from duat_jax.cli import application
-from duat_jax.cli.output import EXIT_STATUS
+from duat_jax.cli.errors import EXIT_STATUS
 from experiments.markdown import Fields, table
 
 

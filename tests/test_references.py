@@ -114,17 +114,17 @@ def test_an_option_for_a_reference_has_one_name():
         options = {option.name for option in command.params if not getattr(option, "hidden", False)}
         assert not options & OLD_WORDS, name
         with_reference |= {name} if "reference" in options else set()
-    assert with_reference == {"explain", "intervene", "context", "diff"}
+    assert with_reference == {"contrast", "intervene", "in-context", "diff"}
 
 
 def test_a_command_says_which_side_is_first():
     shared = "--model", MODEL, "--target", "w7"
     there, back = (
-        duat.records.read(run("explain", a, "--reference", b, *shared, "--json", "-").stdout).difference
+        duat.records.read(run("contrast", a, "--reference", b, *shared, "--json", "-").stdout).difference
         for a, b in ((TEXT, OTHER), (OTHER, TEXT))
     )
     assert abs(there + back) < 1e-6 < abs(there)
-    shown = run("explain", TEXT, "--reference", OTHER, *shared).stdout
+    shown = run("contrast", TEXT, "--reference", OTHER, *shared).stdout
     for words in ("A: the text", "B: the other text", "A − B"):
         assert words in shown
 
@@ -132,7 +132,7 @@ def test_a_command_says_which_side_is_first():
 @pytest.mark.parametrize(
     ("asked", "old", "new"),
     [
-        (("explain", TEXT, "--model", MODEL, "--target", "w7"), ("--versus", OTHER), ("--reference", OTHER)),
+        (("contrast", TEXT, "--model", MODEL, "--target", "w7"), ("--versus", OTHER), ("--reference", OTHER)),
         pytest.param(
             ("intervene", TEXT, "--model", MODEL, "--target", "w7", "--change", "head 0:0 set reference"),
             ("--versus", OTHER),
@@ -140,7 +140,7 @@ def test_a_command_says_which_side_is_first():
             marks=pytest.mark.slow,
         ),
         (
-            ("attends", TEXT, "--model", MODEL, "--layer", "0", "--head", "0", "--key", "1"),
+            ("attention", TEXT, "--model", MODEL, "--layer", "0", "--head", "0", "--key", "1"),
             ("--versus-key", "0"),
             ("--contrast-key", "0"),
         ),

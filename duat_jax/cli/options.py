@@ -1,10 +1,25 @@
-"""Options that several commands share."""
+"""Options that several commands share: the model, what it reads, and the number that is read from it."""
 
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from duat_jax.cli.compiled import start_jax
+from duat_jax.cli.groups import Fields
+from duat_jax.cli.progress import loading_bar
+from duat_jax.errors import BadText
+
+if TYPE_CHECKING:
+    from rich.text import Text as Line
+    from tokenizers import Tokenizer
+
+    from duat_jax.display.examples import Examples
+    from duat_jax.models.config import Config
+    from duat_jax.models.transformer import Transformer
 
 
 class Dtype(StrEnum):
@@ -16,68 +31,250 @@ class Dtype(StrEnum):
     float16 = "float16"
 
 
-Model = Annotated[
-    Path | None,
-    typer.Option(help="Checkpoint directory, GGUF file or hub:OWNER/NAME[@REVISION]; the embedded model if absent."),
-]
-Kept = Annotated[Dtype, typer.Option(help="Dtype of the parameters; with two bytes everything is computed in float32.")]
-NoSpecialTokens = Annotated[
-    bool,
-    typer.Option(
-        "--no-special-tokens", help="Add no special tokens to texts: they have those that are written in them."
-    ),
-]
-Chat = Annotated[
-    bool, typer.Option("--chat", help="Read texts as a user's messages, by the chat template of the checkpoint.")
-]
-Plot = Annotated[Path | None, typer.Option(help="Write the picture to this file: .png, .pdf or .svg.")]
-Save = Annotated[Path | None, typer.Option(help="Keep the result in this file, which duat.open reads in Python.")]
-Csv = Annotated[
-    Path | None,
-    typer.Option(
-        help="Write every number of the result to this CSV file, one in each row; needs duat-jax[dataframes]."
-    ),
-]
-Json = Annotated[str | None, typer.Option("--json", help="Write JSON to this file, or to standard output for -.")]
-Survey = Annotated[
-    Path | None,
-    typer.Option(
-        "--survey",
-        help="Directory of a survey, which shows where the model's neurons are strongest; the embedded model has one.",
-    ),
-]
-Html = Annotated[
-    Path | None, typer.Option(help="Write an interactive page to this file, which opens without a network: .html.")
-]
-Contrast = Annotated[str | None, typer.Option(help="Token or class whose logit is subtracted.")]
-Against = Annotated[str | None, typer.Option(help="For encoders: the text to compare with.")]
-Position = Annotated[
-    int | None, typer.Option(help="Token at which the output is read; negative from the end; the last if absent.")
-]
-PositionOrMask = Annotated[
-    int | None,
-    typer.Option(
-        help="Token at which the output is read; negative from the end. If absent the last one, or the only mask."
-    ),
-]
-Work = Annotated[
-    Path | None, typer.Option(help="Keep finished results in this file; an interrupted run continues from it.")
-]
+@dataclass(kw_only=True)
+class Source:
+    """Options of the model that is asked: where it is, how it reads texts, and in which dtype it computes."""
+
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="Checkpoint directory, GGUF file or hub:OWNER/NAME[@REVISION]; the embedded model if absent."
+        ),
+    ] = None
+    no_special_tokens: Annotated[
+        bool,
+        typer.Option(
+            "--no-special-tokens", help="Add no special tokens to texts: they have those that are written in them."
+        ),
+    ] = False
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Read texts as a user's messages, by the chat template of the checkpoint.")
+    ] = False
+    head: Annotated[
+        str | None,
+        typer.Option(help="The read-out: 'next token', 'masked token', 'classes' or 'hidden'; as saved if absent."),
+    ] = None
+    dtype: Annotated[
+        Dtype, typer.Option(help="Dtype of the parameters; with two bytes everything is computed in float32.")
+    ] = Dtype.float32
+    survey: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory of a survey, which shows where the model's neurons are strongest; the embedded model has"
+            " one."
+        ),
+    ] = None
+
+    @property
+    def name(self) -> str:
+        """The model's name in tables and files."""
+        return "embedded" if self.model is None else str(self.model).encode(errors="replace").decode()
+
+    def open(self, function: str | None = None) -> "Config":
+        """Start JAX, and return the model's parts.
+
+        Args:
+            function: the Python function for models that read images, where a command is for texts alone.
+
+        Raises:
+            BadText: for a model that reads images, if there is such a function.
+        """
+        start_jax(float64=self.dtype is Dtype.float64)
+        if function is not None and self.config.image is not None:
+            raise BadText(f"a {self.config.family} model reads images: {function}")
+        return self.config
+
+    @cached_property
+    def config(self) -> "Config":
+        """The model's parts."""
+        import duat_jax as duat
+
+        return duat.load_config(self.model, head=self.head)
+
+    @cached_property
+    def tokenizer(self) -> "Tokenizer":
+        """The model's tokenizer."""
+        import duat_jax as duat
+
+        return duat.load_tokenizer(self.model, add_special_tokens=not self.no_special_tokens, chat=self.chat)
+
+    @property
+    def tokenizer_if_any(self) -> "Tokenizer | None":
+        """The model's tokenizer; none of a model that reads images."""
+        return self.tokenizer if self.config.image is None else None
+
+    def output(self, text: str | None, label: str) -> int | str | None:
+        """Return the token or the class that a text names.
+
+        Args:
+            text: a token, or a class's name or number; the most probable if absent.
+            label: what it is, for the message.
+
+        Raises:
+            BadText: if it isn't one token.
+        """
+        from duat_jax.models.vocabulary.vocabulary import find_token
+
+        if text is None or self.config.head.kind == "classes":
+            return text
+        return find_token(self.tokenizer, text, label)
+
+    def load(self) -> "Transformer":
+        """Load the model, with a bar of its tensors."""
+        import duat_jax as duat
+
+        with loading_bar() as progress:
+            return duat.load(self.model, dtype=self.dtype.value, head=self.head, progress=progress)
+
+    def examples(self) -> "Examples | None":
+        """Return the texts in which each neuron is strongest; of a model without a survey none.
+
+        Raises:
+            BadText: if the directory has none, or those of a model of another shape.
+        """
+        from duat_jax.display.examples import read_examples
+
+        if self.survey is None and self.model is not None:
+            return None
+        examples = read_examples(self.survey)
+        if not examples.fit(self.config):
+            raise BadText(f"--survey {self.survey} is of a model of another family, or with other layers or neurons")
+        return examples
+
+    def notes(self, tokens: dict[str, str | None], predictions: Any = ()) -> "list[Line]":
+        """Return a line for each token that is given without the leading space with which it is another one.
+
+        Args:
+            tokens: the tokens, by their options.
+            predictions: what the model says.
+        """
+        from duat_jax.display.tables import note_lines
+        from duat_jax.inputs.leading_space import space_notes
+
+        return note_lines(space_notes(self.config, self.tokenizer_if_any, tokens, predictions))
+
+
+ModelOfAnyInput = Annotated[Source, Fields("model", "no_special_tokens", "chat", "head", "dtype", "survey")]
+ModelOfTexts = Annotated[Source, Fields("model", "no_special_tokens", "chat", "dtype")]
+ModelWithoutChat = Annotated[Source, Fields("model", "no_special_tokens", "dtype")]
+ModelAndDtype = Annotated[Source, Fields("model", "dtype")]
+TrainedModel = Annotated[Source, Fields("model", "no_special_tokens")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """Options of the number that is read from a model: a logit, a difference, a log-probability or a similarity."""
+
+    target: Annotated[
+        str | None, typer.Option(help="Token to explain, or class by name or number; the most probable if absent.")
+    ] = None
+    contrast: Annotated[str | None, typer.Option(help="Token or class whose logit is subtracted.")] = None
+    log_probability: Annotated[
+        bool,
+        typer.Option(
+            "--log-probability",
+            help="The log-probability instead of the logit; minus the entropy is a part of its own.",
+        ),
+    ] = False
+    against: Annotated[str | None, typer.Option(help="For encoders: the text to compare with.")] = None
+    position: Annotated[
+        int | None,
+        typer.Option(
+            help="Token at which the output is read; negative from the end. If absent the last one, or the only mask."
+        ),
+    ] = None
+
+    @property
+    def tokens(self) -> dict[str, str | None]:
+        """The tokens that are given, by their options."""
+        return {"--target": self.target, "--contrast": self.contrast}
+
+    def arguments(self, source: Source) -> dict[str, Any]:
+        """Return the arguments of a question about the number.
+
+        Args:
+            source: the model.
+
+        Raises:
+            BadText: for a log-probability with options that go with a logit or a similarity.
+        """
+        import duat_jax as duat
+
+        shared = {"tokenizer": source.tokenizer_if_any}
+        if self.log_probability:
+            return {"target": duat.targets.LogProbability(self.target, position=self.position), **shared}
+        against: Any = self.against
+        if against is not None and source.config.image is not None:
+            against = duat.load_image(against, source.name)
+        return {
+            "target": self.target,
+            "contrast": self.contrast,
+            "against": against,
+            "position": self.position,
+            **shared,
+        }
+
+    def check(self) -> None:
+        """Raise for a log-probability with options that go with a logit or a similarity."""
+        if self.log_probability and (self.contrast is not None or self.against is not None):
+            raise BadText("--log-probability can only be combined with --target: leave out --contrast and --against")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """Options of what a model reads: a text, a pair of texts, or an image."""
+
+    text: Annotated[
+        str | None, typer.Argument(help="The text that the model reads; [MASK] or <mask> marks the token to predict.")
+    ] = None
+    pair: Annotated[str | None, typer.Option(help="The second text of a pair.")] = None
+    image: Annotated[Path | None, typer.Option(help="The image that a vision model reads instead of a text.")] = None
+
+    def read(self, source: Source) -> Any:
+        """Return what the model reads.
+
+        Args:
+            source: the model.
+
+        Raises:
+            BadText: if the model reads something else.
+        """
+        import duat_jax as duat
+
+        family, reads_images = source.config.family, source.config.image is not None
+        if reads_images:
+            if self.image is None or self.text is not None or self.pair is not None:
+                raise BadText(f"a {family} model reads images: give --image FILE instead of texts")
+            return duat.load_image(self.image, source.name)
+        if self.image is not None or self.text is None:
+            without = "" if self.image is None else " without --image"
+            raise BadText(f"a {family} model reads texts: give one{without}")
+        if self.pair is not None and source.config.head.kind == "next token":
+            raise BadText("a language model reads one text, and no pair: leave --pair out")
+        if self.pair is not None and source.chat:
+            raise BadText("a pair of texts is no chat: leave --chat or --pair out")
+        return self.paired(source, self.text)
+
+    def paired(self, source: Source, text: str) -> Any:
+        """Return a text, or the image of a file, with the second text of the pair.
+
+        Args:
+            source: the model.
+            text: the text, or the file.
+        """
+        import duat_jax as duat
+        from duat_jax.inputs.model_inputs import encode_pair
+
+        if source.config.image is not None:
+            return duat.load_image(text, source.name)
+        if self.pair is None:
+            return text
+        return encode_pair(source.tokenizer, text, self.pair, source.config)
+
+
+Text = Annotated[str, typer.Argument(help="The text that the model reads.")]
+Top = Annotated[int, typer.Option(min=1, help="Number of the largest terms, or heads and neurons, to list.")]
+Tokens = Annotated[int, typer.Option(min=2, help="Number of tokens in a piece.")]
 Steps = Annotated[int, typer.Option(min=1, help="Number of steps.")]
 Batch = Annotated[int, typer.Option(min=1, help="Number of pieces of text in a step.")]
 Rate = Annotated[float, typer.Option(help="The highest learning rate.")]
-
-
-def renamed_option(old: str, given: Any, new: str, value: Any) -> Any:
-    """Return the value of a renamed option, and say on standard error if it was given by its old name.
-
-    Args:
-        old: the old name.
-        given: the value by the old name; `None` or empty if absent.
-        new: the name.
-        value: the value by the name.
-    """
-    if given is None or given == []:
-        return value
-    typer.echo(f"{old} is called {new} now; the old name goes with the next release", err=True)
-    return given

@@ -1,154 +1,130 @@
-"""Errors, exit statuses and output of the commands."""
+"""The files that commands write, and what they print."""
 
-import errno
 import io
 import json
 import os
-import re
 import stat
-import sys
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from duat_jax.cli.errors import DOES_NOT_HOLD, DoesNotHold, NotWritten, require_holding, require_no_failure
+from duat_jax.cli.groups import Fields
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import RenderableType
-    from rich.text import Text
-    from tokenizers import Tokenizer
 
-    from duat_jax.display.result import Displayed
+    from duat_jax.display.examples import Examples
     from duat_jax.forms.completeness import Completeness
-    from duat_jax.models.config import Config
-
-MISTAKE, DOES_NOT_HOLD, NOT_WRITTEN, INTERRUPTED = 2, 3, 4, 130
-"""Exit statuses; 1 is left to Python, which ends with it for an uncaught exception."""
-
-EXIT_STATUS = (
-    "Exit status: 0 if all is well, 2 for a mistake in the input, 3 if a result does not hold: a sum that"
-    " misses its value, a number that is not finite, a proof or a comparison that fails. 4 if a file couldn't be"
-    " written; a result that was computed is printed all the same. 130 if it was interrupted."
-)
 
 
-FULL = errno.ENOSPC, errno.EDQUOT
-"""The errors of a full disk, and of a full share of it."""
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """Options for the files that a command writes; each is `None` if absent."""
+
+    work: Annotated[
+        Path | None, typer.Option(help="Keep finished results in this file; an interrupted run continues from it.")
+    ] = None
+    circuits: Annotated[
+        Path | None,
+        typer.Option(
+            "--csv",
+            help="Write the circuits to this CSV file: every scored unit, or of more than 10,000 those of the circuit.",
+        ),
+    ] = None
+    plot: Annotated[Path | None, typer.Option(help="Write the picture to this file: .png, .pdf or .svg.")] = None
+    html: Annotated[
+        Path | None, typer.Option(help="Write an interactive page to this file, which opens without a network: .html.")
+    ] = None
+    viewer: Annotated[
+        Path | None,
+        typer.Option(help="Write the graph of the neurons for circuit-tracer's and Neuronpedia's viewers: .json."),
+    ] = None
+    graphml: Annotated[
+        Path | None, typer.Option(help="Write streams and moves as GraphML: .graphml; needs duat-jax[graphs].")
+    ] = None
+    save: Annotated[
+        Path | None, typer.Option(help="Keep the result in this file, which duat.open reads in Python.")
+    ] = None
+    csv: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write every number of the result to this CSV file, one in each row; needs duat-jax[dataframes]."
+        ),
+    ] = None
+    json_file: Annotated[
+        str | None, typer.Option("--json", help="Write JSON to this file, or to standard output for -.")
+    ] = None
+
+    def check(self, *directories: Path | None) -> None:
+        """Raise if a file can't be written, before anything is computed.
+
+        Args:
+            directories: directories that are written and checked separately; none for what is absent.
+
+        Raises:
+            BadText: naming the file and what to do.
+        """
+        from duat_jax.errors import BadText
+
+        if self.csv is not None and find_spec("pandas") is None:
+            raise BadText("--csv needs pandas: pip install 'duat-jax[dataframes]'")
+        if self.graphml is not None and find_spec("networkx") is None:
+            raise BadText("--graphml needs networkx, which isn't installed: pip install 'duat-jax[graphs]'")
+        json_path = None if self.json_file in (None, "-") else Path(str(self.json_file))
+        tables = self.html, self.viewer, self.graphml, self.circuits, self.csv
+        written = [path for path in (json_path, self.plot, *tables, self.work, self.save) if path is not None]
+        for path in written:
+            check_output(path)
+        if special := [str(path) for path in (self.work, self.save) if path is not None and _is_special(path)]:
+            raise BadText(f"{special[0]} isn't a regular file, and what is kept is read again: give a regular file")
+        written += [path for path in directories if path is not None]
+        resolved = [path.resolve() for path in written]
+        if twice := [str(path) for i, path in enumerate(written) if resolved[i] in resolved[:i]]:
+            raise BadText(f"{', '.join(twice)} is given for two outputs: give two files")
 
 
-OPTIONS: ContextVar[frozenset[str]] = ContextVar("OPTIONS", default=frozenset())
-"""The options of the command that runs."""
+AnyFiles = Annotated[Files, Fields("plot", "html", "save", "csv", "json_file")]
+PictureFiles = Annotated[Files, Fields("plot", "save", "csv", "json_file")]
+PageFiles = Annotated[Files, Fields("html", "save", "csv", "json_file")]
+StudyFiles = Annotated[Files, Fields("work", "plot", "json_file")]
+JsonFile = Annotated[Files, Fields("json_file")]
 
 
-class DoesNotHold(Exception):
-    """A result that fails its own check."""
-
-
-class NotWritten(Exception):
-    """A result that couldn't be written to its file."""
-
-
-def in_one_line(message: str) -> str:
-    """Return a message of the library in one line, without the options in parentheses that the command lacks.
-
-    Args:
-        message: the message; an option that only some commands have stands in it as ` (--option …)`.
-    """
-
-    def kept(suggestion: re.Match[str]) -> str:
-        return suggestion[0] if suggestion[1] in OPTIONS.get() else ""
-
-    return re.sub(r" \((--[a-z-]+)[^()]*\)", kept, " ".join(message.split()))
-
-
-@contextmanager
-def one_line_errors(work: Path | None = None, *, resumable: bool = False) -> Iterator[None]:
-    """Turn the user's errors, and results that don't hold, into one line and an exit status.
-
-    Args:
-        work: the file in which finished results are kept, for the message of an interrupted or failed run.
-        resumable: whether the command has the option `--work`, which the same message names if it is absent.
-    """
-    from duat_jax.errors import DuatError, NotFinite
-    from symbolic.errors import SymbolicError
-
-    kept = "nothing is kept" + (": with --work the same command continues from there" if resumable else "")
-    if work is not None:
-        kept = f"finished results are kept in {work}: the same command continues from there"
-
-    def show_warning(message: Warning | str, *place: Any) -> None:
-        typer.echo(f"duat: {in_one_line(str(message))}", err=True)
-
-    try:
-        with warnings.catch_warnings():
-            module: Any = warnings
-            module.showwarning = show_warning
-            yield
-        if sys.stdout is None:
-            raise NotWritten("standard output is closed, so that nothing could be printed")
-        sys.stdout.flush()  # a full disk is reported here rather than when Python ends
-    except BrokenPipeError:  # such as `duat audit | head -1`: the reader has seen enough
-        raise
-    except (DuatError, SymbolicError, OSError, DoesNotHold, NotWritten, UnicodeEncodeError) as error:
-        message = str(error)
-        if isinstance(error, UnicodeEncodeError):
-            message = (
-                f"{error.encoding} has no {error.object[error.start]!a}: let standard output be UTF-8 (PYTHONUTF8=1)"
-            )
-        statuses = {NotWritten: NOT_WRITTEN, DoesNotHold: DOES_NOT_HOLD, NotFinite: DOES_NOT_HOLD}
-        status = next((n for kind, n in statuses.items() if isinstance(error, kind)), MISTAKE)
-        if isinstance(error, OSError) and error.errno in FULL:
-            status = NOT_WRITTEN
-            message = f"{error.filename or 'standard output'} couldn't be written: {error.strerror}"
-        if resumable and status != MISTAKE and not isinstance(error, NotFinite):
-            message += f"; {kept}"
-        typer.echo(f"duat: {in_one_line(message)}", err=True)
-        raise typer.Exit(status) from None
-    except KeyboardInterrupt:
-        typer.echo(f"duat: interrupted; {kept}", err=True)
-        raise typer.Exit(INTERRUPTED) from None
-
-
-def require_holding(label: str, completeness: "Completeness") -> None:
-    """Raise unless a result's parts sum to its value.
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The answer to a command's question: what is certified, printed and written.
 
     Args:
-        label: what it is, for the message.
-        completeness: of the result.
-
-    Raises:
-        DoesNotHold: with the numbers.
+        parts: tables and lines.
+        text: text that is printed as it is.
+        record: plain data for the JSON.
+        result: the result, which gives the picture, the page and the files of numbers.
+        figure: draws the picture, where no result does.
+        texts: further files and their contents.
+        examples: of the model, for the page.
+        directory: writes a directory, where a command does, once everything is certified.
+        certified: sums that have to hold, by what they are.
+        unbroken: sums that must not fail, by what they are: that of a zero change isn't conclusive.
+        holds: whether all that the command checks holds.
     """
-    if completeness.verdict != "holds":
-        value, total, error = float(completeness.value), float(completeness.sum), float(completeness.error)
-        tolerance, largest = float(completeness.tolerance), float(completeness.largest)
-        raise DoesNotHold(
-            f"{label} is not certified, its completeness {completeness.verdict}: value {value:.7g}, sum of all parts"
-            f" {total:.7g}, error {error:+.1e}, tolerance {tolerance:.1e}, largest part {largest:.1e}"
-            f" ({completeness.dtype})" + (f". {completeness.note}" if completeness.note else "")
-        )
 
-
-def require_no_failure(label: str, completeness: "Completeness") -> None:
-    """Raise if the parts of a change don't sum to it; a zero change has no size, so that its sum isn't conclusive.
-
-    Args:
-        label: what the sum is, for the message.
-        completeness: of the change.
-
-    Raises:
-        DoesNotHold: with the numbers.
-    """
-    if completeness.verdict == "fails":
-        raise DoesNotHold(
-            f"{label} misses its value by {float(completeness.error):+.1e}, more than"
-            f" {float(completeness.tolerance):.1e}" + (f". {completeness.note}" if completeness.note else "")
-        )
+    parts: "Iterable[RenderableType]" = ()
+    text: str = ""
+    record: Any = None
+    result: Any = None
+    figure: "Callable[[], Figure] | None" = None
+    texts: Mapping[Path, str] = field(default_factory=dict)
+    examples: "Examples | None" = None
+    directory: "Callable[[], None] | None" = None
+    certified: "Iterable[tuple[str, Completeness]]" = ()
+    unbroken: "Iterable[tuple[str, Completeness]]" = ()
+    holds: bool = True
 
 
 def check_output(path: Path) -> None:
@@ -180,47 +156,6 @@ def check_output(path: Path) -> None:
     except (OSError, ValueError) as error:  # a null character is a ValueError
         why = getattr(error, "strerror", None) or error
         raise BadText(f"can't write {str(path)!r}: {why}; give another file") from None
-
-
-def check_outputs(
-    plot: Path | None,
-    json_file: str | None,
-    work: Path | None = None,
-    *directories: Path | None,
-    others: Iterable[Path | None] = (),
-    save: Path | None = None,
-    table: Path | None = None,
-) -> None:
-    """Raise if a picture, JSON or finished work can't be written, before anything is computed.
-
-    Args:
-        plot: file of the picture; none if absent.
-        json_file: file of the JSON, or `-` for standard output; none if absent.
-        work: file of finished work; none if absent.
-        directories: directories that are written and checked separately; none for what is absent.
-        others: other files; none for what is absent.
-        save: file of the result; none if absent.
-        table: file of the result's table, which pandas makes; none if absent.
-
-    Raises:
-        BadText: naming the file and what to do.
-    """
-    from duat_jax.errors import BadText
-
-    written = [Path(json_file)] if json_file is not None and json_file != "-" else []
-    if plot is not None:
-        written.append(plot)
-    if table is not None and find_spec("pandas") is None:
-        raise BadText("--csv needs pandas: pip install 'duat-jax[dataframes]'")
-    written += [path for path in (*others, table, work, save) if path is not None]
-    for path in written:
-        check_output(path)
-    if special := [str(path) for path in (work, save) if path is not None and _is_special(path)]:
-        raise BadText(f"{special[0]} isn't a regular file, and what is kept is read again: give a regular file")
-    written += [path for path in directories if path is not None]
-    resolved = [path.resolve() for path in written]
-    if twice := [str(path) for i, path in enumerate(written) if resolved[i] in resolved[:i]]:
-        raise BadText(f"{', '.join(twice)} is given for two outputs: give two files")
 
 
 def _is_special(path: Path) -> bool:
@@ -261,19 +196,6 @@ def to_json(value: Any) -> str:
         raise DoesNotHold("the result does not hold: it has numbers that are NaN or infinite") from None
 
 
-def write_json(target: str, content: str) -> None:
-    """Write JSON to a file, or to standard output.
-
-    Args:
-        target: the file's name, or `-` for standard output.
-        content: the JSON.
-    """
-    if target == "-":
-        typer.echo(content, nl=False)
-    else:
-        write(Path(target), content.encode())
-
-
 def show(*parts: "RenderableType") -> None:
     """Print to standard output, as wide as the terminal, or as tables are by default.
 
@@ -292,59 +214,64 @@ def show(*parts: "RenderableType") -> None:
         console.print(part, crop=False, no_wrap=uncut, overflow="ignore" if uncut else None)
 
 
-def space_lines(config: "Config", tokenizer: "Tokenizer | None", *tokens: Any) -> "list[Text]":
-    """Return a line for each token that is given without the leading space with which it is another one.
+def table_of(result: Any, *given: Any) -> "RenderableType":
+    """Return the table of a result.
 
     Args:
-        config: the model's parts.
-        tokenizer: its tokenizer.
-        tokens: further arguments of `space_notes`: the tokens, and what the model says.
+        result: the result.
+        given: further arguments of its table, such as the number of the largest parts.
     """
-    from duat_jax.display.tables import note_lines
-    from duat_jax.inputs.leading_space import space_notes
+    from duat_jax.display.result import beside
 
-    return note_lines(space_notes(config, tokenizer, *tokens))
+    return beside(result, "table").render(result, *given)
 
 
-def deliver(
-    content: str,
-    *parts: "RenderableType",
-    figure: "Callable[[], Figure] | None" = None,
-    plot: Path | None = None,
-    json_file: str | None = None,
-    texts: Mapping[Path, str] | None = None,
-    result: "Displayed | None" = None,
-    save: Path | None = None,
-    table: Path | None = None,
-) -> None:
-    """Write a command's files, and print its tables unless the JSON goes to standard output.
+def deliver(answer: Answer, files: Files) -> None:
+    """Certify an answer, print its tables unless the JSON goes to standard output, and write its files.
 
     Args:
-        content: the JSON, from `to_json`.
-        parts: tables and lines.
-        figure: draws the picture.
-        plot: file of the picture; none if absent.
-        json_file: file of the JSON, or `-` for standard output; none if absent.
-        texts: other files and their contents.
-        result: the result, for the following two files.
-        save: file that `duat.open` reads; none if absent.
-        table: file of the result's table as CSV; none if absent.
+        answer: the answer.
+        files: the files.
+
+    Raises:
+        DoesNotHold: if a sum isn't certified, with the numbers.
+        NotWritten: if a file couldn't be written.
+        typer.Exit: if something else that was checked doesn't hold.
     """
-    if json_file != "-":
-        show(*parts)
+    for label, completeness in answer.certified:
+        require_holding(label, completeness)
+    for label, completeness in answer.unbroken:
+        require_no_failure(label, completeness)
+    content, result = to_json(answer.record), answer.result
+    pages = {} if files.html is None else {files.html: result.to_html(examples=answer.examples)}
+    texts = pages | dict(answer.texts)
+    for file, text in texts.items():
+        if file != files.circuits:
+            typer.echo(f"{file} is going to have {len(text.encode()) / 1e6:.2f} MB", err=True)
+    if answer.directory is not None:
+        answer.directory()
+    if files.json_file != "-":
+        typer.echo(answer.text, nl=False)
+        show(*answer.parts)
     try:
-        if plot is not None and figure is not None:
+        if files.plot is not None:
             picture = io.BytesIO()
-            figure().savefig(picture, format=plot.suffix[1:].lower(), dpi=150)
-            write(plot, picture.getvalue())
-        for path, text in (texts or {}).items():
+            (answer.figure or result.plot)().savefig(picture, format=files.plot.suffix[1:].lower(), dpi=150)
+            write(files.plot, picture.getvalue())
+        for path, text in texts.items():
             write(path, text.encode())
-        if save is not None and result is not None:
-            result.save(save)
-        if table is not None and result is not None:
-            write(table, result.to_dataframe().to_csv(index=False).encode())
-        if json_file is not None:
-            write_json(json_file, content)
+        if files.save is not None:
+            result.save(files.save)
+        if files.csv is not None:
+            write(files.csv, result.to_dataframe().to_csv(index=False).encode())
+        if files.json_file == "-":
+            typer.echo(content, nl=False)
+        elif files.json_file is not None:
+            write(Path(files.json_file), content.encode())
     except OSError as error:
-        file = error.filename or plot or json_file or save or table
-        raise NotWritten(f"{file} couldn't be written: {error.strerror or error}; the result was computed") from None
+        unwritten = error.filename or files.plot or files.json_file or files.save or files.csv
+        raise NotWritten(
+            f"{unwritten} couldn't be written: {error.strerror or error}; the result was computed"
+        ) from None
+    if not answer.holds:
+        raise typer.Exit(DOES_NOT_HOLD)

@@ -20,7 +20,8 @@ from helpers import near, relative
 
 import duat_jax as duat
 from duat_jax.cli import application, compiled
-from duat_jax.cli.output import DoesNotHold, to_json
+from duat_jax.cli.errors import DoesNotHold
+from duat_jax.cli.output import to_json
 from duat_jax.lora import save_adapters, save_merged
 
 TEXT = "w5 w17 w3"
@@ -323,11 +324,11 @@ GPT2 = "--model", GOLDEN / "gpt2"
 METHOD = "norm of change x W_out"
 IN_EVERY_DTYPE = {
     "explain": (("explain", TEXT, *GPT2), ("value",)),
-    "contrast": (("explain", TEXT, "--reference", "w5 w17 w4", *GPT2), ("difference",)),
+    "contrast": (("contrast", TEXT, "--reference", "w5 w17 w4", *GPT2), ("difference",)),
     "graph": (("graph", TEXT, "--neurons", 2, *GPT2), ("value",)),
-    "attends": (("attends", TEXT, "--layer", 1, "--head", 0, "--key", 0, *GPT2), ("value",)),
-    "context": (
-        ("context", "c =", "--demonstration", "a = 1", "--demonstration", "b = 1", "--answer", " 1"),
+    "attention": (("attention", TEXT, "--layer", 1, "--head", 0, "--key", 0, *GPT2), ("value",)),
+    "in-context": (
+        ("in-context", "c =", "--demonstration", "a = 1", "--demonstration", "b = 1", "--answer", " 1"),
         ("difference",),
     ),
     "faithfulness": (

@@ -1,7 +1,6 @@
 """Behaviour that all commands share: help, version, interruption, full disks; and `intervene` and `steer`."""
 
 import errno
-import inspect
 import json
 import re
 import shlex
@@ -20,9 +19,9 @@ from helpers import close
 from typer.testing import CliRunner
 
 import duat_jax as duat
-from duat_jax.cli import application, output, progress
-from duat_jax.cli.commands import EXAMPLES
-from duat_jax.cli.output import (
+from duat_jax.cli import application, command, output, progress
+from duat_jax.cli.command import EXAMPLES
+from duat_jax.cli.errors import (
     DOES_NOT_HOLD,
     INTERRUPTED,
     MISTAKE,
@@ -117,13 +116,13 @@ def test_texts_of_the_library_name_options_of_the_commands_that_print_them():
 
 FOREIGN = [
     ("graph", "w1 w2"),
-    ("attends", "w1 w2", "--layer", "0", "--head", "99", "--key", "0"),
+    ("attention", "w1 w2", "--layer", "0", "--head", "99", "--key", "0"),
     ("intervene", "w1 w2", "--change", "head 0:0 set 0"),
     ("steer", "w1 w2", "--towards", "w1", "--away", "w2", "--layers", "1"),
-    ("context", "w1", "--demonstration", "w2", "--answer", "w3"),
+    ("in-context", "w1", "--demonstration", "w2", "--answer", "w3"),
     ("circuit", "--task", "parameter"),
     ("explain", "w1 w2"),
-    ("explain", "w1 w2", "--reference", "w1"),
+    ("contrast", "w1 w2", "--reference", "w1"),
     ("intervene", "w1 w2", "--change", "head 0:0 set reference", "--reference", "w1"),
     ("lora diff", "adapter", "w1 w2"),
     ("diff", "MODEL", "w1 w2", "--bits", "4"),
@@ -190,13 +189,22 @@ def test_an_interrupted_run_says_what_is_kept(tmp_path, capsys):
             assert (says in said) == (resumable or status == INTERRUPTED)
 
 
-def test_every_command_with_work_names_it_when_it_fails(monkeypatch):
+@pytest.mark.parametrize("name", EVERY)
+def test_every_command_with_work_names_it_when_it_fails(name, monkeypatch, capsys):
     """The option is known to the message of every command that has it."""
-    for name, command in EVERY.items():
-        source = inspect.getsource(command.callback)
-        assert ("--work" in {option for each in command.params for option in each.opts}) == (
-            "one_line_errors(work, resumable=True)" in source
-        ), name
+
+    def fail(values):
+        raise DoesNotHold("it does not hold")
+
+    monkeypatch.setattr(command, "check_texts", fail)
+    required = [each for each in EVERY[name].params if each.required]
+    asked = [word for each in required for word in (*(each.opts if each.opts[0][0] == "-" else ()), "1")]
+    with pytest.raises(typer.Exit) as ended:
+        EVERY[name](asked, standalone_mode=False)
+    assert ended.value.exit_code == DOES_NOT_HOLD
+    # The directory of a survey keeps its work.
+    says = "finished results are kept in 1" if name == "survey" else "with --work"
+    assert (says in capsys.readouterr().err) == (name == "survey" or "--work" in options_of(name))
 
 
 @pytest.mark.parametrize(
@@ -401,17 +409,17 @@ MISTAKES = {
         ["graph", "a b", "--viewer", "a.html", "--graphml", "a.xml"],
         ["--viewer a.html must end in .json", "--graphml a.xml must end in .graphml"],
     ),
-    "attends": (
-        ["attends", "a b", "--layer", "9", "--head", "9", "--key", "9"],
+    "attention": (
+        ["attention", "a b", "--layer", "9", "--head", "9", "--key", "9"],
         ["layer 9", "head 9", "key: position 9"],
     ),
     "circuit, a model": (["circuit", "--task", "parameter", "--model", ENCODER], ["this one's head is 'hidden'"]),
-    "context, options": (
-        ["context", "--control", "exchanged"],
+    "in-context, options": (
+        ["in-context", "--control", "exchanged"],
         ["give a question or a --task", "--control requires a --task", "there are no demonstrations"],
     ),
-    "context, a model": (
-        ["context", "a =", "--demonstration", "b = 1", "--answer", " 2", "--model", ENCODER],
+    "in-context, a model": (
+        ["in-context", "a =", "--demonstration", "b = 1", "--answer", " 2", "--model", ENCODER],
         ["needs a causal language model"],
     ),
     "diff": (["diff", "embedded", "--reference", "embedded"], ["give a TEXT, or files with --text"]),

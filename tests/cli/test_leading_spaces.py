@@ -15,6 +15,7 @@ from tests.cli.test_cli import commands, takes
 TEXT = "def get(self, key, default=None): return self.data.get(key,"
 TOKENS = {
     "explain": ("explain", TEXT),
+    "contrast": ("contrast", TEXT, "--reference", TEXT.replace("self", "cls")),
     "graph": ("graph", TEXT, "--neurons", "0"),
     "intervene": ("intervene", TEXT, "--change", "head 5:3 set 0"),
     "steer": ("steer", TEXT, "--towards", "import os", "--away", "class Box:", "--layers", 2),
@@ -22,7 +23,7 @@ TOKENS = {
     "lora diff": ("lora", "diff", "adapter", TEXT),
     "survey": ("survey", "corpus", "--tokens", 8, "--out", "new"),
 }
-ANSWERS = {"context": ("context", "c =", "--demonstration", "a = default", "--demonstration", "b = default")}
+ANSWERS = {"in-context": ("in-context", "c =", "--demonstration", "a = default", "--demonstration", "b = default")}
 
 
 def test_every_command_that_takes_a_token_is_here():

@@ -12,7 +12,7 @@ from command import run as command
 from helpers import close
 
 import duat_jax as duat
-from duat_jax.cli.output import INTERRUPTED, MISTAKE
+from duat_jax.cli.errors import INTERRUPTED, MISTAKE
 from duat_jax.evaluation import circuit_csv
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
 from duat_jax.evaluation.circuit_study import Study

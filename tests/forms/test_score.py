@@ -231,7 +231,7 @@ TEXT = "for i in range(10"
 
 def test_the_command_shows_the_table_and_writes_json_and_picture(tmp_path):
     picture, file = tmp_path / "a.png", tmp_path / "a.json"
-    asked = ("attends", TEXT, "--layer", "1", "--head", "2", "--key", "1", "--contrast-key", "0", "--top", "3")
+    asked = ("attention", TEXT, "--layer", "1", "--head", "2", "--key", "1", "--contrast-key", "0", "--top", "3")
     result = run(*asked, "--plot", str(picture), "--json", str(file))
     assert result.exit_code == 0, result.output
     found = json.loads(file.read_text(encoding="utf-8"))
@@ -272,5 +272,5 @@ def test_the_page_shows_what_python_says(capsys):
     ],
 )
 def test_the_command_says_what_is_mistaken(arguments, said):
-    result = run("attends", TEXT, *arguments)
+    result = run("attention", TEXT, *arguments)
     assert result.exit_code == 2 and said in result.output

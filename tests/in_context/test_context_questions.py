@@ -156,7 +156,7 @@ def test_a_whole_answer_is_every_token_after_those_before_it(tokenizer):
 
 
 def command(*arguments):
-    return CliRunner().invoke(application, ["context", *map(str, arguments)])
+    return CliRunner().invoke(application, ["in-context", *map(str, arguments)])
 
 
 @pytest.mark.slow

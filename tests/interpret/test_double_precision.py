@@ -7,7 +7,7 @@ from accounts import account
 from flax import nnx
 
 import duat_jax as duat
-from duat_jax.cli.output import DoesNotHold, require_holding
+from duat_jax.cli.errors import DoesNotHold, require_holding
 from duat_jax.in_context import compute as context
 from duat_jax.interpret.attention import compute as attends
 from duat_jax.interpret.contrast import compute as contrast

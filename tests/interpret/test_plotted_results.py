@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from rich.cells import cell_len
 
 import duat_jax as duat
-from duat_jax.cli.output import deliver
+from duat_jax.cli.output import Answer, Files, deliver
 from duat_jax.display.pictures import CHARACTERS, colour_scale, wrapped
 from duat_jax.display.shown_tokens import LARGEST
 from duat_jax.models.targets.description import TargetDescription
@@ -145,7 +145,7 @@ def test_every_picture_is_drawn_in_given_axes_alone():
 @pytest.mark.parametrize("form, start", [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
 def test_pictures_are_written_in_three_formats(tmp_path, form, start, capsys):
     explanation, *_ = read()
-    deliver("", figure=explanation.plot, plot=tmp_path / f"a.{form}")
+    deliver(Answer(result=explanation), Files(plot=tmp_path / f"a.{form}"))
     assert (tmp_path / f"a.{form}").read_bytes().startswith(start)
     file = io.BytesIO()
     explanation.plot().savefig(file, format=form)

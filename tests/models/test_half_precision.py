@@ -95,7 +95,7 @@ def test_real_models_in_half_precision_say_something(name, dtype):
     require_said(completeness_of_texts(path, dtype, texts=32))
 
 
-@pytest.mark.parametrize("command", [["explain"], ["attends", "--layer", "1", "--head", "0", "--key", "0"]])
+@pytest.mark.parametrize("command", [["explain"], ["attention", "--layer", "1", "--head", "0", "--key", "0"]])
 def test_the_commands_take_bfloat16(command):
     result = CliRunner().invoke(application, [command[0], "return self", *command[1:], "--dtype", "bfloat16"])
     assert result.exit_code == 0, result.output

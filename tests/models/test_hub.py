@@ -24,7 +24,7 @@ from safetensors.numpy import load_file, save_file
 
 import duat_jax as duat
 from duat_jax.cli import application
-from duat_jax.cli.commands import EXAMPLES
+from duat_jax.cli.command import EXAMPLES
 from duat_jax.models.checkpoint.hub import snapshot
 from tests.cli.test_cli import commands
 

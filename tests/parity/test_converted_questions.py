@@ -109,9 +109,9 @@ def test_a_question_is_refused_in_one_line(question, given):
 
 COMMANDS = {
     "circuit": ["--task", "parameter", "--prompts", 2],
-    "context": ["--task", "antonyms", "--demonstrations", 2],
+    "in-context": ["--task", "antonyms", "--demonstrations", 2],
     "graph": ["for i in range(10"],
-    "attends": ["for i in range(10", "--layer", 1, "--head", 0, "--key", 1],
+    "attention": ["for i in range(10", "--layer", 1, "--head", 0, "--key", 1],
     "prune": ["--text", "book.txt", "--fraction", 0.3, "--tokens", 8, "--pieces", 2],
     "survey": ["book.txt", "--out", "tables"],
     "train-ledger": ["for i in range(10", "--text", "book.txt", "--steps", 1],

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 import duat_jax as duat
 from duat_jax.cli import application
-from duat_jax.cli.output import INTERRUPTED
+from duat_jax.cli.errors import INTERRUPTED
 from duat_jax.survey import run
 
 TEXTS = [Path(__file__).parents[2] / "LICENSE"]
@@ -179,7 +179,7 @@ SCHEDULER = "the parts were cancelled, since the scheduler ended or the executor
     ids=lambda given: given.split()[-1] if isinstance(given, str) else type(given).__name__,
 )
 def test_a_lost_scheduler_is_one_line_that_says_how_to_go_on(error, reason, at_once, tmp_path, monkeypatch):
-    module = import_module("duat_jax.cli.survey")
+    module = import_module("duat_jax.cli.commands.survey")
     monkeypatch.setattr(module, "_executor", lambda *_: contextlib.nullcontext(Failing(error, at_once)))
     ended = command(tmp_path / "survey", "--model", SMALL, "--dask", "tcp://scheduler:8786")
     last = ended.stderr.splitlines()[-1]
@@ -230,7 +230,7 @@ def test_a_killed_worker_changes_no_byte_and_one_that_dies_for_good_is_one_line(
 
 def test_addresses_where_no_scheduler_answers_are_one_line(tmp_path, monkeypatch):
     """The last one listens, and says nothing."""
-    monkeypatch.setattr(import_module("duat_jax.cli.survey"), "ANSWERS_WITHIN", 0.2)
+    monkeypatch.setattr(import_module("duat_jax.cli.commands.survey"), "ANSWERS_WITHIN", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for address, message in {
             "tcp://127.0.0.1:1": "no scheduler answers within",

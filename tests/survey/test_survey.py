@@ -31,7 +31,7 @@ from typer.testing import CliRunner
 import duat_jax as duat
 from duat_jax import files as duat_files
 from duat_jax.cli import application
-from duat_jax.cli.output import NOT_WRITTEN
+from duat_jax.cli.errors import NOT_WRITTEN
 from duat_jax.inputs.baselines import Reference
 from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.survey import run

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.options import Dtype, Json, Kept, Model, Plot, Work
-from duat_jax.cli.output import check_outputs, deliver, one_line_errors, to_json
-from duat_jax.cli.progress import loading_bar, progress_bar
+from duat_jax.cli.command import command
+from duat_jax.cli.groups import Fields
+from duat_jax.cli.options import ModelAndDtype
+from duat_jax.cli.output import Answer, Files
+from duat_jax.cli.progress import progress_bar
 from duat_jax.inputs.tasks.registry import TASKS
 
 if TYPE_CHECKING:
@@ -52,10 +52,14 @@ def _output(result: "Study", mean: bool, size: float | None, model: str | None) 
     yield from (Text(step, no_wrap=step.startswith("duat ") or None) for step in steps)
 
 
+@command(
+    "duat circuit --task parameter --prompts 10",
+    'duat circuit --task "indirect object" --model DIR --method secant --work circuit.work --csv circuit.csv',
+)
 def circuit(
+    *,
     task: Annotated[list[str], typer.Option(help=f"{'; '.join(TASKS)}. Repeat for several tasks.")],
-    model: Model = None,
-    dtype: Kept = Dtype.float32,
+    source: ModelAndDtype,
     prompts: Annotated[int, typer.Option(min=2, help="Number of prompts of each task.")] = 30,
     method: Annotated[
         list[str] | None,
@@ -86,50 +90,33 @@ def circuit(
         ),
     ] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed for drawing prompts.")] = 0,
-    work: Work = None,
-    csv: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the circuits to this CSV file: every scored unit, or of more than 10,000 those of the circuit."
-        ),
-    ] = None,
-    plot: Plot = None,
-    json_file: Json = None,
-) -> None:
+    files: Annotated[Files, Fields("work", "circuits", "plot", "json_file")],
+) -> Answer:
     """Find the units of a language model that carry a task, and measure them: keep or remove them, and run it again."""
-    with one_line_errors(work, resumable=True):
-        check_outputs(plot, json_file, work, others=[csv])
-        start_jax(float64=dtype is Dtype.float64)
-        import duat_jax as duat
-        from duat_jax.evaluation.circuit_csv import to_csv
-        from duat_jax.evaluation.circuit_plot import draw
-        from duat_jax.evaluation.circuit_study import check, study
-        from duat_jax.evaluation.circuits import METHODS
-        from duat_jax.inputs.prompts import require_next_token
+    config = source.open()
+    from duat_jax.evaluation.circuit_csv import to_csv
+    from duat_jax.evaluation.circuit_plot import draw
+    from duat_jax.evaluation.circuit_study import check, study
+    from duat_jax.evaluation.circuits import METHODS
+    from duat_jax.inputs.prompts import require_next_token
 
-        arguments = task, method or list(METHODS), units or ["neuron x position"]
-        check(*arguments, size)
-        require_next_token(duat.load_config(model))
-        tokenizer = duat.load_tokenizer(model)
-        with loading_bar() as progress:
-            loaded = duat.load(model, dtype=dtype.value, progress=progress)
-        result = study(
-            *(loaded, tokenizer, *arguments),
-            prompts=prompts,
-            seed=seed,
-            mean=mean,
-            size=size,
-            steps=refine,
-            work=work,
-            progress=partial(progress_bar, unit="methods on prompts"),
-        )
-        path = None if model is None else str(model).encode(errors="replace").decode()
-        content = to_json(result.as_dict(model=path or "embedded", seed=seed, others="mean" if mean else "corrupted"))
-        deliver(
-            content,
-            *_output(result, mean, size, path),
-            figure=partial(draw, result.titled()),
-            plot=plot,
-            json_file=json_file,
-            texts={} if csv is None else {csv: to_csv(result)},
-        )
+    question = task, method or list(METHODS), units or ["neuron x position"]
+    check(*question, size)
+    require_next_token(config)
+    tokenizer = source.tokenizer
+    result = study(
+        *(source.load(), tokenizer, *question),
+        prompts=prompts,
+        seed=seed,
+        mean=mean,
+        size=size,
+        steps=refine,
+        work=files.work,
+        progress=partial(progress_bar, unit="methods on prompts"),
+    )
+    return Answer(
+        record=result.as_dict(model=source.name, seed=seed, others="mean" if mean else "corrupted"),
+        parts=_output(result, mean, size, None if source.model is None else source.name),
+        texts={} if files.circuits is None else {files.circuits: to_csv(result)},
+        figure=partial(draw, result.titled()),
+    )

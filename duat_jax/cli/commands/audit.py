@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duat_jax.cli.options import Json
-from duat_jax.cli.output import DOES_NOT_HOLD, check_outputs, one_line_errors, show, to_json, write_json
+from duat_jax.cli.command import command
+from duat_jax.cli.output import Answer, JsonFile
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -42,8 +42,10 @@ def _check_options(figure: int | None, format: Format | None, **others: str | No
         raise SymbolicError("--format is for a figure: add --figure 2, or leave it out")
 
 
+@command("duat audit", "duat audit --equation 31")
 def audit(
-    json_file: Json = None,
+    *,
+    files: JsonFile,
     equation: Annotated[str | None, typer.Option(help="One equation, by its number or its name in the table.")] = None,
     figure: Annotated[
         int | None, typer.Option(help="A figure of the appendix, computed: 2, the parameters layer by layer.")
@@ -51,35 +53,30 @@ def audit(
     verdict: Annotated[str | None, typer.Option(help="Only what is found to be so, such as 'does not hold'.")] = None,
     version: Annotated[str | None, typer.Option(help="Only this version of the paper: 000, 001 or 003.")] = None,
     format: Annotated[Format | None, typer.Option(help="Format of the figure; unicode if absent.")] = None,
-) -> None:
+) -> Answer:
     """Check every equation of the papers, and the claims between them: proved, or refuted with exact numbers."""
-    with one_line_errors():
-        _check_options(figure, format, equation=equation, verdict=verdict, version=version, json=json_file)
-        check_outputs(None, json_file)
-        if figure is not None:
-            from symbolic.audit.figure import figure as compute
+    _check_options(figure, format, equation=equation, verdict=verdict, version=version, json=files.json_file)
+    if figure is not None:
+        from symbolic.audit.figure import figure as compute
 
-            computed = compute(figure)
-            typer.echo(computed.latex() if format == Format.latex else computed.unicode())
-            if not computed.verified:
-                raise typer.Exit(DOES_NOT_HOLD)
-            return
-        from duat_jax.json_record import as_record
-        from duat_jax.verification.record import AuditRecord
-        from symbolic.audit.audit import as_dicts
-        from symbolic.audit.audit import audit as decide
+        computed = compute(figure)
+        text = computed.latex() if format == Format.latex else computed.unicode()
+        return Answer(text=f"{text}\n", holds=computed.verified)
+    from duat_jax.json_record import as_record
+    from duat_jax.verification.record import AuditRecord
+    from symbolic.audit.audit import as_dicts
+    from symbolic.audit.audit import audit as decide
 
-        findings = decide(equation, verdict=verdict, version=version)
-        if json_file is not None:
-            write_json(json_file, to_json(as_record(AuditRecord, None, findings=as_dicts(findings))))
-        if json_file == "-":
-            return
-        if equation is not None:
-            typer.echo("\n\n".join(map(str, findings)))
-            return
-        counts = Counter(f.verdict for f in findings)
-        show(
+    findings = decide(equation, verdict=verdict, version=version)
+    record = as_record(AuditRecord, None, findings=as_dicts(findings))
+    if equation is not None:
+        return Answer(record=record, text="\n\n".join(map(str, findings)) + "\n")
+    counts = Counter(finding.verdict for finding in findings)
+    return Answer(
+        record=record,
+        parts=[
             _table(findings),
             "\n" + ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common()),
             "duat audit --equation 31 shows one with its LaTeX, its correction and its numbers.",
-        )
+        ],
+    )

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duat_jax.cli.output import DOES_NOT_HOLD, one_line_errors
+from duat_jax.cli.command import command
+from duat_jax.cli.output import Answer
 
 if TYPE_CHECKING:
     from symbolic.proof.derivation import Derivation
@@ -35,7 +36,9 @@ def _formula(derivation: "Derivation") -> str:
     return "\n".join([*(f"% {comment}" for comment in comments if comment), derivation.latex()])
 
 
+@command("duat derive --depth 2 --block pre-norm", "duat derive --proof --format document > proof.tex")
 def derive(
+    *,
     depth: Annotated[int | None, typer.Option(help="The unrolled form of this many layers.")] = None,
     proof: Annotated[bool, typer.Option("--proof", help="The closed form at every depth, by induction.")] = False,
     block: Annotated[
@@ -55,31 +58,29 @@ def derive(
     symbols: Annotated[
         Symbols, typer.Option(help="Notation of the unrolled form: ours (P, q, B, c, C), or the papers' with a hat.")
     ] = Symbols.ours,
-) -> None:
+) -> Answer:
     """Derive the closed form step by step, every step checked, as text or LaTeX."""
-    with one_line_errors():
-        from symbolic.catalogue import derive as derivations
-        from symbolic.errors import SymbolicError
-        from symbolic.proof.legend import letters_in_text
-        from symbolic.proof.typesetting import article
-        from symbolic.theorems.notation import in_the_papers_letters
+    from symbolic.catalogue import derive as derivations
+    from symbolic.errors import SymbolicError
+    from symbolic.proof.legend import letters_in_text
+    from symbolic.proof.typesetting import article
+    from symbolic.theorems.notation import in_the_papers_letters
 
-        requested = {"--proof": "proof"} if proof else {}
-        requested |= {} if depth is None else {"--depth": "unroll"}
-        requested |= {} if what is None else {"--what": what}
-        if len(set(requested.values())) > 1:
-            raise SymbolicError(f"{' and '.join(requested)} ask for different derivations: give one of them")
-        otherwise = "recursions" if block is None else "block"
-        name = next(iter(requested.values()), otherwise)
-        derived = derivations(name, depth=depth, block=block, letters=format is Format.document)
-        if symbols is Symbols.papers:
-            derived = tuple(map(in_the_papers_letters, derived))
-        match format:
-            case Format.document:
-                typer.echo(article(*derived), nl=False)
-            case Format.latex:
-                typer.echo("\n\n".join(map(_formula, derived)))
-            case Format.unicode:
-                typer.echo("\n\n".join([letters_in_text(*derived), *map(str, derived)]))
-        if not all(d.verified for d in derived):
-            raise typer.Exit(DOES_NOT_HOLD)
+    requested = {"--proof": "proof"} if proof else {}
+    requested |= {} if depth is None else {"--depth": "unroll"}
+    requested |= {} if what is None else {"--what": what}
+    if len(set(requested.values())) > 1:
+        raise SymbolicError(f"{' and '.join(requested)} ask for different derivations: give one of them")
+    otherwise = "recursions" if block is None else "block"
+    name = next(iter(requested.values()), otherwise)
+    derived = derivations(name, depth=depth, block=block, letters=format is Format.document)
+    if symbols is Symbols.papers:
+        derived = tuple(map(in_the_papers_letters, derived))
+    match format:
+        case Format.document:
+            text = article(*derived)
+        case Format.latex:
+            text = "\n\n".join(map(_formula, derived)) + "\n"
+        case Format.unicode:
+            text = "\n\n".join([letters_in_text(*derived), *map(str, derived)]) + "\n"
+    return Answer(text=text, holds=all(each.verified for each in derived))

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duat_jax.cli.command import command
 from duat_jax.cli.compiled import start_jax
-from duat_jax.cli.explain import read_output
-from duat_jax.cli.options import Dtype, Kept, Model, NoSpecialTokens
-from duat_jax.cli.output import one_line_errors, show
+from duat_jax.cli.groups import Fields
+from duat_jax.cli.options import ModelWithoutChat, Number
+from duat_jax.cli.output import Answer
 from duat_jax.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -39,7 +40,12 @@ class Baseline(StrEnum):
     mean = "mean"
 
 
+@command(
+    "duat survey book.txt --out survey",
+    "duat survey corpus.txt --out corpus --model DIR --workers 2 --shard 1/4",
+)
 def survey(
+    *,
     texts: Annotated[
         list[str],
         typer.Argument(
@@ -50,13 +56,15 @@ def survey(
     out: Annotated[
         Path, typer.Option(help="Directory of the survey; one that was begun there, with the same texts, goes on.")
     ],
-    model: Model = None,
-    no_special_tokens: NoSpecialTokens = False,
-    target: Annotated[
-        str | None,
-        typer.Option(help="Token whose logit is explained at every place, instead of the margin of the next token."),
-    ] = None,
-    contrast: Annotated[str | None, typer.Option(help="Token whose logit is subtracted from the target's.")] = None,
+    source: ModelWithoutChat,
+    number: Annotated[
+        Number,
+        Fields(
+            *("target", "contrast"),
+            target="Token whose logit is explained at every place, instead of the margin of the next token.",
+            contrast="Token whose logit is subtracted from the target's.",
+        ),
+    ],
     baseline: Annotated[
         Baseline | None,
         typer.Option(
@@ -64,7 +72,6 @@ def survey(
             " at every token but special ones."
         ),
     ] = None,
-    dtype: Kept = Dtype.float32,
     tokens: Annotated[int, typer.Option(min=2, help="Number of tokens in a window.")] = 128,
     shard: Annotated[
         str, typer.Option(help="I/N measures every N-th part from the I-th on, on one of N machines.")
@@ -74,50 +81,47 @@ def survey(
         str | None,
         typer.Option(help="Address of a Dask scheduler, such as tcp://host:8786, whose workers measure the parts."),
     ] = None,
-) -> None:
+) -> Answer:
     """Survey a corpus: what every neuron, head and bias does for the tokens that stand there; tables as Parquet.
 
     With --target, for a token of one's own at every place; with --baseline, exact differences from a baseline.
     """
-    with one_line_errors(out, resumable=True):
-        start_jax(float64=dtype is Dtype.float64)
-        from rich.text import Text
+    config = source.open()
+    from rich.text import Text
 
-        import duat_jax as duat
-        from duat_jax.inputs.leading_space import space_notes
-        from duat_jax.survey.run import PART
-        from duat_jax.survey.run import survey as run
-        from duat_jax.survey.texts import read_corpus
+    from duat_jax.inputs.leading_space import space_notes
+    from duat_jax.survey.run import PART
+    from duat_jax.survey.run import survey as run
+    from duat_jax.survey.texts import read_corpus
 
-        corpus, config = read_corpus(texts), duat.load_config(model)
-        tokenizer = duat.load_tokenizer(model, add_special_tokens=not no_special_tokens)
-        given = {"target": target, "contrast": contrast}
-        for note in space_notes(config, tokenizer, {f"--{label}": text for label, text in given.items()}):
-            typer.echo(note, err=True)
-        asked = {label: read_output(config, tokenizer, text, label) for label, text in given.items()}
-        with ExitStack() as stack:
-            executor = stack.enter_context(_executor(workers, dask)) if workers > 1 or dask is not None else None
-            progress = stack.enter_context(progress_bar("Surveying", "parts", rate=(PART * tokens, "tokens")))
-            found = run(
-                model,
-                corpus,
-                out,
-                **asked,
-                baseline=None if baseline is None else baseline.value,
-                tokens=tokens,
-                dtype=dtype.value,
-                add_special_tokens=not no_special_tokens,
-                shard=_shard(shard),
-                executor=executor,
-                on_start=lambda size: typer.echo(size, err=True),
-                progress=progress,
-            )
-        if found is None:
-            show(Text(f"Shard {shard} is measured; the tables are written when the other shards are too: {out}"))
-        else:
-            named = (_named(tokenizer, asked["target"]), _named(tokenizer, asked["contrast"]))
-            done = Text(f"{found.manifest['predicted']:,} predicted tokens; the tables are in {out}")
-            show(done, "", _table(found, tokenizer, _title(*named, baseline)))
+    corpus, tokenizer = read_corpus(texts), source.tokenizer
+    for note in space_notes(config, tokenizer, number.tokens):
+        typer.echo(note, err=True)
+    target, contrast = source.output(number.target, "target"), source.output(number.contrast, "contrast")
+    with ExitStack() as stack:
+        executor = stack.enter_context(_executor(workers, dask)) if workers > 1 or dask is not None else None
+        progress = stack.enter_context(progress_bar("Surveying", "parts", rate=(PART * tokens, "tokens")))
+        surveyed = run(
+            source.model,
+            corpus,
+            out,
+            target=target,
+            contrast=contrast,
+            baseline=None if baseline is None else baseline.value,
+            tokens=tokens,
+            dtype=source.dtype.value,
+            add_special_tokens=not source.no_special_tokens,
+            shard=_shard(shard),
+            executor=executor,
+            on_start=lambda size: typer.echo(size, err=True),
+            progress=progress,
+        )
+    if surveyed is None:
+        waiting = Text(f"Shard {shard} is measured; the tables are written when the other shards are too: {out}")
+        return Answer(parts=[waiting])
+    title = _title(_named(tokenizer, target), _named(tokenizer, contrast), baseline)
+    done = Text(f"{surveyed.manifest['predicted']:,} predicted tokens; the tables are in {out}")
+    return Answer(parts=[done, "", _table(surveyed, tokenizer, title)])
 
 
 def _shard(written: str) -> tuple[int, int]:

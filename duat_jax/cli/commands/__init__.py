@@ -1,0 +1,1 @@
+"""The commands of `duat`, one file each: their options and their question."""

@@ -1,0 +1,91 @@
+"""The command `duat contrast`."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from duat_jax.cli.command import command
+from duat_jax.cli.groups import OldName
+from duat_jax.cli.options import Input, ModelOfAnyInput, Number, Top
+from duat_jax.cli.output import Answer, AnyFiles, table_of
+from duat_jax.cli.progress import working
+from duat_jax.errors import BadText
+
+
+class Baseline(StrEnum):
+    """Baselines for a text or an image."""
+
+    mask = "mask"
+    pad = "pad"
+    mean = "mean"
+    blur = "blur"
+
+
+@dataclass(frozen=True, kw_only=True)
+class References:
+    """Options of what an input is contrasted with."""
+
+    reference: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Contrast with this text of as many tokens, or this image's file: the difference is split, layer by"
+            " layer. Repeat for an average."
+        ),
+        OldName("--versus"),
+    ] = None
+    baseline: Annotated[
+        list[Baseline] | None,
+        typer.Option(
+            help="Contrast with a baseline: the mask, padding or the vocabulary's mean at every token but special ones,"
+            " or for an image its blurred version or its mean. Repeat for an average."
+        ),
+    ] = None
+    align: Annotated[
+        str | None,
+        typer.Option(
+            help="For a --reference of another length, pairs of token indices in the text and in it, such as 0:0,1:2."
+        ),
+    ] = None
+
+
+@command(
+    'duat contrast "The capital of France is" --reference "The capital of Italy is" --model DIR --plot contrast.png',
+    "duat contrast 'for i in range(10' --baseline mean --html contrast.html",
+)
+def contrast(
+    *, input: Input, source: ModelOfAnyInput, number: Number, references: References, top: Top = 10, files: AnyFiles
+) -> Answer:
+    """Split the difference of one output of a model between an input and a reference, `A − B`, exactly."""
+    number.check()
+    others, baselines = references.reference or [], references.baseline or []
+    if references.align is not None and not others:
+        raise BadText("--align places the tokens of --reference TEXT: give that too")
+    if not others and not baselines:
+        raise BadText("give what is contrasted with: --reference or --baseline")
+
+    config = source.open()
+    import duat_jax as duat
+    from duat_jax.display.examples import table as strongest
+    from duat_jax.inputs.baseline_kinds import KINDS
+    from duat_jax.inputs.baselines import check_contrast, read_pairs
+    from duat_jax.interpret.memory import warn_of_memory
+
+    examples, given = source.examples(), input.read(source)
+    compared = [*(input.paired(source, other) for other in others), *(KINDS[each.value]() for each in baselines)]
+    question = number.arguments(source)
+    question["alignment"] = None if references.align is None else read_pairs(references.align, "--align")
+    request = check_contrast(config, given, compared, **question)
+    warn_of_memory("contrast", config, len(request.inputs.real), source.dtype.value)
+    model = source.load()
+    with working("Contrasting"):
+        result = duat.contrast(model, given, compared, **question)
+    named = [] if examples is None else strongest(result.top_neurons(top), examples)
+    return Answer(
+        result=result,
+        record=result.as_dict(source.name, top),
+        parts=[*source.notes(number.tokens, result.predictions), table_of(result, top), *named],
+        certified=[("the contrast", result.completeness)],
+        examples=examples,
+    )

@@ -1,0 +1,147 @@
+"""The command `duat diff`."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from duat_jax.cli.command import command
+from duat_jax.cli.groups import Fields
+from duat_jax.cli.options import Number, Source, Tokens
+from duat_jax.cli.output import Answer, PictureFiles, table_of
+from duat_jax.cli.progress import progress_bar
+from duat_jax.errors import BadText
+
+EMBEDDED = "embedded"
+
+
+@command(
+    "duat diff embedded 'for i in range(10' --bits 4 --plot diff.png",
+    "duat diff TUNED --reference BASE --text corpus.txt --pieces 32 --json diff.json",
+)
+def diff(
+    *,
+    model: Annotated[
+        str,
+        typer.Argument(help="Checkpoint directory, GGUF file or hub:OWNER/NAME[@REVISION]; or embedded."),
+    ],
+    text: Annotated[str | None, typer.Argument(help="The text that both models read.")] = None,
+    old_text: Annotated[str | None, typer.Argument(hidden=True, help="TEXT after two models, the old order.")] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="The same of the model that is subtracted, of the same shape.")
+    ] = None,
+    bits: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=16,
+            help="Compare MODEL with its layers' matrices rounded to so many bits, and MODEL itself as the reference.",
+        ),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            help="With --bits and --text: share of the rounded weights that may have 8 bits. The matrices with the"
+            " largest parts get them, and the loss is measured on as many fresh pieces."
+        ),
+    ] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option("--text", help="Text file, from which pieces are drawn in the place of TEXT; repeat for several."),
+    ] = None,
+    pieces: Annotated[int, typer.Option(min=1, help="Number of pieces of text from files.")] = 16,
+    tokens: Tokens = 128,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for drawing pieces.")] = 0,
+    reading: Annotated[Source, Fields("no_special_tokens", "chat", "dtype")],
+    number: Annotated[
+        Number,
+        Fields(
+            *("target", "contrast", "against", "position"),
+            target="Token or class whose logit is compared; the mean loss of a language model's text if absent.",
+            position="Token at which the output is read; negative from the end; the last if absent.",
+        ),
+    ],
+    largest: Annotated[
+        int, typer.Option(min=0, help="Number of parameters, those with the largest parts, that are run again.")
+    ] = 10,
+    written: PictureFiles,
+) -> Answer:
+    """Show exactly which weights make a model and its reference give different numbers on a text, `A − B`."""
+    if bits is None and reference is None and text is not None and (old_text is not None or files):
+        renamed_order = "duat diff FIRST SECOND is written duat diff SECOND --reference FIRST now"
+        typer.echo(f"{renamed_order}; the old order goes with the next release", err=True)
+        model, text, old_text, reference = text, old_text, None, model
+    if old_text is not None:
+        raise BadText("give one MODEL and one TEXT: the model that is subtracted is --reference")
+    if (bits is None) == (reference is None):
+        raise BadText("give the --reference that MODEL is compared with, or --bits for MODEL rounded; one of them")
+    if (text is None) == (not files):
+        raise BadText("give a TEXT, or files with --text")
+    if budget is not None:
+        if bits is None or not files:
+            raise BadText("--budget is spent by the loss of text, and judged on fresh text: give --bits and --text")
+        about = {**number.tokens, "--against": number.against, "--position": number.position}
+        if given := [name for name, option in about.items() if option is not None]:
+            raise BadText(f"--budget is spent by the loss of text: leave {', '.join(given)} out")
+    names = (model, reference) if reference is not None else (f"{model} in {bits} bits", model)
+    paths = [None if name == EMBEDDED else Path(name) for name in (model, reference or model)]
+    source, of_reference = (replace(reading, model=path) for path in paths)
+    config = source.open("this command reads texts")
+    import numpy as np
+
+    import duat_jax as duat
+    from duat_jax.evaluation.running_text import read_texts, stream, windows
+    from duat_jax.inputs.request import check
+    from duat_jax.models.encoding import encode
+    from duat_jax.models.loader import skeleton
+    from duat_jax.weights.budget import render as render_budget
+    from duat_jax.weights.budget import require_budget, spend
+    from duat_jax.weights.filled import is_pruned
+    from duat_jax.weights.rounded import rounded
+    from duat_jax.weights.validation import require_alike, untied_alike
+
+    if bits is not None and budget is not None:
+        require_budget(bits, budget)
+        if config.head.kind != "next token":
+            raise BadText(f"--budget judges by the loss of the next token, which this {config.family} model has not")
+    configs = of_reference.config, config
+    if not (is_pruned(*configs) or is_pruned(*reversed(configs))):
+        require_alike(*untied_alike(*(skeleton(each, reading.dtype.value) for each in configs)))
+    texts = [text] if text is not None else read_texts(files or [])
+
+    def read(source: Source) -> tuple[Any, ...]:
+        """Return what is given, by a model's tokenizer: the texts, the one to compare with, target and contrast."""
+        other = None if number.against is None else encode(source.tokenizer, number.against, "the text to compare with")
+        target, contrast = source.output(number.target, "target"), source.output(number.contrast, "contrast")
+        return stream(source.tokenizer, texts).tolist(), other, target, contrast
+
+    ids, other_ids, target, contrast = read(source)
+    if (ids, other_ids, target, contrast) != read(of_reference):
+        raise BadText(
+            "the tokenizers of the two models give different tokens, so that they read two inputs: compare models that"
+            " share a tokenizer"
+        )
+    inputs: Any = ids
+    if files:
+        drawn = windows(np.array(ids, np.int32), pieces if budget is None else 2 * pieces, tokens, seed=seed)
+        inputs, fresh = drawn[:pieces], drawn[pieces:]
+    question = number.arguments(source) | {"target": target, "contrast": contrast, "against": other_ids}
+    check(config, inputs, **question)
+    after = source.load()
+    before = of_reference.load() if bits is None else after
+    if bits is not None:
+        after = rounded(before, bits)
+    with progress_bar("Comparing", "runs") as progress:
+        result = duat.diff(after, inputs, reference=before, largest=largest, progress=progress, **question)
+    tables, spent = [table_of(result, *names)], dict[str, Any]()
+    if bits is not None and budget is not None:
+        with progress_bar("Measuring", "losses") as progress:
+            spent["budget"] = spend(before, result.parts, bits, budget, fresh, seed=seed, progress=progress)
+        tables += ["", render_budget(spent["budget"])]
+    return Answer(
+        result=result,
+        record=result.as_dict(*names, **spent),
+        parts=[*source.notes(number.tokens), *tables],
+        unbroken=[("the sum over the weights", completeness) for completeness in result.completeness],
+    )

@@ -1,0 +1,73 @@
+"""The command `duat explain`."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from duat_jax.cli.command import CODE, command
+from duat_jax.cli.commands.contrast import References, contrast
+from duat_jax.cli.groups import Fields, OldName, say_renamed
+from duat_jax.cli.options import Input, ModelOfAnyInput, Number, Top
+from duat_jax.cli.output import Answer, AnyFiles, table_of
+from duat_jax.cli.progress import working
+from duat_jax.errors import BadText
+
+
+class GateRule(StrEnum):
+    """The factor of a gated model's neurons through which the collapse flows."""
+
+    gate = "gate"
+    factor = "factor"
+    halves = "halves"
+
+
+@command(
+    f"duat explain {CODE} --html page.html",
+    'duat explain "The capital of France is" --model DIR --target " Paris" --contrast " Rome" --plot flow.png',
+)
+def explain(
+    *,
+    input: Input,
+    source: ModelOfAnyInput,
+    number: Number,
+    gate_rule: Annotated[
+        GateRule | None,
+        typer.Option(help="The factor of a gated model's neurons through which the collapse flows; halves if absent."),
+        OldName("--carries"),
+    ] = None,
+    references: Annotated[References, Fields("reference", "baseline", "align", hidden=True)],
+    top: Top = 10,
+    files: AnyFiles,
+) -> Answer:
+    """Show one output of a model as a complete table of contributions, which sum to it exactly."""
+    number.check()
+    if references != References():
+        say_renamed(f"duat explain {'--reference' if references.reference else '--baseline'}", "duat contrast")
+        if gate_rule is not None:
+            raise BadText("--gate-rule is for the collapse, and a contrast has none: leave it out")
+        return contrast(input=input, source=source, number=number, references=references, top=top, files=files)
+
+    config = source.open()
+    import duat_jax as duat
+    from duat_jax.display.examples import table as strongest
+    from duat_jax.inputs.request import check
+    from duat_jax.interpret.memory import warn_of_memory
+    from duat_jax.models.validation import require_gated
+
+    rule = None if gate_rule is None else gate_rule.value
+    require_gated(config, rule)
+    examples, given, question = source.examples(), input.read(source), number.arguments(source)
+    (checked,) = check(config, given, **question).inputs
+    warn_of_memory("explain", config, len(checked.real), source.dtype.value)
+    model = source.load()
+    with working("Explaining"):
+        result = duat.explain(model, given, gate_rule=rule, **question)
+    named = [] if examples is None else strongest(result.top(top), examples)
+    return Answer(
+        result=result,
+        record=result.as_dict(source.name, top),
+        parts=[*source.notes(number.tokens, result.predictions), table_of(result, top), *named],
+        certified=[("the table", result.completeness), ("the collapse", result.collapse_completeness)],
+        examples=examples,
+    )

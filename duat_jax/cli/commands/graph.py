@@ -1,0 +1,67 @@
+"""The command `duat graph`."""
+
+from typing import Annotated
+
+import typer
+
+from duat_jax.cli.command import CODE, command
+from duat_jax.cli.groups import Fields
+from duat_jax.cli.options import Number, Source
+from duat_jax.cli.output import Answer, Files, table_of, to_json
+from duat_jax.cli.progress import working
+
+
+@command(
+    f"duat graph {CODE} --html graph.html",
+    'duat graph "The capital of France is" --model DIR --viewer paris.json --graphml paris.graphml',
+)
+def graph(
+    *,
+    text: Annotated[str, typer.Argument(help="The text that the model reads; [MASK] or <mask> marks the token.")],
+    source: Annotated[Source, Fields("model", "no_special_tokens", "chat", "dtype", "survey")],
+    number: Annotated[
+        Number,
+        Fields(
+            *("target", "contrast", "position"),
+            target="Token to follow, or class by name or number; the most probable if absent.",
+        ),
+    ],
+    neurons: Annotated[
+        int, typer.Option(min=0, help="Number of the largest neurons of which is split what they read and write.")
+    ] = 24,
+    scores: Annotated[
+        int, typer.Option(min=0, help="Number of the heads with the largest moves whose attention is explained.")
+    ] = 3,
+    top: Annotated[int, typer.Option(min=1, help="Number of the largest moves and neurons to list.")] = 10,
+    files: Annotated[Files, Fields("plot", "html", "viewer", "graphml", "save", "csv", "json_file")],
+) -> Answer:
+    """Follow one output through a model: what every token of every layer is the sum of, head by head, exactly."""
+    config = source.open("call duat.graph in Python for them")
+    import duat_jax as duat
+    from duat_jax.display.examples import table as strongest
+    from duat_jax.inputs.request import check_one
+    from duat_jax.interpret.memory import warn_of_memory
+
+    examples, question = source.examples(), number.arguments(source)
+    checked, _ = check_one(config, text, **question)
+    warn_of_memory("explain", config, len(checked.real), source.dtype.value)
+    model = source.load()
+    with working("Following the value"):
+        result = duat.graph(model, text, neurons=neurons, scores=scores, **question)
+    texts = {}
+    if files.viewer is not None:
+        texts[files.viewer] = to_json(result.to_viewer(files.viewer.stem))
+    if files.graphml is not None:
+        from networkx import generate_graphml
+
+        texts[files.graphml] = "\n".join(generate_graphml(result.to_networkx())) + "\n"
+    explanation = result.explanation
+    named = [] if examples is None else strongest(explanation.top(top), examples)
+    return Answer(
+        result=result,
+        record=result.as_dict(source.name, top),
+        parts=[*source.notes(number.tokens, explanation.predictions), table_of(result, top), *named],
+        texts=texts,
+        certified=[("the table", explanation.completeness), ("the streams", result.completeness)],
+        examples=examples,
+    )

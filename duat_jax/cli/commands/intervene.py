@@ -1,0 +1,109 @@
+"""The commands `duat intervene` and `duat steer`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duat_jax.cli.command import CODE, command
+from duat_jax.cli.groups import Fields, OldName
+from duat_jax.cli.options import ModelOfTexts, Number, Source, Text
+from duat_jax.cli.output import Answer, PageFiles, table_of
+from duat_jax.cli.progress import working
+from duat_jax.errors import BadText
+
+if TYPE_CHECKING:
+    from duat_jax.interpret.intervene.changes import Change
+
+Token = Annotated[
+    Number,
+    Fields(
+        *("target", "contrast", "position"),
+        target="The token that is read; the most probable one if absent.",
+        contrast="The token whose logit is subtracted.",
+        position="The token at which the logit is read; the last one if absent.",
+    ),
+]
+
+
+@command(
+    f"duat intervene {CODE} --change 'head 5:3 set 0'",
+    'duat intervene "The capital of France is" --model DIR --change "neurons 20:5,7@-1 scale 2" --target " Paris"',
+)
+def intervene(
+    *,
+    text: Text,
+    change: Annotated[
+        list[str],
+        typer.Option(
+            help="What is changed, such as 'head 5:3 set 0', 'neurons 3:17,20@-1 scale 2' or 'stream 6@2 set 0':"
+            " LAYER:UNITS@TOKENS; 'token 3 set mean', 'edge 5:3 2>7 set 0': LAYER:HEAD FROM>TO. 'set reference' sets"
+            " to the values on --reference. Repeat for several."
+        ),
+    ],
+    reference: Annotated[
+        str | None,
+        typer.Option(help="Another text of as many tokens, for changes that 'set reference' (patching)."),
+        OldName("--versus"),
+    ] = None,
+    source: ModelOfTexts,
+    number: Token,
+    files: PageFiles,
+) -> Answer:
+    """Turn heads or neurons off, scale or patch them, run the model again, and split what changes over the changes."""
+    from duat_jax.interpret.intervene.written import parse_changes, sets_other
+
+    changes = parse_changes(change, reference or "")
+    if (reference is None) == any(map(sets_other, changes)):
+        raise BadText("--change '… set reference' sets values to those on --reference TEXT: give both, or neither")
+    return _answer(source, number, text, changes, reference)
+
+
+@command(
+    'duat steer "x = self." --towards "import os" --away "class Box:" --layers 3 --strength 2',
+    'duat steer "I think" --towards "Love" --away "Hate" --layers 6 --model DIR --target " happy"',
+)
+def steer(
+    *,
+    text: Text,
+    towards: Annotated[str, typer.Option(help="A text that the model's stream is pushed towards.")],
+    away: Annotated[str, typer.Option(help="A text that it is pushed away from.")],
+    layers: Annotated[int, typer.Option(min=0, help="After how many layers the direction is added.")],
+    strength: Annotated[float, typer.Option(help="How often the direction is added.")] = 1.0,
+    source: ModelOfTexts,
+    number: Token,
+    files: PageFiles,
+) -> Answer:
+    """Add a direction to the residual stream at every token: from one text's last token to that of another."""
+    from duat_jax.edits import Between, Stream
+
+    return _answer(source, number, text, [Stream(layers).steer(Between(towards, away, strength))])
+
+
+def _answer(
+    source: Source, number: Number, text: str, changes: "Sequence[Change]", reference: str | None = None
+) -> Answer:
+    """Run the model with changes, and beside a contrast with the reference if there is one."""
+    config = source.open("call duat.intervene in Python for them")
+    import duat_jax as duat
+    from duat_jax.interpret.intervene.compute import check
+    from duat_jax.interpret.intervene.patching import beside_contrast
+
+    question = number.arguments(source)
+    if config.marks is None:  # those of a model by its PyTorch code are known once it is loaded
+        model = source.load()
+        *_, applied = check(model.config, text, changes, **question)
+    else:
+        *_, applied = check(config, text, changes, **question)
+        model = source.load()
+    with working("Running the model with the changes"):
+        result = duat.intervene(model, text, changes, **question)
+    if reference is not None:
+        with working("Contrasting"):
+            result = beside_contrast(result, duat.contrast(model, text, reference, **question), applied)
+    return Answer(
+        result=result,
+        record=result.as_dict(source.name),
+        parts=[*source.notes(number.tokens, result.predictions), table_of(result)],
+        certified=[("the secant's column", result.completeness)] if result.reaches else (),
+    )

@@ -90,12 +90,12 @@ def _answer(
     from duat_jax.interpret.intervene.patching import beside_contrast
 
     question = number.arguments(source)
-    if config.marks is None:  # those of a model by its PyTorch code are known once it is loaded
-        model = source.load()
-        *_, applied = check(model.config, text, changes, **question)
-    else:
+    if config.marks is None:
         *_, applied = check(config, text, changes, **question)
         model = source.load()
+    else:  # the marks of a model by its PyTorch code are known once it is loaded
+        model = source.load()
+        *_, applied = check(model.config, text, changes, **question)
     with working("Running the model with the changes"):
         result = duat.intervene(model, text, changes, **question)
     if reference is not None:

@@ -214,18 +214,6 @@ def show(*parts: "RenderableType") -> None:
         console.print(part, crop=False, no_wrap=uncut, overflow="ignore" if uncut else None)
 
 
-def table_of(result: Any, *given: Any) -> "RenderableType":
-    """Return the table of a result.
-
-    Args:
-        result: the result.
-        given: further arguments of its table, such as the number of the largest parts.
-    """
-    from duat_jax.display.result import beside
-
-    return beside(result, "table").render(result, *given)
-
-
 def deliver(answer: Answer, files: Files) -> None:
     """Certify an answer, print its tables unless the JSON goes to standard output, and write its files.
 
@@ -264,14 +252,14 @@ def deliver(answer: Answer, files: Files) -> None:
             result.save(files.save)
         if files.csv is not None:
             write(files.csv, result.to_dataframe().to_csv(index=False).encode())
-        if files.json_file == "-":
-            typer.echo(content, nl=False)
-        elif files.json_file is not None:
-            write(Path(files.json_file), content.encode())
+        if files.json_file not in (None, "-"):
+            write(Path(str(files.json_file)), content.encode())
     except OSError as error:
         unwritten = error.filename or files.plot or files.json_file or files.save or files.csv
         raise NotWritten(
             f"{unwritten} couldn't be written: {error.strerror or error}; the result was computed"
         ) from None
+    if files.json_file == "-":
+        typer.echo(content, nl=False)
     if not answer.holds:
         raise typer.Exit(DOES_NOT_HOLD)

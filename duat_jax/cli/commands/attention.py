@@ -7,7 +7,7 @@ import typer
 from duat_jax.cli.command import command
 from duat_jax.cli.groups import OldName
 from duat_jax.cli.options import ModelOfTexts, Text
-from duat_jax.cli.output import Answer, PictureFiles, table_of
+from duat_jax.cli.output import Answer, PictureFiles
 from duat_jax.cli.progress import working
 
 
@@ -58,6 +58,6 @@ def attention(
     return Answer(
         result=score,
         record=score.as_dict(source.name, top),
-        parts=[table_of(score, top)],
+        parts=[score.table(top)],
         certified=[("the score", score.completeness)],
     )

@@ -9,7 +9,7 @@ import typer
 from duat_jax.cli.command import command
 from duat_jax.cli.groups import OldName
 from duat_jax.cli.options import Input, ModelOfAnyInput, Number, Top
-from duat_jax.cli.output import Answer, AnyFiles, table_of
+from duat_jax.cli.output import Answer, AnyFiles
 from duat_jax.cli.progress import working
 from duat_jax.errors import BadText
 
@@ -85,7 +85,7 @@ def contrast(
     return Answer(
         result=result,
         record=result.as_dict(source.name, top),
-        parts=[*source.notes(number.tokens, result.predictions), table_of(result, top), *named],
+        parts=[*source.notes(number.tokens, result.predictions), result.table(top), *named],
         certified=[("the contrast", result.completeness)],
         examples=examples,
     )

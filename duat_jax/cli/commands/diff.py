@@ -9,7 +9,7 @@ import typer
 from duat_jax.cli.command import command
 from duat_jax.cli.groups import Fields
 from duat_jax.cli.options import Number, Source, Tokens
-from duat_jax.cli.output import Answer, PictureFiles, table_of
+from duat_jax.cli.output import Answer, PictureFiles
 from duat_jax.cli.progress import progress_bar
 from duat_jax.errors import BadText
 
@@ -91,6 +91,7 @@ def diff(
     import numpy as np
 
     import duat_jax as duat
+    from duat_jax.display.terminal import render
     from duat_jax.evaluation.running_text import read_texts, stream, windows
     from duat_jax.inputs.request import check
     from duat_jax.models.encoding import encode
@@ -134,7 +135,7 @@ def diff(
         after = rounded(before, bits)
     with progress_bar("Comparing", "runs") as progress:
         result = duat.diff(after, inputs, reference=before, largest=largest, progress=progress, **question)
-    tables, spent = [table_of(result, *names)], dict[str, Any]()
+    tables, spent = [render(result.view(*names))], dict[str, Any]()
     if bits is not None and budget is not None:
         with progress_bar("Measuring", "losses") as progress:
             spent["budget"] = spend(before, result.parts, bits, budget, fresh, seed=seed, progress=progress)

@@ -9,7 +9,7 @@ from duat_jax.cli.command import CODE, command
 from duat_jax.cli.commands.contrast import References, contrast
 from duat_jax.cli.groups import Fields, OldName, say_renamed
 from duat_jax.cli.options import Input, ModelOfAnyInput, Number, Top
-from duat_jax.cli.output import Answer, AnyFiles, table_of
+from duat_jax.cli.output import Answer, AnyFiles
 from duat_jax.cli.progress import working
 from duat_jax.errors import BadText
 
@@ -67,7 +67,7 @@ def explain(
     return Answer(
         result=result,
         record=result.as_dict(source.name, top),
-        parts=[*source.notes(number.tokens, result.predictions), table_of(result, top), *named],
+        parts=[*source.notes(number.tokens, result.predictions), result.table(top), *named],
         certified=[("the table", result.completeness), ("the collapse", result.collapse_completeness)],
         examples=examples,
     )

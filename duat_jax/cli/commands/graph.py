@@ -7,7 +7,7 @@ import typer
 from duat_jax.cli.command import CODE, command
 from duat_jax.cli.groups import Fields
 from duat_jax.cli.options import Number, Source
-from duat_jax.cli.output import Answer, Files, table_of, to_json
+from duat_jax.cli.output import Answer, Files, to_json
 from duat_jax.cli.progress import working
 
 
@@ -60,7 +60,7 @@ def graph(
     return Answer(
         result=result,
         record=result.as_dict(source.name, top),
-        parts=[*source.notes(number.tokens, explanation.predictions), table_of(result, top), *named],
+        parts=[*source.notes(number.tokens, explanation.predictions), result.table(top), *named],
         texts=texts,
         certified=[("the table", explanation.completeness), ("the streams", result.completeness)],
         examples=examples,

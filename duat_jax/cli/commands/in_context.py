@@ -7,7 +7,7 @@ import typer
 from duat_jax.cli.command import command
 from duat_jax.cli.groups import OldName
 from duat_jax.cli.options import ModelAndDtype
-from duat_jax.cli.output import Answer, PictureFiles, table_of
+from duat_jax.cli.output import Answer, PictureFiles
 from duat_jax.cli.progress import progress_bar
 from duat_jax.errors import BadText
 from duat_jax.inputs.few_shot_tasks import PAIRS
@@ -118,7 +118,7 @@ def in_context(
                 "tokens_read": reached.tokens_read.mean(1),
             },
         ),
-        parts=[title, *source.notes({"--answer": answer}), table_of(result)],
+        parts=[title, *source.notes({"--answer": answer}), result.table()],
         certified=[
             ("the account of dynamic parameters", result.completeness),
             ("the account of what layers read", result.reads_completeness),

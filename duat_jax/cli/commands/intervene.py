@@ -8,7 +8,7 @@ import typer
 from duat_jax.cli.command import CODE, command
 from duat_jax.cli.groups import Fields, OldName
 from duat_jax.cli.options import ModelOfTexts, Number, Source, Text
-from duat_jax.cli.output import Answer, PageFiles, table_of
+from duat_jax.cli.output import Answer, PageFiles
 from duat_jax.cli.progress import working
 from duat_jax.errors import BadText
 
@@ -104,6 +104,6 @@ def _answer(
     return Answer(
         result=result,
         record=result.as_dict(source.name),
-        parts=[*source.notes(number.tokens, result.predictions), table_of(result)],
+        parts=[*source.notes(number.tokens, result.predictions), result.table()],
         certified=[("the secant's column", result.completeness)] if result.reaches else (),
     )

@@ -12,7 +12,7 @@ from duat_jax.cli.command import CODE, application, command, group
 from duat_jax.cli.errors import EXIT_STATUS
 from duat_jax.cli.groups import Fields
 from duat_jax.cli.options import Batch, ModelOfTexts, Number, Rate, Source, Steps, Text, Tokens, TrainedModel
-from duat_jax.cli.output import Answer, Files, PictureFiles, table_of
+from duat_jax.cli.output import Answer, Files, PictureFiles
 from duat_jax.cli.progress import progress_bar, working
 from duat_jax.errors import BadText
 
@@ -172,7 +172,7 @@ def diff(
         record=change.as_dict(source.name, moved=moved),
         parts=[
             *source.notes(number.tokens, change.predictions[1]),
-            *(table_of(change), "", render_moved(moved)),
+            *(change.table(), "", render_moved(moved)),
         ],
         unbroken=[
             ("the sum of the three columns", change.completeness),

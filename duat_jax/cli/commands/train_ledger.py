@@ -59,8 +59,6 @@ def train_ledger(
     from duat_jax.models.validation import require_layers
     from duat_jax.training import influence, train
     from duat_jax.training.next_token import Settings, next_token_run, parts_of_pieces
-    from duat_jax.training.over_examples.table import render_kinds
-    from duat_jax.training.over_weights.table import render as render_weights
     from duat_jax.training.pieces import extremes, piece_of
     from duat_jax.training.pieces import render as render_pieces
     from duat_jax.training.record import as_training_record
@@ -106,7 +104,7 @@ def train_ledger(
     return Answer(
         result=result,
         record=as_training_record(result, source.name, config.family, text, settings, parts, shown, places),
-        parts=[*summary, render_kinds(result), "", table, "", render_weights(result.ledger)],
+        parts=[*summary, result.table(), "", table, "", result.ledger.table()],
         unbroken=[
             ("the sum of all parts", completeness)
             for completeness in (*result.ledger.completeness, result.completeness)

@@ -220,6 +220,15 @@ class Number:
             raise BadText("--log-probability can only be combined with --target: leave out --contrast and --against")
 
 
+AnyNumber = Annotated[
+    Number,
+    Fields(
+        *("target", "contrast", "log_probability", "against", "position"),
+        against="For encoders: the text to compare with, or the image's file.",
+    ),
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Input:
     """Options of what a model reads: a text, a pair of texts, or an image."""

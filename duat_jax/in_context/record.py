@@ -89,7 +89,7 @@ class LedgerRecord(Record, tag="part of a text"):
 
 
 class ContextRecord(LedgerRecord, tag="demonstrations"):
-    """The JSON of `duat context`: the effect of demonstrations on the answer's log-probability.
+    """The JSON of `duat in-context`: the effect of demonstrations on the answer's log-probability.
 
     Args:
         model: the name of the model.

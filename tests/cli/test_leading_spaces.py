@@ -15,7 +15,7 @@ from tests.cli.test_cli import commands, takes
 TEXT = "def get(self, key, default=None): return self.data.get(key,"
 TOKENS = {
     "explain": ("explain", TEXT),
-    "contrast": ("contrast", TEXT, "--reference", TEXT.replace("self", "cls")),
+    "contrast": ("contrast", TEXT, "--reference", TEXT.replace("key", "name")),
     "graph": ("graph", TEXT, "--neurons", "0"),
     "intervene": ("intervene", TEXT, "--change", "head 5:3 set 0"),
     "steer": ("steer", TEXT, "--towards", "import os", "--away", "class Box:", "--layers", 2),

@@ -8,7 +8,7 @@ import typer
 
 from duat_jax.cli.command import command
 from duat_jax.cli.groups import OldName
-from duat_jax.cli.options import Input, ModelOfAnyInput, Number, Top
+from duat_jax.cli.options import AnyNumber, Input, ModelOfAnyInput, Top
 from duat_jax.cli.output import Answer, AnyFiles
 from duat_jax.cli.progress import working
 from duat_jax.errors import BadText
@@ -55,7 +55,7 @@ class References:
     "duat contrast 'for i in range(10' --baseline mean --html contrast.html",
 )
 def contrast(
-    *, input: Input, source: ModelOfAnyInput, number: Number, references: References, top: Top = 10, files: AnyFiles
+    *, input: Input, source: ModelOfAnyInput, number: AnyNumber, references: References, top: Top = 10, files: AnyFiles
 ) -> Answer:
     """Split the difference of one output of a model between an input and a reference, `A − B`, exactly."""
     number.check()

@@ -8,7 +8,7 @@ import typer
 from duat_jax.cli.command import CODE, command
 from duat_jax.cli.commands.contrast import References, contrast
 from duat_jax.cli.groups import Fields, OldName, say_renamed
-from duat_jax.cli.options import Input, ModelOfAnyInput, Number, Top
+from duat_jax.cli.options import AnyNumber, Input, ModelOfAnyInput, Top
 from duat_jax.cli.output import Answer, AnyFiles
 from duat_jax.cli.progress import working
 from duat_jax.errors import BadText
@@ -30,7 +30,7 @@ def explain(
     *,
     input: Input,
     source: ModelOfAnyInput,
-    number: Number,
+    number: AnyNumber,
     gate_rule: Annotated[
         GateRule | None,
         typer.Option(help="The factor of a gated model's neurons through which the collapse flows; halves if absent."),

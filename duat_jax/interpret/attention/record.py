@@ -35,7 +35,7 @@ class PairRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AttentionScoreRecord(Record, tag="attention score"):
-    """The JSON of `duat attends`: a score, the largest pairs, and sums over pairs.
+    """The JSON of `duat attention`: a score, the largest pairs, and sums over pairs.
 
     Args:
         model: the name of the model.

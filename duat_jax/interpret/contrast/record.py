@@ -41,7 +41,7 @@ class NeuronRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ContrastRecord(Record, tag="contrast"):
-    """The JSON of `duat explain --reference`: everything but single neurons, of which the largest are listed.
+    """The JSON of `duat contrast`: everything but single neurons, of which the largest are listed.
 
     Args:
         model: the name of the model.

@@ -153,3 +153,20 @@ def test_an_old_name_says_the_new_one_in_a_line(asked, old, new):
     assert result.exit_code == 0 and "goes with the next release" in result.stderr.splitlines()[0]
     again = ("diff", MODEL, TEXT, "--reference", MODEL, "--largest", "0") if new is None else (*asked, *new)
     assert run(*again).stdout == result.stdout
+
+
+@pytest.mark.parametrize(("old", "new"), [("attends", "attention"), ("context", "in-context")])
+def test_an_old_command_says_the_new_one_in_a_line(old, new):
+    result, again = run(old, "--help"), run(new, "--help")
+    assert result.stderr == f"duat {old} is called duat {new} now; the old name goes with the next release\n"
+    assert result.stdout.partition("\n")[2] == again.stdout.partition("\n")[2] and not again.stderr
+    assert f"\n  {old} " not in run("--help").stdout
+
+
+def test_a_contrast_by_its_old_name_is_the_contrast():
+    shared = TEXT, "--reference", OTHER, "--model", MODEL, "--target", "w7", "--json", "-"
+    old, new = run("explain", *shared), run("contrast", *shared)
+    assert old.stdout == new.stdout != "" and not new.stderr
+    assert old.stderr == (
+        "duat explain --reference is called duat contrast now; the old name goes with the next release\n"
+    )

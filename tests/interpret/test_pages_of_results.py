@@ -131,7 +131,7 @@ def test_no_character_of_a_text_stands_in_the_file_as_it_is():
 
 def test_the_largest_units_of_a_token_have_their_own_numbers():
     random = np.random.default_rng(0)
-    parts, factors = (random.normal(size=(3, 2 * TOP)).astype(np.float32) for _ in range(2))
+    parts, factors = (random.normal(size=(3, 100 * TOP)).astype(np.float32) for _ in range(2))
     for token, entries in enumerate(largest_units(parts, factors)["top"]):
         units = [unit for unit, _, _ in entries]
         assert units == np.argsort(-np.abs(parts[token]), kind="stable")[:TOP].tolist()

@@ -31,7 +31,7 @@ def render(view: View, count: int = UNITS) -> RenderableType:
     """
     rows = rows_of(view)
     return Group(
-        Text.assemble(("Explained:  ", "bold"), f"{view.target} = {view.value:z.6f}"),
+        Text.assemble(("Explained:  ", "bold"), f"{view.target} = {view.value:z.4f}"),
         *([_runs(view)] if view.runs else []),
         *([] if view.graph else _tables(view, count)),
         *(_titled(_heading(view), FittingTable(partial(_rows, view, rows), COLUMNS)) if rows else []),

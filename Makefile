@@ -39,7 +39,7 @@ install: $(VENV)/.browser $(VENV)/.smollm2  ## what a study, a benchmark or a no
 
 demo: $(VENV)/.base  ## explain a prompt with the embedded model, and contrast two: demo.png and flow.png
 	$(BIN)/duat explain $(DEMO) --plot demo.png
-	$(BIN)/duat explain $(FLOW) --plot flow.png
+	$(BIN)/duat contrast $(FLOW) --plot flow.png
 	@echo "The pictures are in demo.png and flow.png"
 
 demo-llm: $(VENV)/.smollm2  ## the same with SmolLM2-135M, which is fetched first

@@ -92,7 +92,6 @@ def test_an_ending_of_another_format_is_refused(name, monkeypatch, capsys):
 
 SAID_BY = {
     "evaluation/circuit_table.py": ["circuit"],
-    "interpret/explain/result.py": ["explain"],
     "interpret/memory.py": ["explain", "graph"],
     "json_record.py": ["explain"],
     "verification/networks.py": ["verify"],

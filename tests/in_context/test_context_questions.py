@@ -196,7 +196,7 @@ def test_the_command_compares_with_other_demonstrations(tokenizer, tmp_path):
     asked = "c =", "--demonstration", "a = 1", "--demonstration", "b = 1", "--answer", " 1"
     result = command(*asked, "--reference", "a = 2", "--reference", "b = 2", "--json", file)
     assert result.exit_code == 0, result.output
-    assert "moved inputs" in result.stdout and "compared with others" in result.stdout
+    assert "Moved inputs" in result.stdout and "compared with others" in result.stdout
     said = json.loads(file.read_text())
     texts = [question_of(tokenizer, [f"a = {n}", f"b = {n}"], "c =", " 1") for n in (1, 2)]
     model = duat.load()

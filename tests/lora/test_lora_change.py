@@ -288,7 +288,7 @@ def test_a_change_shows_itself(found):
     told = found.as_dict("a model", 3)
     json.dumps(told, allow_nan=False)
     assert len(told["top_neurons"]) == 3
-    assert [axis.get_title() for axis in found.plot().axes] == ["by term of the closed form", "by adapter"]
+    assert [axis.get_title() for axis in found.plot().axes] == ["By term of the closed form", "By adapter"]
     neuron = told["top_neurons"][0]
     columns = sum(getattr(found.columns, name).terms[neuron["term"]] for name in COLUMNS)
     close(neuron["change"], columns[neuron["token_index"], neuron["neuron"]])

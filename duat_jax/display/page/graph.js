@@ -130,7 +130,7 @@ export function edgePanel(graph, labels, row, token, { source, head }, acts) {
     graph.scores.push(score);
     panel.lastElementChild?.replaceWith(scorePanel(score));
   }));
-  else panel.append(make("p", { class: "faint" }, `Why the head attends there isn't in this page: ask duat attends TEXT --layer ${layer} --head ${head} --query ${token} --key ${source}`));
+  else panel.append(make("p", { class: "faint" }, `Why the head attends there isn't in this page: ask duat attention TEXT --layer ${layer} --head ${head} --query ${token} --key ${source}`));
   return panel;
 }
 

@@ -27,7 +27,7 @@ from duat_jax.transform.keys import Key, Marked
 EXACT = (
     "Exact as a sum for this text: every layer, neuron and bias has its direct part, carried on through attention"
     " patterns and norms that are held at what they are here. Change the text, and they move. For what matters, ask a"
-    " contrast (duat.contrast): --baseline mean, or --reference TEXT."
+    " contrast (duat.contrast, or duat contrast in a terminal)."
 )
 
 

@@ -42,7 +42,7 @@ COLUMNS = (
     " alone: the model run again with this change only."
 )
 PATCHED = (
-    " contrast: minus the change's part of the difference from the reference (duat explain --reference), which predicts"
+    " contrast: minus the change's part of the difference from the reference (duat contrast), which predicts"
     " the change to the values on it."
 )
 

@@ -131,7 +131,7 @@ class WeightLedger(Displayed):
         spans = self._spans()
         judged = [self.between(first, last) for first, last in spans]
         held = sum(each.verdict == HOLDS for each in judged)
-        worst = f"in {held} of {len(spans)} columns the parts sum to the difference; the worst one"
+        worst = f"In {held} of {len(spans)} columns the parts sum to the difference; the worst one"
         segments = np.arange(len(self.values)) - 0.5
         return View(
             kind="weight ledger",

@@ -360,7 +360,7 @@ def test_every_command_that_computes_by_a_model_takes_a_dtype():
     }
     without = {name for name, command in every.items() if not takes(command, "dtype")}
     assert without == {"lora train", "lora merge", "train-ledger", "verify"}
-    assert every.keys() - without - {"prune", "serve", "survey"} == IN_EVERY_DTYPE.keys() - {"contrast"}
+    assert every.keys() - without - {"prune", "serve", "survey"} == IN_EVERY_DTYPE.keys()
 
 
 def commands(command, name=()):
@@ -411,7 +411,7 @@ def test_every_command_that_prints_one_result_can_keep_it():
     every = dict(commands(typer.main.get_command(application)))
     for option in ("save", "csv"):
         found = {name for name, command in every.items() if takes(command, option)}
-        assert found - {"circuit", "train-ledger"} == set(SAVED) - {"contrast"}
+        assert found - {"circuit", "train-ledger"} == set(SAVED)
 
 
 @pytest.mark.parametrize("command", SAVED)

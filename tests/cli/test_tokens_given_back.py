@@ -35,7 +35,7 @@ FORMS = (str, token_label, lambda token: quoted_label(token)[1:-1])
 
 COMMANDS = {
     "explain": ("explain TEXT --model MODEL", "json save html"),
-    "explain --reference": ("explain TEXT --reference OTHER --model MODEL", "json save html"),
+    "contrast": ("contrast TEXT --reference OTHER --model MODEL", "json save html"),
     "graph": ("graph TEXT --neurons 2 --model MODEL", "json save html"),
     "intervene": ("intervene TEXT --change CHANGE --model MODEL", "json save html"),
     "steer": ("steer TEXT --towards TEXT --away OTHER --layers 1 --model MODEL", "json save html"),

@@ -64,8 +64,8 @@ def test_the_maps_show_themselves(maps):
     drawn = {
         axes.get_title().split("\n")[0]: axes.images[1].get_array() for axes in figure.axes if len(axes.images) == 2
     }
-    close(drawn["through everything"], maps.collapse)
-    close(drawn["what another image changes"], maps.change)
+    close(drawn["through everything (collapse)"], maps.collapse)
+    close(drawn["what another image changes (secant)"], maps.change)
     close(drawn["layers.1.convolution"], maps.terms["layers.1.convolution"])
     bars = next(axes for axes in figure.axes if axes.get_title() == "sums")
     close(next(bar.get_width() for bar in bars.patches), maps.path.sum())

@@ -368,7 +368,7 @@ TEXT, VERSUS = "w5 w17 w3", "w5 w9 w3"
 def test_the_command_prints_writes_and_draws(tmp_path):
     plot, file = tmp_path / "flow.png", tmp_path / "contrast.json"
     options = ("--model", GOLDEN / "gpt2", "--target", "w7", "--reference", VERSUS, "--dtype", "float64", "--top", 3)
-    result = run("explain", TEXT, *options, "--plot", plot, "--json", file)
+    result = run("contrast", TEXT, *options, "--plot", plot, "--json", file)
     assert result.exit_code == 0, result.output
     for words in (
         "Where the difference is",
@@ -394,7 +394,7 @@ def test_the_command_contrasts_images(tmp_path):
     pixels = [load(model, *image) for image in ((SQUARE, None, "one.png"), (SQUARE[::-1], None, "other.png"))]
     options = ("--model", model, "--target", "b", "--contrast", 0, "--dtype", "float64", "--json", "-")
     result = run(
-        "explain", "--image", model / "one.png", "--reference", model / "other.png", "--baseline", "blur", *options
+        "contrast", "--image", model / "one.png", "--reference", model / "other.png", "--baseline", "blur", *options
     )
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
@@ -421,7 +421,7 @@ def test_mistakes_are_one_line_before_anything_is_computed(case, monkeypatch):
     for name in ("duat_jax.load", "duat_jax.contrast"):
         monkeypatch.setattr(name, None, raising=False)
     arguments, message = BAD_COMMANDS[case]
-    result = run("explain", TEXT, "--model", GOLDEN / "gpt2", *arguments)
+    result = run("contrast", TEXT, "--model", GOLDEN / "gpt2", *arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1
@@ -432,7 +432,7 @@ def test_mistakes_are_one_line_before_anything_is_computed(case, monkeypatch):
 def test_a_command_whose_number_is_not_finite_has_a_status_of_its_own(tmp_path):
     directory = copy_checkpoint(tmp_path)
     damage(directory, lambda tensors: tensors["transformer.h.1.mlp.c_fc.weight"].fill(3e38))
-    result = run("explain", TEXT, "--model", directory, "--reference", VERSUS)
+    result = run("contrast", TEXT, "--model", directory, "--reference", VERSUS)
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (3, "", 1)
     assert "is nan on what was given" in result.stderr
 

@@ -126,8 +126,8 @@ EVERY_LAYER = {
 }
 """Checkpoints whose first layers are of another kind, or each of its own, and what the first two differ in."""
 TWO_LAYERS = {
-    **dict.fromkeys(("gemma2", "gpt_oss", "olmo3"), "window"),
-    **dict.fromkeys(("gemma3_text", "gemma3_text-linear"), "window and rotary"),
+    **dict.fromkeys(("gemma2", "gpt_neo", "gpt_oss", "ministral", "olmo3"), "window"),
+    **dict.fromkeys(("cohere2", "exaone4", "gemma3", "gemma3_text", "gemma3_text-linear"), "window and rotary"),
     "qwen3_moe-decoder_sparse_step": "neurons, mlp, experts, chosen_experts and normalised_experts",
     "smollm3": "rotary",
 }

@@ -390,8 +390,8 @@ def test_it_shows_itself(compared):
         "times the difference",
     ):
         assert words in str(compared)
-    axes = [axis.get_title() for axis in compared.plot().axes]
-    assert axes[:3] == ["by layer", "the largest parameters, run again", "where the difference is, after each layer"]
+    panels = [axis.get_title() for axis in compared.plot().axes if axis.get_title()]
+    assert panels == ["By layer", "The largest parts, and the model run again"]
     record = compared.as_dict("a", "b")
     close(sum(record["parts"].values()), record["difference"])
 

@@ -111,4 +111,9 @@ def read_config(
         **values(outside),
     }
     config = Config(**whole)
-    return config if adjust is None else adjust(settings, config)
+    config = config if adjust is None else adjust(settings, config)
+    if grouped:
+        return config
+    # What no field says stays absent: kept work names a configuration by its hash.
+    blocks = (dataclasses.replace(block, key_value_heads=shared, head_features=None) for block in config.blocks)
+    return dataclasses.replace(config, blocks=tuple(blocks))

@@ -112,7 +112,7 @@ def read_config(
     }
     config = Config(**whole)
     config = config if adjust is None else adjust(settings, config)
-    if grouped:
+    if grouped or callable(key_value_heads):
         return config
     # What no field says stays absent: kept work names a configuration by its hash.
     blocks = (dataclasses.replace(block, key_value_heads=shared, head_features=None) for block in config.blocks)

@@ -11,7 +11,7 @@ from tests.helpers import near
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 TEXT = {"vocab_size": 50, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 IMAGES = {"image_size": 16, "patch_size": 8}
-ELECTRA = transformers.ElectraConfig(embedding_size=16, num_labels=3, **TEXT, **SIZES)
+ROFORMER = transformers.RoFormerConfig(embedding_size=16, num_labels=3, **TEXT, **SIZES)
 NEO = transformers.GPTNeoConfig(
     hidden_size=16, num_layers=2, num_heads=2, num_labels=3, attention_types=[[["global", "local"], 1]], **TEXT
 )
@@ -23,7 +23,7 @@ LLAVA = transformers.LlavaConfig(
 T5 = transformers.T5Config(d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, decoder_start_token_id=1, **TEXT)
 LOADED = {
     # The first has a read-out that is more than linear: its activation is of a whole text, of none of its tokens.
-    "classes of an encoder": (transformers.ElectraForSequenceClassification, ELECTRA, ["classifier.gelu"]),
+    "classes of an encoder": (transformers.RoFormerForSequenceClassification, ROFORMER, ["classifier.gelu"]),
     "classes of a decoder": (transformers.GPTNeoForSequenceClassification, NEO, []),
     "a text without its image": (transformers.LlavaForConditionalGeneration, LLAVA, []),
 }
@@ -67,7 +67,7 @@ def test_a_decoder_reads_classes_at_the_last_token_that_is_no_padding(tmp_path):
 
 REFUSED = {
     "an encoder and a decoder": (transformers.T5ForConditionalGeneration, T5, "reads two texts, an encoder's and a"),
-    "classes of tokens": (transformers.ElectraForTokenClassification, ELECTRA, "is none of .*: give head='hidden'"),
+    "classes of tokens": (transformers.RoFormerForTokenClassification, ROFORMER, "is none of .*: give head='hidden'"),
     "an image": (
         transformers.Dinov2ForImageClassification,
         transformers.Dinov2Config(**IMAGES, hidden_size=16, num_hidden_layers=2, num_attention_heads=2),
@@ -90,5 +90,5 @@ def test_what_reads_no_single_text_is_refused_with_what_to_do(name, tmp_path):
 
 
 def test_another_read_out_is_loaded_by_name(tmp_path):
-    saved(transformers.ElectraForTokenClassification, ELECTRA, tmp_path)
+    saved(transformers.RoFormerForTokenClassification, ROFORMER, tmp_path)
     assert duat.load(tmp_path, head="hidden").config.head.kind == "hidden"

@@ -47,17 +47,7 @@ def write_result(result: Any, path: Path | str) -> None:
 
 
 def read_result(path: Path | str) -> Any:
-    """Read a result from a file, and compute its verdict again from its parts.
-
-    Args:
-        path: a file that the `save` of a result wrote.
-
-    Returns:
-        The result. What it would compute by its model, such as an attention score's neurons, it doesn't have.
-
-    Raises:
-        BadText: if it is no such file, one of another version, damaged or edited.
-    """
+    """Read a result from a file; `duat.open` says what of, and knows every kind."""
     try:
         content = path_of(path, "a file that a result's save wrote").read_bytes()
     except OSError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 LOADERS = {"importlib.import_module", "pkgutil.resolve_name", "runpy.run_module", "sys.modules", "__import__"}
-"""What gives a module by its name."""
+"""Functions that load a module by its name."""
 
 COMPUTED = {"duat_jax", "symbolic", "experiments.studies", "duat_jax.cli"}
 """The modules that load others by computed names: a public name when it is first used, a study, and a command."""

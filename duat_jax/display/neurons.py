@@ -1,11 +1,14 @@
 """The neurons with the largest parts."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float
 
-from duat_jax.transform.keys import Key, Marked
+from duat_jax.transform.keys import Key
+
+Name = TypeVar("Name")
 
 
 class Neuron(NamedTuple):
@@ -25,14 +28,16 @@ class Neuron(NamedTuple):
     contribution: float
 
 
-def largest_entries(parts: Marked[Float[np.ndarray, "tokens units"]], count: int) -> list[tuple[Key, int, int, float]]:
+def largest_entries(
+    parts: Mapping[Name, Float[np.ndarray, "tokens units"]], count: int
+) -> list[tuple[Name, int, int, float]]:
     """Return the largest entries by size, each with its part, token and unit.
 
     Args:
         parts: a number for each unit at each token, by what it is a part of.
         count: how many.
     """
-    entries: list[tuple[Key, int, int, float]] = []
+    entries: list[tuple[Name, int, int, float]] = []
     for key, part in parts.items():
         sizes = -np.abs(part.reshape(-1))
         chosen = np.argpartition(sizes, min(count, len(sizes)) - 1)[:count]

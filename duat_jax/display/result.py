@@ -174,12 +174,13 @@ class Displayed(ABC):
 
     def _repr_html_(self) -> str:
         from duat_jax.display.heat_map import heat_map
-        from duat_jax.display.page.document import frame
-        from duat_jax.display.terminal import token_labels
+        from duat_jax.display.page.data import page_data
+        from duat_jax.display.page.document import document, frame
+        from duat_jax.display.terminal import render, token_labels
 
         view = self.view()
         heat = heat_map([row.name for row in view.rows], token_labels(view, "\n"), view.parts) if view.rows else ""
-        return frame(self.to_html(), heat + as_html(self.table()))
+        return frame(document([page_data(view)]), heat + as_html(render(view)))
 
 
 class ResultList(list):

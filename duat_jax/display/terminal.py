@@ -1,12 +1,13 @@
 """The table of a result, for a terminal and a notebook: a function of its view."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from duat_jax.display.neurons import largest_entries
 from duat_jax.display.shown_tokens import largest_tokens
 from duat_jax.display.tables import (
     FittingTable,
@@ -159,28 +160,20 @@ def _units(view: View, count: int) -> list[RenderableType]:
 
 def _largest_units(view: View, units: Units, count: int) -> list[RenderableType]:
     """Return the units of one kind with the largest parts."""
-    entries = [
-        (abs(float(each.columns[0][token, place])), each, token, place)
-        for each in units.parts
-        for token, place in _largest_places(each.columns[0], count)
-    ]
-    largest = sorted(entries, key=lambda entry: -entry[0])[:count]
     # A cell of a single unit is that unit.
-    if not largest or max(len(each.ids) for each in units.parts) == 1:
+    if all(len(each.ids) == 1 for each in units.parts):
+        return []
+    entries = largest_entries(dict(enumerate(each.columns[0] for each in units.parts)), count)
+    largest = [(units.parts[number], token, place) for number, token, place, part in entries if part]
+    if not largest:
         return []
     labels = token_labels(view)
     rows = tuple(
         (each.label, token, labels[token], each.ids[place], *(float(column[token, place]) for column in each.columns))
-        for _, each, token, place in largest
+        for each, token, place in largest
     )
     table = Table("", ("", "token", "", units.name, *units.columns), rows, labels=4)
     return _titled(f"The largest {units.name}s", _table(table, count))
-
-
-def _largest_places(parts: np.ndarray, count: int) -> Iterable[tuple[int, int]]:
-    """Return token and unit of the largest parts, without zeros."""
-    order = np.argsort(-np.abs(parts), axis=None, kind="stable")[:count]
-    return ((int(i), int(j)) for i, j in zip(*np.unravel_index(order, parts.shape), strict=True) if parts[i, j])
 
 
 def _named(listed: NamedParts) -> list[RenderableType]:

@@ -150,15 +150,11 @@ class Explanation(Displayed):
 
     def view(self) -> View:
         """Return the explanation as it is shown."""
+        labels, sums = self.labels, self.term_tokens
         rows = [Row("embedding", self.embedding)]
-        rows += [
-            Row(label, part.sum(-1), key.layer)
-            for (key, part), label in zip(self.terms.items(), self.labels.values(), strict=True)
-        ]
+        rows += [Row(label, part, key.layer) for (key, label), part in zip(labels.items(), sums, strict=True)]
         neurons = tuple(
-            UnitParts(
-                self.labels[key], row, (part, self.coefficients[key], self.activations[key]), range(part.shape[-1])
-            )
+            UnitParts(labels[key], row, (part, self.coefficients[key], self.activations[key]), range(part.shape[-1]))
             for row, (key, part) in enumerate(self.terms.items(), 1)
         )
         return View(
@@ -177,7 +173,7 @@ class Explanation(Displayed):
                 Colouring(
                     "direct parts",
                     "What is written at each token, by its embedding and by every layer: a column of the table.",
-                    self.embedding + self.term_tokens.sum(0),
+                    self.embedding + sums.sum(0),
                 ),
                 Colouring(
                     "collapse",

@@ -39,14 +39,7 @@ WRAPPERS = tuple(str(PACKAGE / name) for name in ("errors.py", "deprecation.py",
 
 
 def new_place(name: str) -> tuple[str, str]:
-    """Return what an old name in `duat_jax` is called now, after the module in which it stands, with a warning.
-
-    Args:
-        name: the old name.
-
-    Raises:
-        AttributeError: if there is no such name, old or new.
-    """
+    """Return what an old name in `duat_jax` is called now, after the module in which it stands, with a warning."""
     if name not in NEW_NAMES:
         raise AttributeError(f"module 'duat_jax' has no attribute {name!r}")
     namespace, _, new = NEW_NAMES[name].rpartition(".")
@@ -55,21 +48,12 @@ def new_place(name: str) -> tuple[str, str]:
 
 
 def warn(old: str, new: str, within: tuple[str, ...] = WRAPPERS) -> None:
-    """Warn that a name will be gone with the next release.
-
-    Args:
-        old: the old name.
-        new: what it is called now.
-        within: as in `warn_caller`; where this package itself used the old name, the line is its own if absent.
-    """
+    """Warn that a name will be gone with the next release."""
     warn_caller(f"{old} is called {new} now; the old name goes with the next release", FutureWarning, within)
 
 
 def renamed_arguments(**new_names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator with which a function still accepts the old names of its arguments.
-
-    Args:
-        new_names: the new name of each argument by its old one.
 
     Example:
         >>> @renamed_arguments(given="inputs")
@@ -95,11 +79,7 @@ def renamed_arguments(**new_names: str) -> Callable[[Callable[P, R]], Callable[P
 
 
 def renamed_fields(**new_names: str) -> Callable[[Result], Result]:
-    """Return a decorator with which a result can still be read by the old names of its fields.
-
-    Args:
-        new_names: the new name of each field by its old one.
-    """
+    """Return a decorator with which a result can still be read by the old names of its fields."""
 
     def decorate(result: Result) -> Result:
         for old, new in new_names.items():

@@ -39,13 +39,7 @@ class NotFinite(DuatError):
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning, within: tuple[str, ...] = INSIDE) -> None:
-    """Warn at the user's line: the innermost one outside of this package.
-
-    Args:
-        message: what is wrong, where, and what to do.
-        category: the kind of warning.
-        within: the beginnings of the names of the files whose lines aren't the user's.
-    """
+    """Warn at the user's line: the innermost one outside of this package."""
     frame = inspect.currentframe()
     assert frame is not None  # CPython has frames
     while frame.f_back is not None and (

@@ -16,15 +16,7 @@ ABANDONED = 24 * 3600.0
 
 
 def path_of(path: Any, meaning: str) -> Path:
-    """Return a path that a user gave; raise unless it is one.
-
-    Args:
-        path: a string or a path.
-        meaning: of which file or directory, for the message.
-
-    Raises:
-        DuatError: naming what was given.
-    """
+    """Return a path that a user gave; raise unless it is one."""
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(name, str) or "\0" in name:
         short = " ".join(repr(path).split())[:60]
@@ -33,29 +25,14 @@ def path_of(path: Any, meaning: str) -> Path:
 
 
 def temporary_path(path: Path) -> Path:
-    """Return an unused short name in the directory of a file, with links resolved.
-
-    Args:
-        path: the file.
-    """
+    """Return an unused short name in the directory of a file, with links resolved."""
     return path.resolve().with_name(f".duat-{secrets.token_hex(8)}.part")
 
 
 def write_file(path: Path, content: bytes, *, new: bool = False) -> None:
-    """Create or replace a file: an interruption leaves either the old content or the new one.
-
-    A process that is killed while it writes leaves a temporary file, which a write to the same directory removes after
-    a day.
-
-    Args:
-        path: the file.
-        content: its content.
-        new: whether to create it alone: of several processes that do so at once, one succeeds.
-
-    Raises:
-        FileExistsError: if it is to be new and is there.
-        OSError: naming the file, such as of a full disk.
-    """
+    """Create or replace a file: an interruption leaves either the old content or the new one."""
+    # A process that is killed while it writes leaves a temporary file, which a write to the same directory removes
+    # after a day.
     temporary = temporary_path(path)
     try:
         with temporary.open("wb") as file:
@@ -86,10 +63,8 @@ def _link(written: Path, path: Path) -> None:
 
 
 def _remove_abandoned(written: Path) -> None:
-    """Remove the temporary files of killed processes from the directory of one that was just written.
-
-    Both times are the file system's own, so that clocks of machines that share the directory don't matter.
-    """
+    """Remove the temporary files of killed processes from the directory of one that was just written."""
+    # Both times are the file system's own, so that clocks of machines that share the directory don't matter.
     with suppress(OSError):
         oldest = written.stat().st_mtime - ABANDONED
         for path in written.parent.glob(".duat-*.part"):
@@ -98,14 +73,7 @@ def _remove_abandoned(written: Path) -> None:
 
 
 def check_new_directory(directory: Path | str) -> None:
-    """Raise unless a path is free for a new directory, or is an empty one.
-
-    Args:
-        directory: the place.
-
-    Raises:
-        BadCheckpoint: if something is there, or the parent directory is missing.
-    """
+    """Raise unless a path is free for a new directory, or is an empty one."""
     place = path_of(directory, "a new directory")
     if place.exists() and not (place.is_dir() and not any(place.iterdir())):
         raise BadCheckpoint(f"{place} is there already: give a new directory, or an empty one")
@@ -115,17 +83,7 @@ def check_new_directory(directory: Path | str) -> None:
 
 @contextmanager
 def new_directory(directory: Path | str) -> Iterator[Path]:
-    """Create a directory that appears when all its files are written, or not at all.
-
-    Args:
-        directory: a new directory, or an empty one.
-
-    Yields:
-        The temporary directory for its files.
-
-    Raises:
-        BadCheckpoint: if there is something at that place already.
-    """
+    """Create a directory that appears when all its files are written, or not at all."""
     check_new_directory(directory)
     place = Path(directory).absolute()
     temporary = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))

@@ -27,9 +27,6 @@ class Record(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defa
 def plain(value: Any) -> Any:
     """Return a value as plain data: arrays as nested lists, named tuples and mappings as objects with text as keys.
 
-    Args:
-        value: numbers, texts, arrays, named tuples, records, mappings, lists, or what has a method `as_dict`.
-
     Example:
         >>> import numpy as np
         >>> plain({1: np.eye(2), "b": (None, 2.5)})
@@ -54,16 +51,7 @@ def plain(value: Any) -> Any:
 
 
 def as_record(kind: type[Record], result: Any, **fields: Any) -> dict[str, Any]:
-    """Return a result as plain data with the fields of a record, validated.
-
-    Args:
-        kind: the record.
-        result: what has an attribute for each field that isn't given.
-        fields: fields by name.
-
-    Raises:
-        msgspec.ValidationError: if a field has another type than the record says.
-    """
+    """Return a result as plain data with the fields of a record, validated."""
     info: Any = msgspec.inspect.type_info(kind)
     names = [field.encode_name for field in info.fields if field.required and field.name != "version"]
     values = {name: plain(fields[name] if name in fields else getattr(result, name)) for name in names}
@@ -72,15 +60,7 @@ def as_record(kind: type[Record], result: Any, **fields: Any) -> dict[str, Any]:
 
 
 def read_record(content: str | bytes, kinds: tuple[type[Record], ...]) -> Record:
-    """Read a record of one of several kinds from JSON.
-
-    Args:
-        content: the JSON.
-        kinds: the kinds.
-
-    Raises:
-        BadText: if it isn't the JSON of a record, or one of another version.
-    """
+    """Read a record of one of several kinds from JSON."""
     try:
         values = msgspec.json.decode(content)
         kind, version = (values.get("kind"), values.get("version")) if isinstance(values, dict) else (None, None)
@@ -94,11 +74,7 @@ def read_record(content: str | bytes, kinds: tuple[type[Record], ...]) -> Record
 
 
 def schema_of(kinds: tuple[type[Record], ...]) -> dict[str, object]:
-    """Return the JSON schema of several kinds of records.
-
-    Args:
-        kinds: the kinds.
-    """
+    """Return the JSON schema of several kinds of records."""
     schemas, definitions = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     bases = {kind.__name__: kind.__mro__ for kind in kinds}
     for name, definition in definitions.items():

@@ -18,10 +18,6 @@ OLD_NAMES: dict[str, str] = {}
 def kept_as(name: str, *places: str) -> Callable[[Kind], Kind]:
     """Return a decorator that says which kind a type is, so that files can keep it.
 
-    Args:
-        name: the kind.
-        places: modules and names that the type had before.
-
     Example:
         >>> @kept_as("pair")
         ... class Pair(tuple): ...

@@ -8,9 +8,6 @@ from typing import Any
 def public_names(namespace: Mapping[str, Any]) -> Callable[[], list[str]]:
     """Return the `__dir__` of a package: the names that its `__init__.py` imports, without its modules.
 
-    Args:
-        namespace: the package's `globals()`.
-
     Example:
         >>> import duat_jax as duat
         >>> dir(duat.operators)[-3:]

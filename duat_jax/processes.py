@@ -11,12 +11,7 @@ from duat_jax.errors import DuatError
 
 
 def put(tree: Any, place: Any) -> Any:
-    """Put arrays of the host on devices; those of other processes are left to them.
-
-    Args:
-        tree: the arrays, the same in every process.
-        place: a device, a sharding, or `None` for JAX's default device.
-    """
+    """Put arrays of the host on devices; those of other processes are left to them."""
     if not isinstance(place, Sharding) or place.is_fully_addressable:
         return jax.device_put(tree, place)
 
@@ -30,14 +25,7 @@ def put(tree: Any, place: Any) -> Any:
 
 
 def on_host(tree: Any) -> Any:
-    """Bring arrays to the host: in every process all of them, wherever they lie.
-
-    Args:
-        tree: the arrays, of a program that every process runs.
-
-    Raises:
-        DuatError: if another process has ended.
-    """
+    """Bring arrays to the host: in every process all of them, wherever they lie."""
     try:
         return jax.device_get(jax.tree.map(_gathered, tree))
     except JaxRuntimeError as error:

@@ -30,17 +30,8 @@ OLD_FIELDS = {
 
 
 def write_result(result: Any, path: Path | str) -> None:
-    """Write a result to a file, completely or not at all.
-
-    What a result computes only when it is asked, by its model, isn't kept.
-
-    Args:
-        result: the result.
-        path: the file.
-
-    Raises:
-        DuatError: for a class of one's own, which couldn't be read again.
-    """
+    """Write a result to a file, completely or not at all."""
+    # What a result computes only when it is asked, by its model, isn't kept.
     file, arrays = path_of(path, "a file for a result"), dict[str, np.ndarray]()
     head = {"format": FORMAT, "version": VERSION, "result": _written(result, arrays)}
     write_file(file, seal(arrays, head))

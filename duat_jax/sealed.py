@@ -21,10 +21,6 @@ FIELD = "duat"
 def digest_of(head: Any, arrays: Mapping[str, np.ndarray] | None = None) -> str:
     """Return a hash of plain data and of arrays, by their names, dtypes, shapes and numbers.
 
-    Args:
-        head: plain data.
-        arrays: by name.
-
     Example:
         >>> digest_of({"part": 0}) == digest_of({"part": 1})
         False
@@ -38,25 +34,13 @@ def digest_of(head: Any, arrays: Mapping[str, np.ndarray] | None = None) -> str:
 
 
 def seal(arrays: Mapping[str, np.ndarray], head: Any) -> bytes:
-    """Return the content of a file of safetensors with its head and a digest of both.
-
-    Args:
-        arrays: by name.
-        head: what the file belongs to, as plain data: the hash of a manifest, the file's number.
-    """
+    """Return the content of a file of safetensors with its head and a digest of both."""
     sealed = {"digest": digest_of(head, arrays), "head": head}
     return save(dict(arrays), {FIELD: json.dumps(sealed, ensure_ascii=False)})
 
 
 def unseal(content: bytes) -> tuple[Any, dict[str, np.ndarray], bool]:
-    """Return a file's head, its arrays, and whether it has a digest, which then is right.
-
-    Args:
-        content: what `seal` returned.
-
-    Raises:
-        DuatError: if the content is something else, or its digest is wrong; the message is what follows "the file".
-    """
+    """Return a file's head, its arrays, and whether it has a digest, which then is right."""
     try:
         length = int.from_bytes(content[:8], "little")
         header, arrays = json.loads(content[8 : 8 + length]), dict(sorted(_arrays(content).items()))
@@ -92,16 +76,7 @@ def _dtype(stored: str) -> np.dtype:
 
 
 def unseal_file(file: Path, head: Mapping[str, Any], remedy: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the head and the arrays of a kept file that has to belong to something.
-
-    Args:
-        file: the file.
-        head: the entries that its head has to have.
-        remedy: what to do if it has others.
-
-    Raises:
-        DuatError: if it can't be read, is damaged, or belongs to something else, with the entries that differ.
-    """
+    """Return the head and the arrays of a kept file that has to belong to something."""
     try:
         there, arrays, has_digest = unseal(file.read_bytes())
     except OSError as error:

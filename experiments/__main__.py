@@ -10,11 +10,7 @@ from experiments.studies import module_of, studies
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the study that is named first with the options after it, or list all studies.
-
-    Args:
-        arguments: of the command line.
-    """
+    """Run the study that is named first with the options after it, or list all studies."""
     if not arguments:
         print("\n".join(f"{name:{max(map(len, studies()))}}  {line}" for name, line in studies().items()))
         return

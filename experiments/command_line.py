@@ -14,12 +14,7 @@ from experiments.markdown import Fields, table
 
 
 def commands(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the commands below a command with their names after `duat`.
-
-    Args:
-        command: a command or a group of commands.
-        name: its own name.
-    """
+    """Yield the commands below a command with their names after `duat`."""
     if not hasattr(command, "commands"):
         yield name, command
     for word, child in getattr(command, "commands", {}).items():
@@ -53,9 +48,6 @@ def _rows(command: Any) -> Iterator[tuple[str, str]]:
 
 def fields(kept: dict[str, Any]) -> Fields:
     """Return a table of arguments and options of each command, by the command's name, and what the exit status says.
-
-    Args:
-        kept: nothing: the commands themselves say what they take.
 
     Example:
         >>> print(fields({})["lora merge"])

@@ -20,11 +20,7 @@ def measured() -> dict[str, dict[str, list[float]]]:
 
 
 def fields(kept: dict[str, Any]) -> Fields:
-    """Return the numbers of families and of checkpoints, and the largest difference of each kind.
-
-    Args:
-        kept: nothing: the page itself keeps the measurements.
-    """
+    """Return the numbers of families and of checkpoints, and the largest difference of each kind."""
     families = measured()
     largest = {column: max(max(family[column]) for family in families.values()) for column in COLUMNS}
     return {

@@ -20,33 +20,18 @@ Network = Callable[[Array], Array]
 
 
 def held_values(network: Network, x: Float[Array, "tokens features"]) -> Seen:
-    """Return the held parameters of one input, by the places of their marks.
-
-    Args:
-        network: the network.
-        x: the embeddings.
-    """
+    """Return the held parameters of one input, by the places of their marks."""
     recording = record_kinds(network, x, (marks.HOLD,))
     return {site: recording.seen[site] for site in recording.program.of_kind(marks.HOLD)}
 
 
 def is_pattern(site: Site) -> bool:
-    """Return whether a held parameter is an attention pattern.
-
-    Args:
-        site: its place.
-    """
+    """Return whether a held parameter is an attention pattern."""
     return PATTERN in str(site)
 
 
 def terms_of(network: Network, states: Network, x: Float[Array, "tokens features"]) -> tuple[Seen, Seen]:
-    """Return the pre-activation of each term, and its bias `b'_{j,2}`, at one input.
-
-    Args:
-        network: the network, in which they are replaced.
-        states: the part of it that is unrolled, up to the last term.
-        x: the embeddings.
-    """
+    """Return the pre-activation of each term, and its bias `b'_{j,2}`, at one input."""
     recording = record_kinds(network, x, (marks.PRE_ACTIVATION,))
     sites = recording.program.of_kind(marks.PRE_ACTIVATION)
     form = unroll(states, x)
@@ -55,21 +40,11 @@ def terms_of(network: Network, states: Network, x: Float[Array, "tokens features
 
 
 def run_with(network: Network, x: Float[Array, "tokens features"], values: Mapping[Site, Array]) -> Array:
-    """Return a network's output with marked values replaced, and everything after them made anew.
-
-    Args:
-        network: the network.
-        x: the embeddings.
-        values: the new values, by their places.
-    """
+    """Return a network's output with marked values replaced, and everything after them made anew."""
     return edit(network, {site: Edit(kept=0, added=value) for site, value in values.items()})(x)
 
 
 def movement(values: Float[Array, "inputs ..."]) -> Float[Array, ""]:
-    """Return how far a parameter moves about its mean, from 0 to 1: `√(Σ ‖A − mean A‖² / Σ ‖A‖²)`.
-
-    Args:
-        values: the parameter at several inputs.
-    """
+    """Return how far a parameter moves about its mean, from 0 to 1: `√(Σ ‖A − mean A‖² / Σ ‖A‖²)`."""
     least = jnp.finfo(values.dtype).tiny
     return jnp.sqrt(((values - values.mean(0)) ** 2).sum() / jnp.maximum((values**2).sum(), least))

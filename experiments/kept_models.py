@@ -9,13 +9,7 @@ from experiments.environment import environment
 
 
 def measure_models(path: Path, settings: Mapping[str, Any], measure: Callable[[str], dict[str, Any]]) -> None:
-    """Measure what isn't kept yet, and store it after every model.
-
-    Args:
-        path: the file of results.
-        settings: the settings of each model, named tuples.
-        measure: from a model's name to its measurements, as plain data.
-    """
+    """Measure what isn't kept yet, and store it after every model."""
     results = (
         json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"environment": environment(), "models": {}}
     )

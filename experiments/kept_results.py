@@ -12,33 +12,19 @@ FOLDER = Path("experiments/results")
 
 
 def journal_of(study: str, settings: dict[str, Any]) -> Journal:
-    """Return the journal of a study.
-
-    Args:
-        study: its name.
-        settings: all that its results depend on.
-    """
+    """Return the journal of a study."""
     (FOLDER / "work").mkdir(parents=True, exist_ok=True)
     return Journal(FOLDER / "work" / f"{study}.jsonl", settings)
 
 
 def store(study: str, results: dict[str, Any]) -> None:
-    """Store the results of a study with the machine that they are from.
-
-    Args:
-        study: its name.
-        results: plain data.
-    """
+    """Store the results of a study with the machine that they are from."""
     text = json.dumps({"environment": environment(), **results}, allow_nan=False)
     (FOLDER / f"{study}.json").write_text(text + "\n", encoding="utf-8")
 
 
 def kept(study: str) -> dict[str, Any]:
-    """Return the stored results of a study, or nothing for a study that reads those of others.
-
-    Args:
-        study: the name of a file in `experiments/results` or `benchmarks/results`.
-    """
+    """Return the stored results of a study, or nothing for a study that reads those of others."""
     for folder in ("experiments", "benchmarks"):
         path = ROOT / folder / "results" / f"{study}.json"
         if path.exists():

@@ -12,31 +12,18 @@ Fields = dict[str, str]
 
 
 def interval(numbers: Estimate | Sequence[float] | np.ndarray, digits: int = 3, sign: str = "") -> str:
-    """Format an estimate with its 95 % confidence interval, as on every page: `0.50 [0.41, 0.62]`.
-
-    Args:
-        numbers: the estimate; or a number of each unit (seed, text, draw), of which the mean is taken, by bootstrap.
-        digits: after the decimal point.
-        sign: `"+"` for a difference.
-    """
+    """Format an estimate with its 95 % confidence interval, as on every page: `0.50 [0.41, 0.62]`."""
     return (numbers if isinstance(numbers, Estimate) else bootstrap(np.asarray(numbers, float))).written(digits, sign)
 
 
 def proportion(hits: Sequence[bool] | np.ndarray) -> Estimate:
-    """Return the share of units for which something holds, with Clopper and Pearson's interval.
-
-    Args:
-        hits: whether it holds, for every unit.
-    """
+    """Return the share of units for which something holds, with Clopper and Pearson's interval."""
     found = binomtest(int(np.sum(hits)), len(hits))
     return Estimate(float(found.statistic), *map(float, found.proportion_ci(method="exact")))
 
 
 def counted(hits: Sequence[bool] | np.ndarray) -> str:
     """Format how often something holds, in per cent, with an interval, which 0 and 100 % have, too.
-
-    Args:
-        hits: whether it holds, for every unit.
 
     Example:
         >>> counted([True, False, False, False])
@@ -48,10 +35,6 @@ def counted(hits: Sequence[bool] | np.ndarray) -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Return the lines of a table in Markdown.
 
-    Args:
-        head: the title of each column.
-        rows: the cells of each row.
-
     Example:
         >>> table(["method", "cost"], [["secant", "4.0"]])
         ['| method | cost |', '|---|---|', '| secant | 4.0 |']
@@ -62,9 +45,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 def sections(parts: Mapping[str, Iterable[str]]) -> str:
     """Return a text of several parts, each under its heading.
 
-    Args:
-        parts: the lines of each part, by its heading.
-
     Example:
         >>> sections({"Errors": ["| method | error |"]}).splitlines()
         ['### Errors', '', '| method | error |']
@@ -73,11 +53,7 @@ def sections(parts: Mapping[str, Iterable[str]]) -> str:
 
 
 def tables_of(text: str) -> Iterator[tuple[str, list[list[str]]]]:
-    """Yield every table of a text with its heading, as rows of cells, the head first.
-
-    Args:
-        text: headings and tables in Markdown.
-    """
+    """Yield every table of a text with its heading, as rows of cells, the head first."""
     title, rows = "", list[list[str]]()
     for line in [*text.splitlines(), ""]:
         if line.startswith("|"):
@@ -90,14 +66,9 @@ def tables_of(text: str) -> Iterator[tuple[str, list[list[str]]]]:
 
 
 def cells(text: str) -> Fields:
-    """Return every cell of a text's tables, by the name `heading / row / column`.
-
-    A row is called by its first cell, or by as many of its first cells as tell it from the table's other rows.  Of a
-    number with an interval, `heading / row / column / value` is the number alone.
-
-    Args:
-        text: headings and tables in Markdown.
-    """
+    """Return every cell of a text's tables, by the name `heading / row / column`."""
+    # A row is called by its first cell, or by as many of its first cells as tell it from the table's other rows. Of a
+    # number with an interval, `heading / row / column / value` is the number alone.
     fields: Fields = {}
     for title, (head, *rows) in tables_of(text):
         named = next(n for n in range(1, len(head) + 1) if len({tuple(row[:n]) for row in rows}) == len(rows))

@@ -23,15 +23,7 @@ MARK = re.compile(r"(<!-- (?P<study>\w+): (?P<field>[^>]+?) -->)(?P<shown>.*?)(?
 
 
 def filled(text: str, fields: Callable[[str], Fields] = fields_of) -> str:
-    """Return a page with every marked field filled in.
-
-    Args:
-        text: the page.
-        fields: the fields of a study by its name.
-
-    Raises:
-        KeyError: if a study has no such field.
-    """
+    """Return a page with every marked field filled in."""
 
     def replace(mark: re.Match[str]) -> str:
         new = fields(mark["study"])[mark["field"]].strip()

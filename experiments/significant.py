@@ -9,10 +9,6 @@ import numpy as np
 def significant(tree: Any, digits: int = 6) -> Any:
     """Return numbers with so many significant digits, as plain data.
 
-    Args:
-        tree: arrays and numbers.
-        digits: how many.
-
     Example:
         >>> significant({"a": np.array([1.23456789, 1e-9])}, 3)
         {'a': [1.23, 1e-09]}

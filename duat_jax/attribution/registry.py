@@ -19,16 +19,7 @@ a token of every layer."""
 
 
 def method_of(config: Config, unit: str, name: str) -> Method:
-    """Return the method of a name that scores units of a kind.
-
-    Args:
-        config: the model's parts.
-        unit: a name in `METHODS`.
-        name: the name of the method.
-
-    Raises:
-        BadText: if there is no such kind of units, the method doesn't score it, or the model has none of its units.
-    """
+    """Return the method of a name that scores units of a kind."""
     if unit not in METHODS:
         raise BadText(f"{quoted(unit)} is no kind of units: choose one of {', '.join(METHODS)}")
     known = tokens.supported(config) if unit == "token" else METHODS[unit]

@@ -60,35 +60,17 @@ multiplies by a change also takes the name of the baseline."""
 
 
 def read(model: Transformer, metric: Metric, x: Float[Array, "tokens features"]) -> Reading:
-    """Evaluate a metric on given embeddings, and return its value and its read-out.
-
-    Args:
-        model: the model.
-        metric: the metric.
-        x: the embeddings, `[tokens, features]`.
-    """
+    """Evaluate a metric on given embeddings, and return its value and its read-out."""
     return metric.reader.read(model, forward_from(model, x, metric.real, metric.stream))
 
 
 def number(model: Transformer, metric: Metric, x: Float[Array, "tokens features"]) -> Float[Array, ""]:
-    """Evaluate a metric on given embeddings.
-
-    Args:
-        model: the model.
-        metric: the metric.
-        x: the embeddings, `[tokens, features]`.
-    """
+    """Evaluate a metric on given embeddings."""
     return read(model, metric, x).value
 
 
 def states(model: Transformer, metric: Metric, x: Float[Array, "tokens features"]) -> Float[Array, "tokens features"]:
-    """Return the stream that a metric reads, or the states of the read-out, on given embeddings.
-
-    Args:
-        model: the model.
-        metric: the metric.
-        x: the embeddings, `[tokens, features]`.
-    """
+    """Return the stream that a metric reads, or the states of the read-out, on given embeddings."""
     return forward_from(model, x, metric.real, metric.stream).at(metric.stream)
 
 
@@ -193,11 +175,7 @@ a score is the sum over features."""
 
 
 def supported(config: Config) -> dict[str, Method[Rule]]:
-    """Return the methods that a model supports: the collapse has its gauges where terms are gated.
-
-    Args:
-        config: the model's parts.
-    """
+    """Return the methods that a model supports: the collapse has its gauges where terms are gated."""
     gated = any(block.mlp != "plain" for block in config.blocks)
     without = {"collapse"} if gated else {f"collapse, {name}" for name in GATE_RULES}
     return {name: method for name, method in METHODS.items() if name not in without}
@@ -205,10 +183,6 @@ def supported(config: Config) -> dict[str, Method[Rule]]:
 
 def methods_of(config: Config, baselines: Collection[str]) -> dict[str, Rule]:
     """Return the rules of all methods that a model supports, by name; those of a change once for every baseline.
-
-    Args:
-        config: the model's parts.
-        baselines: names in `duat_jax.inputs.baselines.BASELINES`, the keys of `Metric.baselines`.
 
     Example:
         >>> import duat_jax as duat

@@ -54,14 +54,7 @@ Read = Callable[[Array], Array]
 
 
 def sites_of(program: Program) -> Units:
-    """Return the marks of all units.
-
-    Args:
-        program: the program of a model.
-
-    Raises:
-        DuatError: for a model that isn't made of layers of this package.
-    """
+    """Return the marks of all units."""
 
     def called(kind: str, name: str) -> tuple[Site, ...]:
         return tuple(site for site in program.of_kind(kind) if site.key.name == name)
@@ -73,46 +66,23 @@ def sites_of(program: Program) -> Units:
 
 
 def stacked(sites: Units, values: Seen) -> Units:
-    """Return an array of each kind of units from arrays at their marks.
-
-    Args:
-        sites: the marks of all units.
-        values: an array at each of them.
-    """
+    """Return an array of each kind of units from arrays at their marks."""
     return Units(*(jnp.stack([values[site] for site in of_a_kind]) for of_a_kind in sites))
 
 
 def values_of(read: Read, x: Float[Array, "tokens features"]) -> Units:
-    """Return the values of all units on a text.
-
-    Args:
-        read: the number that the model computes.
-        x: the text's embeddings.
-    """
+    """Return the values of all units on a text."""
     recording = record_kinds(read, x, KINDS)
     return stacked(sites_of(recording.program), recording.seen)
 
 
 def mean_gradient(fn: Callable[[Array], Array], x: Array, y: Array, steps: int) -> Array:
-    """Return a function's gradient, its mean over the straight line between two points.
-
-    Args:
-        fn: the function, returning a scalar.
-        x: the point.
-        y: the point that it is compared with.
-        steps: of which the middles are taken.
-    """
+    """Return a function's gradient, its mean over the straight line between two points."""
     return mean_over_steps(steps, x.dtype, lambda t: jax.grad(fn)(y + t * (x - y)))
 
 
 def mean_over_steps(steps: int, dtype: Any, at: Callable[[Array], Any]) -> Any:
-    """Return the mean of a function over the middles of equal steps from 0 to 1, evaluated one after the other.
-
-    Args:
-        steps: how many.
-        dtype: of the function's argument.
-        at: the function, of a scalar.
-    """
+    """Return the mean of a function over the middles of equal steps from 0 to 1, evaluated one after the other."""
     total = jax.tree.map(lambda like: jnp.zeros(like.shape, like.dtype), jax.eval_shape(at, jnp.zeros((), dtype)))
     middles = (jnp.arange(steps, dtype=dtype) + 0.5) / steps
     total, _ = jax.lax.scan(lambda total, t: (jax.tree.map(jnp.add, total, at(t)), None), total, middles)

@@ -188,11 +188,7 @@ def _kernels(maps: Iterable[Linear], x: Array) -> Float[Array, "maps inputs outp
 
 
 def collapse_times_change(gate_rule: str | None = None) -> Rule:
-    """Return the rule that multiplies a unit's coefficient in the collapse by the unit's change.
-
-    Args:
-        gate_rule: the rule for gated terms, as in `duat.collapse`.
-    """
+    """Return the rule that multiplies a unit's coefficient in the collapse by the unit's change."""
     return _summed(partial(_held_times_change, slopes=True, gate_rule=gate_rule))
 
 

@@ -44,11 +44,7 @@ class _Command(TyperCommand):
 
 
 def group(**settings: Any) -> typer.Typer:
-    """Return a group of commands.
-
-    Args:
-        settings: arguments of `typer.Typer`.
-    """
+    """Return a group of commands."""
     return typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, **settings)
 
 
@@ -58,13 +54,7 @@ application = group(context_settings={"help_option_names": ["-h", "--help"]})
 def command(
     *examples: str, within: typer.Typer = application, old_name: str | None = None
 ) -> Callable[[Question], Question]:
-    """Return a decorator that makes a command of a question.
-
-    Args:
-        examples: two lines that the help shows.
-        within: the group of commands.
-        old_name: a name that still works, with a line that says the new one.
-    """
+    """Return a decorator that makes a command of a question."""
 
     def decorate(question: Question) -> Question:
         name = getattr(question, "__name__", "").replace("_", "-")
@@ -90,13 +80,7 @@ def command(
 
 
 def run_question(question: Callable[..., Answer | None], options: Options, given: Mapping[str, Any]) -> None:
-    """Check what a command is given, ask its question, and deliver the answer; every error is one line.
-
-    Args:
-        question: the command's question.
-        options: its options.
-        given: the value of each.
-    """
+    """Check what a command is given, ask its question, and deliver the answer; every error is one line."""
     work = given.get("work", given.get("out"))
     with one_line_errors(work, resumable=bool(given.keys() & {"work", "out"})):
         values = options.current(given)
@@ -110,11 +94,7 @@ def run_question(question: Callable[..., Answer | None], options: Options, given
 
 
 def check_texts(values: Mapping[str, Any]) -> None:
-    """Raise for a text that isn't UTF-8, as a terminal may give it.
-
-    Args:
-        values: the value of each option.
-    """
+    """Raise for a text that isn't UTF-8, as a terminal may give it."""
     for name, value in values.items():
         for text in value if isinstance(value, list) else [value]:
             if name not in PLACES and isinstance(text, str) and text != text.encode(errors="ignore").decode():

@@ -10,11 +10,7 @@ MOST_BYTES = 512 * 2**20
 
 
 def start_jax(*, float64: bool = False) -> None:
-    """Import and configure JAX for a command.
-
-    Args:
-        float64: whether the command may compute in float64.
-    """
+    """Import and configure JAX for a command."""
     # JAX 0.10.0 prints two lines of the compiler's for every program from its cache.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import jax
@@ -25,10 +21,8 @@ def start_jax(*, float64: bool = False) -> None:
 
 
 def keep_compiled() -> None:
-    """Enable JAX's cache of compiled programs, in the user's cache directory or `JAX_COMPILATION_CACHE_DIR`.
-
-    Without a directory that can be written, or with `JAX_ENABLE_COMPILATION_CACHE=0`, nothing is kept.
-    """
+    """Enable JAX's cache of compiled programs, in the user's cache directory or `JAX_COMPILATION_CACHE_DIR`."""
+    # Without a directory that can be written, or with `JAX_ENABLE_COMPILATION_CACHE=0`, nothing is kept.
     import jax
 
     config: Any = jax.config

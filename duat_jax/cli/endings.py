@@ -35,14 +35,7 @@ TAKEN = frozenset(_OTHER).union(*REQUIRED.values(), *OWN.values())
 
 
 def check_endings(files: Mapping[str, Any]) -> None:
-    """Raise unless every file that a command writes has an ending of its format, or one that belongs to no format.
-
-    Args:
-        files: by every option of the command what was given, `None` if it was absent.
-
-    Raises:
-        BadText: naming each option and file, and an option of the command that writes such files.
-    """
+    """Raise unless every file that a command writes has an ending of its format, or one that belongs to no format."""
     problems = []
     for option in filter(files.get, WRITTEN):
         ending = Path(file := files[option]).suffix.lower()

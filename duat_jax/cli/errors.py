@@ -42,11 +42,7 @@ class NotWritten(Exception):
 
 
 def in_one_line(message: str) -> str:
-    """Return a message of the library in one line, without the options in parentheses that the command lacks.
-
-    Args:
-        message: the message; an option that only some commands have stands in it as ` (--option …)`.
-    """
+    """Return a message of the library in one line, without the options in parentheses that the command lacks."""
 
     def kept(suggestion: re.Match[str]) -> str:
         return suggestion[0] if suggestion[1] in OPTIONS.get() else ""
@@ -56,12 +52,7 @@ def in_one_line(message: str) -> str:
 
 @contextmanager
 def one_line_errors(work: Path | None = None, *, resumable: bool = False) -> Iterator[None]:
-    """Turn the user's errors, and results that don't hold, into one line and an exit status.
-
-    Args:
-        work: the file in which finished results are kept, for the message of an interrupted or failed run.
-        resumable: whether the command has the option `--work`, which the same message names if it is absent.
-    """
+    """Turn the user's errors, and results that don't hold, into one line and an exit status."""
     from duat_jax.errors import DuatError, NotFinite
     from symbolic.errors import SymbolicError
 
@@ -103,15 +94,7 @@ def one_line_errors(work: Path | None = None, *, resumable: bool = False) -> Ite
 
 
 def require_holding(label: str, completeness: "Completeness") -> None:
-    """Raise unless a result's parts sum to its value.
-
-    Args:
-        label: what it is, for the message.
-        completeness: of the result.
-
-    Raises:
-        DoesNotHold: with the numbers.
-    """
+    """Raise unless a result's parts sum to its value."""
     if completeness.verdict != "holds":
         value, total, error = float(completeness.value), float(completeness.sum), float(completeness.error)
         tolerance, largest = float(completeness.tolerance), float(completeness.largest)
@@ -123,15 +106,7 @@ def require_holding(label: str, completeness: "Completeness") -> None:
 
 
 def require_no_failure(label: str, completeness: "Completeness") -> None:
-    """Raise if the parts of a change don't sum to it; a zero change has no size, so that its sum isn't conclusive.
-
-    Args:
-        label: what the sum is, for the message.
-        completeness: of the change.
-
-    Raises:
-        DoesNotHold: with the numbers.
-    """
+    """Raise if the parts of a change don't sum to it; a zero change has no size, so that its sum isn't conclusive."""
     if completeness.verdict == "fails":
         raise DoesNotHold(
             f"{label} misses its value by {float(completeness.error):+.1e}, more than"

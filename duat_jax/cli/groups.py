@@ -64,11 +64,7 @@ class Options:
             self.parameters.append(_parameter(name, kind, [hidden], None))
 
     def current(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return values by the options' names, and say on standard error which were given by an old name.
-
-        Args:
-            given: the value of every parameter.
-        """
+        """Return values by the options' names, and say on standard error which were given by an old name."""
         values = {name: value for name, value in given.items() if name not in self._renamed}
         for old, new in self._renamed.items():
             if given[old] is not None and given[old] != []:
@@ -77,11 +73,7 @@ class Options:
         return values
 
     def arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of the function.
-
-        Args:
-            values: the value of each option.
-        """
+        """Return the arguments of the function."""
         groups = {
             name: group(**{field: values[field] for field in names}) for name, (group, names) in self._groups.items()
         }
@@ -90,12 +82,7 @@ class Options:
 
 
 def say_renamed(old: str, new: str) -> None:
-    """Say on standard error that a command or an option has another name.
-
-    Args:
-        old: the old name.
-        new: the name.
-    """
+    """Say on standard error that a command or an option has another name."""
     typer.echo(f"{old} is called {new} now; the old name goes with the next release", err=True)
 
 

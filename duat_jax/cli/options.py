@@ -71,14 +71,7 @@ class Source:
         return "embedded" if self.model is None else str(self.model).encode(errors="replace").decode()
 
     def open(self, function: str | None = None) -> "Config":
-        """Start JAX, and return the model's parts.
-
-        Args:
-            function: the Python function for models that read images, where a command is for texts alone.
-
-        Raises:
-            BadText: for a model that reads images, if there is such a function.
-        """
+        """Start JAX, and return the model's parts."""
         start_jax(float64=self.dtype is Dtype.float64)
         if function is not None and self.config.image is not None:
             raise BadText(f"a {self.config.family} model reads images: {function}")
@@ -104,15 +97,7 @@ class Source:
         return self.tokenizer if self.config.image is None else None
 
     def output(self, text: str | None, label: str) -> int | str | None:
-        """Return the token or the class that a text names.
-
-        Args:
-            text: a token, or a class's name or number; the most probable if absent.
-            label: what it is, for the message.
-
-        Raises:
-            BadText: if it isn't one token.
-        """
+        """Return the token or the class that a text names."""
         from duat_jax.models.vocabulary.vocabulary import find_token
 
         if text is None or self.config.head.kind == "classes":
@@ -127,11 +112,7 @@ class Source:
             return duat.load(self.model, dtype=self.dtype.value, head=self.head, progress=progress)
 
     def examples(self) -> "Examples | None":
-        """Return the texts in which each neuron is strongest; of a model without a survey none.
-
-        Raises:
-            BadText: if the directory has none, or those of a model of another shape.
-        """
+        """Return the texts in which each neuron is strongest; of a model without a survey none."""
         from duat_jax.display.examples import read_examples
 
         if self.survey is None and self.model is not None:
@@ -142,12 +123,7 @@ class Source:
         return examples
 
     def notes(self, tokens: dict[str, str | None], predictions: Any = ()) -> "list[Line]":
-        """Return a line for each token that is given without the leading space with which it is another one.
-
-        Args:
-            tokens: the tokens, by their options.
-            predictions: what the model says.
-        """
+        """Return a line for each token that is given without the leading space with which it is another one."""
         from duat_jax.display.tables import note_lines
         from duat_jax.inputs.leading_space import space_notes
 
@@ -190,14 +166,7 @@ class Number:
         return {"--target": self.target, "--contrast": self.contrast}
 
     def arguments(self, source: Source) -> dict[str, Any]:
-        """Return the arguments of a question about the number.
-
-        Args:
-            source: the model.
-
-        Raises:
-            BadText: for a log-probability with options that go with a logit or a similarity.
-        """
+        """Return the arguments of a question about the number."""
         import duat_jax as duat
 
         shared = {"tokenizer": source.tokenizer_if_any}
@@ -240,14 +209,7 @@ class Input:
     image: Annotated[Path | None, typer.Option(help="The image that a vision model reads instead of a text.")] = None
 
     def read(self, source: Source) -> Any:
-        """Return what the model reads.
-
-        Args:
-            source: the model.
-
-        Raises:
-            BadText: if the model reads something else.
-        """
+        """Return what the model reads."""
         import duat_jax as duat
 
         family, reads_images = source.config.family, source.config.image is not None
@@ -265,12 +227,7 @@ class Input:
         return self.paired(source, self.text)
 
     def paired(self, source: Source, text: str) -> Any:
-        """Return a text, or the image of a file, with the second text of the pair.
-
-        Args:
-            source: the model.
-            text: the text, or the file.
-        """
+        """Return a text, or the image of a file, with the second text of the pair."""
         import duat_jax as duat
         from duat_jax.inputs.model_inputs import encode_pair
 

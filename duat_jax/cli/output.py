@@ -62,14 +62,7 @@ class Files:
     ] = None
 
     def check(self, *directories: Path | None) -> None:
-        """Raise if a file can't be written, before anything is computed.
-
-        Args:
-            directories: directories that are written and checked separately; none for what is absent.
-
-        Raises:
-            BadText: naming the file and what to do.
-        """
+        """Raise if a file can't be written, before anything is computed."""
         from duat_jax.errors import BadText
 
         if self.csv is not None and find_spec("pandas") is None:
@@ -128,14 +121,7 @@ class Answer:
 
 
 def check_output(path: Path) -> None:
-    """Raise if a file can't be written, before anything is computed.
-
-    Args:
-        path: the file.
-
-    Raises:
-        BadText: naming the path and what to do.
-    """
+    """Raise if a file can't be written, before anything is computed."""
     from duat_jax.errors import BadText
     from duat_jax.files import temporary_path
 
@@ -167,12 +153,7 @@ def _is_special(path: Path) -> bool:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file completely or not at all; write directly to a special file, such as a device.
-
-    Args:
-        path: the file.
-        content: its content.
-    """
+    """Write a file completely or not at all; write directly to a special file, such as a device."""
     from duat_jax.files import write_file
 
     if _is_special(path):
@@ -182,14 +163,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def to_json(value: Any) -> str:
-    """Convert a result to JSON.
-
-    Args:
-        value: plain data.
-
-    Raises:
-        DoesNotHold: if a number in it is NaN or infinite, which JSON doesn't have.
-    """
+    """Convert a result to JSON."""
     try:
         return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     except ValueError:
@@ -197,11 +171,7 @@ def to_json(value: Any) -> str:
 
 
 def show(*parts: "RenderableType") -> None:
-    """Print to standard output, as wide as the terminal, or as tables are by default.
-
-    Args:
-        parts: tables and lines.
-    """
+    """Print to standard output, as wide as the terminal, or as tables are by default."""
     from rich.console import Console
 
     from duat_jax.display.result import WIDTH
@@ -215,17 +185,7 @@ def show(*parts: "RenderableType") -> None:
 
 
 def deliver(answer: Answer, files: Files) -> None:
-    """Certify an answer, print its tables unless the JSON goes to standard output, and write its files.
-
-    Args:
-        answer: the answer.
-        files: the files.
-
-    Raises:
-        DoesNotHold: if a sum isn't certified, with the numbers.
-        NotWritten: if a file couldn't be written.
-        typer.Exit: if something else that was checked doesn't hold.
-    """
+    """Certify an answer, print its tables unless the JSON goes to standard output, and write its files."""
     for label, completeness in answer.certified:
         require_holding(label, completeness)
     for label, completeness in answer.unbroken:

@@ -41,11 +41,7 @@ class Compiling:
 
 @contextmanager
 def working(title: str) -> Iterator[None]:
-    """Show in a terminal, on standard error, that work goes on, and what is compiled.
-
-    Args:
-        title: the title of the work.
-    """
+    """Show in a terminal, on standard error, that work goes on, and what is compiled."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -63,17 +59,7 @@ def loading_bar() -> AbstractContextManager[Callable[[int, int], None]]:
 
 @contextmanager
 def progress_bar(title: str, unit: str, *, rate: tuple[int, str] | None = None) -> Iterator[Callable[[int, int], None]]:
-    """Show the progress of a task on standard error: as a bar in a terminal, elsewhere as a line every minute.
-
-    Args:
-        title: the title of the task.
-        unit: the unit that is counted.
-        rate: what each unit has, such as `(8192, "tokens")`, to show how many are done in a second; the number that is
-            reported first is then what was done before.
-
-    Yields:
-        A function of the number done so far and the number of all.
-    """
+    """Show the progress of a task on standard error: as a bar in a terminal, elsewhere as a line every minute."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -112,9 +112,6 @@ def read_examples(directory: Path | str | None = None) -> Examples:
 def as_bytes(examples: Examples) -> bytes:
     """Return the content of the file.
 
-    Args:
-        examples: what it holds.
-
     Example:
         >>> as_bytes(Examples("", "", 0, {})) == as_bytes(Examples("", "", 0, {}))
         True
@@ -123,12 +120,7 @@ def as_bytes(examples: Examples) -> bytes:
 
 
 def table(neurons: Iterable[Any], examples: Examples) -> list[RenderableType]:
-    """Return an empty line and a table of neurons and the tokens at which each is strongest; nothing if none is known.
-
-    Args:
-        neurons: each with its `term` and `neuron`; one that comes again has no second row.
-        examples: of the model.
-    """
+    """Return an empty line and a table of neurons and the tokens where each is strongest; nothing if none is known."""
     shown = NumberTable(labels=2, title=f"Where these neurons are strongest, in {examples.tokens:,} predicted tokens")
     for column, justify in (("layer", "right"), ("neuron", "right"), ("at", "left"), ("the first of them", "left")):
         shown.add_column(column, justify=justify)

@@ -21,11 +21,7 @@ FURTHER = (
 
 @cache
 def families(own: str) -> list[str]:
-    """Return the fonts of a text: the own one, and for characters that it lacks the installed further ones.
-
-    Args:
-        own: `"sans-serif"` or `"monospace"`.
-    """
+    """Return the fonts of a text: the own one, and for characters that it lacks the installed further ones."""
     installed = set(get_font_names())
     return [own, *(name for name in FURTHER if name in installed)]
 
@@ -37,11 +33,7 @@ def _characters() -> frozenset[int]:
 
 
 def warn_of_missing(figure: Figure) -> None:
-    """Warn of the characters of a picture that no installed font has, which are drawn as boxes.
-
-    Args:
-        figure: the picture.
-    """
+    """Warn of the characters of a picture that no installed font has, which are drawn as boxes."""
     written = {character for text in figure.findobj(Text) for character in text.get_text() if character.isprintable()}
     if missing := sorted(character for character in written if ord(character) not in _characters()):
         warn_caller(

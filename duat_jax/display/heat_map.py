@@ -16,11 +16,6 @@ STRONGEST = 0.55
 def heat_map(rows: Sequence[str], columns: Sequence[str], numbers: Float[np.ndarray, "rows columns"]) -> str:
     """Return a heat map as HTML; of a long text the largest tokens, and the sum of all others.
 
-    Args:
-        rows: the title of each row.
-        columns: the title of each column.
-        numbers: the numbers, `[rows, columns]`.
-
     Example:
         >>> heat_map(["a"], ["x", "y"], np.array([[0.5, -1.0]])).count("<td")
         2

@@ -34,42 +34,22 @@ class NamedArray(NamedTuple):
 
 
 def numbered(name: str, count: int) -> Axes:
-    """Return an axis whose entries are numbered from 0.
-
-    Args:
-        name: its name.
-        count: how many entries it has.
-    """
+    """Return an axis whose entries are numbered from 0."""
     return {name: {name: range(count)}}
 
 
 def of_tokens(tokens: Sequence[str]) -> Axes:
-    """Return the axis of a text's tokens, by their index and by what they are.
-
-    Args:
-        tokens: the text's tokens, readable.
-    """
+    """Return the axis of a text's tokens, by their index and by what they are."""
     return {"token_index": {"token_index": range(len(tokens)), "token": tokens}}
 
 
 def at_mark(key: Key) -> Mapping[str, Label]:
-    """Return the place of a mark: its name and its layer.
-
-    Args:
-        key: the mark.
-    """
+    """Return the place of a mark: its name and its layer."""
     return {"mark": str(key), "layer": key.layer}
 
 
 def by_mark(part: str, values: Mapping[Key, Any], axes: Axes, *unnamed: str) -> Iterator[NamedArray]:
-    """Yield the arrays of a part by their marks.
-
-    Args:
-        part: the name of the part.
-        values: the arrays by mark.
-        axes: the labels of their first axes.
-        unnamed: the names of further axes, whose entries are numbered.
-    """
+    """Yield the arrays of a part by their marks."""
     for key, array in values.items():
         found = np.asarray(array)
         further = zip(unnamed, found.shape[len(axes) :], strict=True)
@@ -80,34 +60,17 @@ def by_mark(part: str, values: Mapping[Key, Any], axes: Axes, *unnamed: str) -> 
 
 
 def by_name(part: str, values: Mapping[str, float]) -> Iterator[NamedArray]:
-    """Yield the numbers of a part by their names.
-
-    Args:
-        part: the name of the part.
-        values: the numbers by name.
-    """
+    """Yield the numbers of a part by their names."""
     return (NamedArray(part, np.asarray(value), {}, {"name": name}) for name, value in values.items())
 
 
 def whole(part: str, values: Any, axes: Axes | None = None) -> NamedArray:
-    """Return a part that is one array.
-
-    Args:
-        part: its name.
-        values: the numbers.
-        axes: the labels of each axis; none of a single number.
-    """
+    """Return a part that is one array."""
     return NamedArray(part, np.asarray(values), axes or {}, {})
 
 
 def as_dataframe(arrays: Iterable[NamedArray]) -> "DataFrame":
     """Return arrays as one tidy table: a row for each number, with its part, its labels and its value.
-
-    Args:
-        arrays: the arrays.
-
-    Raises:
-        DuatError: if pandas isn't installed.
 
     Example:
         >>> table = as_dataframe([whole("embedding", [1.0, 2.0], of_tokens(["a", "b"])), whole("bias", 0.5)])
@@ -145,20 +108,13 @@ def _columns(array: NamedArray) -> dict[str, np.ndarray]:
 def as_dataset(arrays: Iterable[NamedArray]) -> "Dataset":
     """Return arrays as one data set: a variable for each part, with named axes.
 
-    Arrays of one part at several places are one variable with one axis more, of the places: `terms` with the axis
-    `terms_mark` and its layers in `terms_layer`. Where one of them has fewer entries on an axis, NaN fills the rest.
-
-    Args:
-        arrays: the arrays.
-
-    Raises:
-        DuatError: if xarray isn't installed.
-
     Example:
         >>> found = as_dataset([whole("embedding", [1.0, 2.0], of_tokens(["a", "b"])), *by_name("bias", {"mlp": 0.5})])
         >>> found.embedding.dims, found.bias.dims, float(found.bias.sel(bias_name="mlp"))
         (('token_index',), ('bias_name',), 0.5)
     """
+    # Arrays of one part at several places are one variable with one axis more, of the places: `terms` with the axis
+    # `terms_mark` and its layers in `terms_layer`. Where one of them has fewer entries on an axis, NaN fills the rest.
     try:
         import xarray as xr
     except ImportError:

@@ -31,12 +31,7 @@ class Neuron(NamedTuple):
 def largest_entries(
     parts: Mapping[Name, Float[np.ndarray, "tokens units"]], count: int
 ) -> list[tuple[Name, int, int, float]]:
-    """Return the largest entries by size, each with its part, token and unit.
-
-    Args:
-        parts: a number for each unit at each token, by what it is a part of.
-        count: how many.
-    """
+    """Return the largest entries by size, each with its part, token and unit."""
     entries: list[tuple[Name, int, int, float]] = []
     for key, part in parts.items():
         sizes = -np.abs(part.reshape(-1))

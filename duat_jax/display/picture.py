@@ -48,11 +48,7 @@ Panel = tuple[float, float, Callable[[SubFigure], None]]
 
 @styled
 def draw(view: View) -> Figure:
-    """Return the picture of a result.
-
-    Args:
-        view: the result.
-    """
+    """Return the picture of a result."""
     if view.image is not None:
         return _draw_over_image(view, view.image)
     panels = [*_panels_of_rows(view), *(_panel_of_map(each) for each in view.maps)]
@@ -68,12 +64,7 @@ def draw(view: View) -> Figure:
 
 
 def draw_panel(axes: Axes, view: View) -> None:
-    """Draw the main panel of a result in given axes.
-
-    Args:
-        axes: where.
-        view: the result.
-    """
+    """Draw the main panel of a result in given axes."""
     heading = wrapped(f"{view.target} = {view.value:z.4f}", HEADING)
     if view.image is not None and (view.colourings or view.maps):
         numbers = view.colourings[0].parts[PATCHES] if view.colourings else view.maps[0].numbers
@@ -88,11 +79,7 @@ def draw_panel(axes: Axes, view: View) -> None:
 
 
 def title(view: View) -> tuple[str, str]:
-    """Return the lines of the title: the target with its value, and how it sums.
-
-    Args:
-        view: the result.
-    """
+    """Return the lines of the title: the target with its value, and how it sums."""
     if view.completeness is None:
         account = ""
     elif view.row_sums:

@@ -43,11 +43,7 @@ PATCHES = slice(1, None)
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Return a function that draws in the style of all pictures.
-
-    Args:
-        draw: returns the figure.
-    """
+    """Return a function that draws in the style of all pictures."""
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -60,31 +56,17 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
 
 def titled(figure: Figure, *lines: str) -> None:
-    """Give a figure a title of lines, wrapped where they are wider than it.
-
-    Args:
-        figure: the figure.
-        lines: the lines.
-    """
+    """Give a figure a title of lines, wrapped where they are wider than it."""
     figure.suptitle(wrapped("\n".join(lines), figure.get_figwidth()))
 
 
 def wrapped(text: str, inches: float) -> str:
-    """Return a text for a picture, its lines wrapped, its dollars no mathematics.
-
-    Args:
-        text: the text.
-        inches: the width that it has.
-    """
+    """Return a text for a picture, its lines wrapped, its dollars no mathematics."""
     return wrapped_lines(text, max(8, int(CHARACTERS * inches))).replace("$", r"\$")
 
 
 def colour_scale(*tables: Float[np.ndarray, "..."]) -> Normalize:
-    """Return the scale of colours of signed numbers: linear, unless a few are much larger than all others.
-
-    Args:
-        tables: the numbers, NaN for what is absent.
-    """
+    """Return the scale of colours of signed numbers: linear, unless a few are much larger than all others."""
     sizes = np.abs(np.concatenate([table.reshape(-1) for table in tables]))
     sizes = sizes[sizes > 0]
     if not len(sizes):
@@ -96,26 +78,12 @@ def colour_scale(*tables: Float[np.ndarray, "..."]) -> Normalize:
 
 
 def draw_heat(axes: Axes, table: Float[np.ndarray, "rows columns"], scale: Normalize, **settings: Any) -> AxesImage:
-    """Draw a table of signed numbers as a heat map: red for positive ones, blue for negative ones.
-
-    Args:
-        axes: where.
-        table: the numbers.
-        scale: of the colours.
-        settings: of `imshow`.
-    """
+    """Draw a table of signed numbers as a heat map: red for positive ones, blue for negative ones."""
     return axes.imshow(table, cmap=DIVERGING, norm=scale, aspect="auto", interpolation="nearest", **settings)
 
 
 def add_colour_bar(drawn: AxesImage, axes: Axes | list[Axes], label: str, **settings: Any) -> None:
-    """Add the scale of the colours beside axes.
-
-    Args:
-        drawn: what is coloured.
-        axes: the axes.
-        label: what the numbers are.
-        settings: of `colorbar`.
-    """
+    """Add the scale of the colours beside axes."""
     scale = drawn.norm
     if isinstance(scale, AsinhNorm):
         # Matplotlib's own ticks lie over each other around zero.
@@ -125,25 +93,13 @@ def add_colour_bar(drawn: AxesImage, axes: Axes | list[Axes], label: str, **sett
 
 
 def label_tokens(axis: Axis, labels: Sequence[str], **settings: Any) -> None:
-    """Label the entries of an axis with tokens.
-
-    Args:
-        axis: the axis.
-        labels: the labels.
-        settings: of the labels.
-    """
+    """Label the entries of an axis with tokens."""
     shown = [label.replace("$", r"\$") for label in labels]
     axis.set_ticks(range(len(shown)), shown, family=families("monospace"), **settings)
 
 
 def show(axes: Axes, image: SeenImage, *, grey: bool = False) -> None:
-    """Show the image: of three channels in colour, of others as their mean; or in light grey, for what lies over it.
-
-    Args:
-        axes: where.
-        image: the image.
-        grey: whether something lies over it.
-    """
+    """Show the image: of three channels in colour, of others as their mean; or in light grey, for what lies over it."""
     pixels = np.moveaxis(image.pixels, 0, -1).astype(float)
     least, most = pixels.min(), pixels.max()
     pixels = (pixels - least) / ((most - least) or 1.0)
@@ -155,14 +111,7 @@ def show(axes: Axes, image: SeenImage, *, grey: bool = False) -> None:
 
 
 def overlay(axes: Axes, image: SeenImage, numbers: Float[np.ndarray, "patches"], limit: float) -> AxesImage:
-    """Lay patches over the image, the smaller ones more transparent.
-
-    Args:
-        axes: where.
-        image: the image.
-        numbers: of each patch, `[patches]`.
-        limit: the size of what has the strongest colour.
-    """
+    """Lay patches over the image, the smaller ones more transparent."""
     show(axes, image, grey=True)
     table = numbers.reshape(image.rows, image.columns)
     height, width = image.pixels.shape[1:]

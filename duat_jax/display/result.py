@@ -215,11 +215,7 @@ def _judged(completeness: Any, total: Any) -> Any:
 
 
 def as_text(table: "RenderableType") -> str:
-    """Return a table as plain text.
-
-    Args:
-        table: what `render` returns.
-    """
+    """Return a table as plain text."""
     from rich.console import Console
 
     console = Console(file=io.StringIO(), width=WIDTH, color_system=None, force_jupyter=False)
@@ -229,11 +225,7 @@ def as_text(table: "RenderableType") -> str:
 
 
 def as_html(table: "RenderableType") -> str:
-    """Return a table for a notebook.
-
-    Args:
-        table: what `render` returns.
-    """
+    """Return a table for a notebook."""
     from rich.console import Console
 
     console = Console(file=io.StringIO(), width=WIDTH, record=True, force_jupyter=False)

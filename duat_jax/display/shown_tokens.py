@@ -21,9 +21,6 @@ class ShownTokens(NamedTuple):
     def gathered(self, numbers: Float[np.ndarray, "*rows tokens"]) -> Float[np.ndarray, "*rows entries"]:
         """Return the numbers of the tokens that stand by themselves, and the sum of the others'.
 
-        Args:
-            numbers: of all tokens.
-
         Example:
             >>> largest_tokens(np.array([3.0, 1.0, 2.0, 5.0]), 2).gathered(np.array([3.0, 1.0, 2.0, 5.0])).tolist()
             [3.0, 5.0, 3.0]
@@ -34,21 +31,12 @@ class ShownTokens(NamedTuple):
         return np.concatenate([alone, numbers[..., self.others].sum(-1, keepdims=True)], -1)
 
     def labels(self, labels: Sequence[str]) -> list[str]:
-        """Return the labels of the entries.
-
-        Args:
-            labels: of all tokens.
-        """
+        """Return the labels of the entries."""
         return [labels[token] for token in self.alone] + ([f"{len(self.others)} others"] if len(self.others) else [])
 
 
 def largest_tokens(sizes: Float[np.ndarray, "tokens"], count: int) -> ShownTokens:
-    """Return the largest tokens to stand by themselves.
-
-    Args:
-        sizes: the size of each token.
-        count: how many, at most.
-    """
+    """Return the largest tokens to stand by themselves."""
     alone = np.sort(np.argsort(-sizes, kind="stable")[:count])
     return ShownTokens(alone, np.setdiff1d(np.arange(len(sizes)), alone))
 
@@ -58,10 +46,6 @@ LONGEST, LARGEST = 80, 40
 
 
 def tokens_of_picture(table: Float[np.ndarray, "rows tokens"]) -> ShownTokens:
-    """Return which tokens stand by themselves in a picture or heat map: all of a short text, of a long one the largest.
-
-    Args:
-        table: the numbers of each row.
-    """
+    """Return which tokens a picture or heat map shows by themselves: all of a short text, the largest of a long one."""
     sizes = np.abs(table).max(0)
     return largest_tokens(sizes, len(sizes) if len(sizes) <= LONGEST else min(LARGEST, int((sizes > 0).sum())))

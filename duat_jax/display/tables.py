@@ -22,10 +22,6 @@ TITLE = 13
 def wrapped_lines(text: str, width: int) -> str:
     r"""Return a text with its lines wrapped by their width on screen, where a Chinese character has two columns.
 
-    Args:
-        text: the text.
-        width: the largest number of columns of a line.
-
     Example:
         >>> wrapped_lines("logit of '你好世界'", 10).split("\n")
         ['logit of', "'你好世界'"]
@@ -34,11 +30,7 @@ def wrapped_lines(text: str, width: int) -> str:
 
 
 def number(value: float) -> Text:
-    """Return a part, coloured by its sign; one that is zero to the digits shown has no colour.
-
-    Args:
-        value: the part.
-    """
+    """Return a part, coloured by its sign; one that is zero to the digits shown has no colour."""
     written = f"{value:+z.4f}"
     return Text(written, style="" if float(written) == 0 else NEGATIVE if value < 0 else POSITIVE)
 
@@ -67,25 +59,14 @@ class NumberTable(Table):
         self.labels = labels
 
     def add_column(self, header: RenderableType = "", *arguments: Any, **settings: Any) -> None:
-        """Add a column.
-
-        Args:
-            header: its title.
-            arguments: as in `rich.table.Table`.
-            settings: as in `rich.table.Table`.
-        """
+        """Add a column."""
         if settings.get("justify") == "right":
             settings.setdefault("no_wrap", True)
             header = Text(wrapped_lines(header.plain if isinstance(header, Text) else str(header), TITLE))
         super().add_column(header, *arguments, overflow="fold", **settings)
 
     def blocks(self, console: Console, options: ConsoleOptions) -> list[Table]:
-        """Return tables that fit, each with the labels and some of the other columns.
-
-        Args:
-            console: where they are shown.
-            options: with the width.
-        """
+        """Return tables that fit, each with the labels and some of the other columns."""
 
         def uncut(column: Column) -> int | None:
             """Return the width that a column without line breaks needs; rich's own least width is that of a word."""
@@ -140,21 +121,12 @@ class FittingTable:
 
 
 def predictions_line(predictions: tuple[Prediction, ...]) -> str:
-    """Return predictions with their probabilities, in one line.
-
-    Args:
-        predictions: the most probable outputs.
-    """
+    """Return predictions with their probabilities, in one line."""
     return "   ".join(f"{quoted_token(token)} {probability:.1%}" for token, probability in predictions)
 
 
 def completeness_line(completeness: Completeness, label: str = "value") -> Text:
-    """Return value, sum, error, tolerance and verdict in one line, and a note on a failure in a second one.
-
-    Args:
-        completeness: of one number.
-        label: what the number is called.
-    """
+    """Return value, sum, error, tolerance and verdict in one line, and a note on a failure in a second one."""
     verdict = completeness.verdict
     return Text.assemble(
         (f"{label} ", "bold"),
@@ -170,9 +142,5 @@ def completeness_line(completeness: Completeness, label: str = "value") -> Text:
 
 
 def note_lines(notes: Iterable[str]) -> list[Text]:
-    """Return notes on a result, each in a line of its own.
-
-    Args:
-        notes: sentences.
-    """
+    """Return notes on a result, each in a line of its own."""
     return [Text(note, style="yellow") for note in notes]

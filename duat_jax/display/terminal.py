@@ -24,12 +24,7 @@ COLUMNS, UNITS, NAMED = 6, 10, 5
 
 
 def render(view: View, count: int = UNITS) -> RenderableType:
-    """Return the table of a result: its runs, its tables, rows by tokens, the largest units, lists, and completeness.
-
-    Args:
-        view: the result.
-        count: the number of the largest units of each kind.
-    """
+    """Return the table of a result: runs, tables, rows by tokens, the largest units, lists, and completeness."""
     rows = rows_of(view)
     return Group(
         Text.assemble(("Explained:  ", "bold"), f"{view.target} = {view.value:z.4f}"),
@@ -48,11 +43,7 @@ def render(view: View, count: int = UNITS) -> RenderableType:
 
 
 def render_many(views: Sequence[tuple[str, View]]) -> RenderableType:
-    """Return a table with a row for each of several results: target, value and completeness.
-
-    Args:
-        views: the name and the view of each.
-    """
+    """Return a table with a row for each of several results: target, value and completeness."""
     table = NumberTable(labels=2)
     for column in ("", "explained", "tokens", "value", "completeness"):
         table.add_column(column, justify="right" if column in ("tokens", "value") else "left")
@@ -129,11 +120,7 @@ def _rows(view: View, rows: list[tuple[str, np.ndarray]], count: int) -> NumberT
 
 
 def rows_of(view: View) -> list[tuple[str, np.ndarray]]:
-    """Return name and parts of each row: of a graph its streams, else the rows and the colourings that are no rows.
-
-    Args:
-        view: the result.
-    """
+    """Return name and parts of each row: of a graph its streams, else the rows and the colourings that are no rows."""
     if view.graph is not None:
         return list(zip(view.graph.rows, np.asarray(view.graph.streams, float), strict=True))
     rows = [(row.name, np.asarray(row.parts, float)) for row in view.rows]
@@ -144,12 +131,7 @@ def rows_of(view: View) -> list[tuple[str, np.ndarray]]:
 
 
 def token_labels(view: View, between: str = " ") -> list[str]:
-    """Return the tokens; where the other text has another one, that one too.
-
-    Args:
-        view: the result.
-        between: what stands between the two.
-    """
+    """Return the tokens; where the other text has another one, that one too."""
     pairs = zip(view.tokens, view.others or view.tokens, strict=True)
     return [token if token == other else f"{token}{between}({other})" for token, other in pairs]
 

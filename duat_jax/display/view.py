@@ -241,31 +241,18 @@ class View:
 
 
 def named_parts(title: str, entries: Iterable[tuple[object, float]]) -> tuple[NamedParts, ...]:
-    """Return a list of the entries that aren't zero, or none if all are.
-
-    Args:
-        title: what they are.
-        entries: name and part.
-    """
+    """Return a list of the entries that aren't zero, or none if all are."""
     parts = sorted(((str(name), float(part)) for name, part in entries if part), key=lambda entry: -abs(entry[1]))
     return (NamedParts(title, tuple(parts)),) if parts else ()
 
 
 def line_ends(tokens: Sequence[str]) -> tuple[int, ...]:
-    """Return the indices of the tokens after which a line of the text ends.
-
-    Args:
-        tokens: the text's tokens, readable.
-    """
+    """Return the indices of the tokens after which a line of the text ends."""
     return tuple(index for index, token in enumerate(tokens) if token.endswith("\n"))
 
 
 def largest(entries: Sequence[tuple[str, float]], count: int) -> list[tuple[str, float]]:
     """Return the largest entries by size, without zeros, and the sum of all others.
-
-    Args:
-        entries: name and number.
-        count: how many.
 
     Example:
         >>> largest([("a", 1.0), ("b", -3.0), ("c", 0.5)], 1)
@@ -279,10 +266,6 @@ def largest(entries: Sequence[tuple[str, float]], count: int) -> list[tuple[str,
 def sides(first: str, reference: str) -> str:
     """Return the two sides of a difference in words, the one that is asked about first.
 
-    Args:
-        first: what is asked about, `A`.
-        reference: what is subtracted, `B`.
-
     Example:
         >>> sides("the text", "the other text")
         'A − B: the text − the other text'
@@ -292,9 +275,6 @@ def sides(first: str, reference: str) -> str:
 
 def numbers(array: Float[np.ndarray, "*axes"]) -> Any:
     """Return numbers as nested lists, each with the fewest digits that give the same number of its dtype.
-
-    Args:
-        array: the numbers.
 
     Example:
         >>> numbers(np.array([0.1, -3.0], np.float32))

@@ -14,14 +14,9 @@ COLUMNS = ("task", "units", "layer", "position", "token", "unit", "score", "in_c
 
 
 def to_csv(study: "Study") -> str:
-    """Return the circuits of a study as CSV, one unit a row, those that rank highest first.
-
-    Of each task and kind, every scored unit is written, or of more than `MOST` those of the circuit. `position` and
-    `token`, its text in the task's example, are empty for units at all tokens, and `unit` for streams.
-
-    Args:
-        study: the study.
-    """
+    """Return the circuits of a study as CSV, one unit a row, those that rank highest first."""
+    # Of each task and kind, every scored unit is written, or of more than `MOST` those of the circuit. `position` and
+    # `token`, its text in the task's example, are empty for units at all tokens, and `unit` for streams.
     written = io.StringIO(newline="")
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -27,16 +27,8 @@ class Curve(NamedTuple):
 
 
 def faithfulness(curve: Curve, run: Float[np.ndarray, "*prompts fractions"]) -> Float[np.ndarray, "*any fractions"]:
-    """Return the faithfulness of other runs: their share of the difference between clean and corrupted.
-
-    `f(k) = (m(k) − m_corrupted) / (m_clean − m_corrupted)`, each the mean over prompts.
-
-    Args:
-        curve: the curve with the clean and corrupted runs.
-        run: the logit differences of the other runs, such as `curve.kept`, `[prompts, fractions]`.
-
-    Source: Mueller et al., "MIB: A Mechanistic Interpretability Benchmark", 2025, circuit localization track.
-    """
+    """Return the faithfulness of other runs: their share of the difference between clean and corrupted."""
+    # `f(k) = (m(k) − m_corrupted) / (m_clean − m_corrupted)`, each the mean over prompts.
     return _share(curve.clean.mean(), curve.corrupted.mean(), run.mean(0))
 
 
@@ -68,20 +60,11 @@ up to the whole model; the mean over log k with the circuit removed, where lower
 
 
 def columns(curve: Curve) -> Float[np.ndarray, "prompts columns"]:
-    """Return all measurements of each prompt in one row, for means over prompts.
-
-    Args:
-        curve: the curve.
-    """
+    """Return all measurements of each prompt in one row, for means over prompts."""
     return np.concatenate([curve.clean[:, None], curve.corrupted[:, None], curve.kept, curve.removed], 1)
 
 
 def number(name: str, means: Float[np.ndarray, "*any columns"]) -> Any:
-    """Return a statistic of a curve from the means over its prompts.
-
-    Args:
-        name: a name in `STATISTICS`.
-        means: means of `columns`, `[..., columns]`.
-    """
+    """Return a statistic of a curve from the means over its prompts."""
     clean, corrupted, runs = means[..., 0], means[..., 1], means[..., 2:]
     return STATISTICS[name](*np.split(_share(clean, corrupted, runs), 2, -1))

@@ -15,11 +15,7 @@ COLOURS = 10
 
 @styled
 def draw(tables: Mapping[str, Mapping[str, Row]]) -> Figure:
-    """Plot faithfulness against the circuit's size, with the circuit kept and with it removed.
-
-    Args:
-        tables: the rows of the methods for each column of the figure, by its title.
-    """
+    """Plot faithfulness against the circuit's size, with the circuit kept and with it removed."""
     figure = Figure(figsize=(3.5 + 4.0 * len(tables), 7.0))
     axes = figure.subplots(2, len(tables), squeeze=False, sharex=True, sharey="row")
     for j, (title, table) in enumerate(tables.items()):

@@ -107,18 +107,7 @@ def check(
     size: float | None = None,
     further: Sequence[str] = (),
 ) -> None:
-    """Validate names of tasks, methods and units, and the size of a circuit.
-
-    Args:
-        tasks: names in `TASKS`.
-        methods: names in `METHODS`.
-        units: names in `UNITS`.
-        size: one of `FRACTIONS`, if given.
-        further: what else is wrong.
-
-    Raises:
-        BadText: naming every unknown name, and all else that is wrong.
-    """
+    """Validate names of tasks, methods and units, and the size of a circuit."""
     choices: tuple[tuple[str, Iterable[str], Mapping], ...] = (
         ("task", tasks, TASKS),
         ("method", methods, METHODS),

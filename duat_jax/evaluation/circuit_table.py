@@ -25,12 +25,7 @@ PAGE = "docs/circuits.md"
 
 
 def render_methods(title: str, rows: Mapping[str, Row]) -> NumberTable:
-    """Return the table of methods beside each other.
-
-    Args:
-        title: the title.
-        rows: the row of each method.
-    """
+    """Return the table of methods beside each other."""
     table = NumberTable(title=title)
     table.add_column("", max_width=26)
     columns = [FRACTIONS.index(size) for size in SHOWN]
@@ -67,13 +62,7 @@ def _listed(circuit: TaskCircuit) -> list[Unit]:
 
 
 def render_circuit(title: str, circuit: TaskCircuit, tokens: Sequence[str]) -> NumberTable:
-    """Return the table of a circuit's units by layer: the largest ones, and of every layer the largest.
-
-    Args:
-        title: the title.
-        circuit: the circuit.
-        tokens: the tokens of the task's example.
-    """
+    """Return the table of a circuit's units by layer: the largest ones, and of every layer the largest."""
     kind, layers = UNITS[circuit.kind], _of_layers(circuit)
     columns = [
         "layer" if kind.unit else "layers before",
@@ -97,13 +86,7 @@ def render_circuit(title: str, circuit: TaskCircuit, tokens: Sequence[str]) -> N
 
 
 def circuit_lines(circuit: TaskCircuit, example: Case, chosen: bool) -> list[str]:
-    """Return sentences on a circuit: its size, why this one, and what it keeps.
-
-    Args:
-        circuit: the circuit.
-        example: the task's example.
-        chosen: whether its size was given, and not found by the rule.
-    """
+    """Return sentences on a circuit: its size, why this one, and what it keeps."""
     i, size, count = FRACTIONS.index(circuit.size), circuit.size, int(circuit.circuit.sum())
     left_out, largest = count - len(_listed(circuit)), "largest"
     rule = "as asked for" if chosen else RULE
@@ -140,12 +123,7 @@ def circuit_lines(circuit: TaskCircuit, example: Case, chosen: bool) -> list[str
 
 
 def columns_explained(mean: bool, compared: bool) -> list[str]:
-    """Return plain sentences on the columns of the table of methods.
-
-    Args:
-        mean: whether units are corrupted by the mean over all corrupted texts.
-        compared: whether there are several methods.
-    """
+    """Return plain sentences on the columns of the table of methods."""
     value = "its mean over all corrupted texts" if mean else "its value on the corrupted text"
     low, high = FRACTIONS[0], FRACTIONS[-1]
     lines = [
@@ -187,12 +165,7 @@ def _best_size(circuit: TaskCircuit) -> str:
 
 
 def change_of(circuit: TaskCircuit, unit: Unit) -> str:
-    """Return the change that sets a unit to zero, as `duat intervene` takes it.
-
-    Args:
-        circuit: the circuit.
-        unit: one of its units.
-    """
+    """Return the change that sets a unit to zero, as `duat intervene` takes it."""
     place = UNITS[circuit.kind].unit or "stream"
     units = "" if unit.unit is None else f":{unit.unit}"
     tokens = "" if unit.position is None else f"@{unit.position}"
@@ -202,14 +175,7 @@ def change_of(circuit: TaskCircuit, unit: Unit) -> str:
 def next_steps(
     tables: Mapping[str, Mapping[str, Row]], circuits: Mapping[str, TaskCircuit], example: Case, model: str | None
 ) -> list[str]:
-    """Return sentences on what to do next: which method, which size, and a command that turns a unit off.
-
-    Args:
-        tables: for each kind of units, the row of each method.
-        circuits: for each kind of units, the circuit of one task.
-        example: the task's example.
-        model: the checkpoint, as the command takes it; the embedded model if absent.
-    """
+    """Return sentences on what to do next: which method, which size, and a command that turns a unit off."""
     lines = [f"{kind}: {_best_method(tables[kind])} {_best_size(circuit)}" for kind, circuit in circuits.items()]
     circuit = next(iter(circuits.values()))
     words = ["duat", "intervene", example.clean, "--change", change_of(circuit, next(circuit.units()))]

@@ -31,11 +31,7 @@ Method = Callable[[Transformer, Array, Array, Array, Array], Scores]
 
 
 def on_prompts(rule: Rule) -> Method:
-    """Return the method that scores units by a rule, on the difference between the logits of the two answers.
-
-    Args:
-        rule: the rule of an attribution method.
-    """
+    """Return the method that scores units by a rule, on the difference between the logits of the two answers."""
 
     def scores(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
         read = partial(logit_difference, model, right=right, wrong=wrong)
@@ -105,13 +101,7 @@ def _sites(model: Transformer, ids: Array, units: Units) -> dict[Site, Array]:
 
 @partial(jax.jit, static_argnames="units")
 def values(model: Transformer, ids: Int[Array, "tokens"], units: Units) -> Float[Array, "layers tokens *unit"]:
-    """Return the values of units in all layers.
-
-    Args:
-        model: the model.
-        ids: token ids, `[tokens]`.
-        units: the kind of units.
-    """
+    """Return the values of units in all layers."""
     return jnp.stack(list(_sites(model, ids, units).values()))
 
 
@@ -123,15 +113,7 @@ def run(
     live: Bool[Array, "runs layers ..."],
     corrupted: Float[Array, "layers tokens *unit"],
 ) -> Float[Array, "runs"]:
-    """Return the logit difference between right and wrong answer on the clean text with some units replaced.
-
-    Args:
-        model: the model.
-        prompt: one prompt.
-        units: the kind of units.
-        live: true for live units in each run: `[runs, layers, tokens, *unit]`, or an array that broadcasts to it.
-        corrupted: the values of all other units, `[layers, tokens, *unit]`.
-    """
+    """Return the logit difference between right and wrong answer on the clean text with some units replaced."""
     return jax.vmap(lambda live: run_masked(model, prompt, units, live, corrupted))(live)
 
 
@@ -142,41 +124,23 @@ def run_masked(
     mask: Float[Array, "layers ..."] | Bool[Array, "layers ..."],
     corrupted: Float[Array, "layers tokens *unit"],
 ) -> Float[Array, ""]:
-    """Return the logit difference between right and wrong answer on the clean text, units set to `c + M (h − c)`.
-
-    `h` is computed from the preceding values, like everything else: embeddings are the clean text's, and attention
-    patterns are computed anew.
-
-    Args:
-        model: the model.
-        prompt: one prompt.
-        units: the kind of units.
-        mask: `M`, 1 for live units: `[layers, tokens, *unit]`, or an array that broadcasts to it.
-        corrupted: `c`, the values of units that aren't live, `[layers, tokens, *unit]`.
-    """
+    """Return the logit difference between right and wrong answer on the clean text, units set to `c + M (h − c)`."""
+    # `h` is computed from the preceding values, like everything else: embeddings are the clean text's, and attention
+    # patterns are computed anew.
     sites, mask = list(_sites(model, prompt.clean, units)), mask.astype(corrupted.dtype)
     edits = {site: Edit(mask[i], (1 - mask[i]) * corrupted[i]) for i, site in enumerate(sites)}
     return edit(lambda x: logit_difference(model, x, prompt.right, prompt.wrong), edits)(model.embed(prompt.clean))
 
 
 def top(scores: Float[np.ndarray, "layers ..."]) -> Bool[np.ndarray, "fractions layers ..."]:
-    """Return the units of the circuit for each of `FRACTIONS`: those with the largest absolute scores.
-
-    Signed scores would keep units in favour of the right answer and drop those against it: a circuit with a larger
-    logit difference than the whole model isn't faithful.
-
-    Args:
-        scores: a score for each unit.
-    """
+    """Return the units of the circuit for each of `FRACTIONS`: those with the largest absolute scores."""
+    # Signed scores would keep units in favour of the right answer and drop those against it: a circuit with a larger
+    # logit difference than the whole model isn't faithful.
     return ranks(scores) < np.maximum(1, np.rint(np.multiply(FRACTIONS, scores.size))).reshape(-1, *[1] * scores.ndim)
 
 
 def ranks(scores: Float[np.ndarray, "layers ..."]) -> Int[np.ndarray, "layers ..."]:
-    """Return the rank of each unit, 0 for the largest absolute score.
-
-    Args:
-        scores: a score for each unit.
-    """
+    """Return the rank of each unit, 0 for the largest absolute score."""
     found = np.empty(scores.size, np.int32)
     found[np.argsort(-np.abs(scores), axis=None, kind="stable")] = np.arange(scores.size)
     return found.reshape(scores.shape)
@@ -184,14 +148,7 @@ def ranks(scores: Float[np.ndarray, "layers ..."]) -> Int[np.ndarray, "layers ..
 
 @partial(jax.jit, static_argnames=("method", "kinds"))
 def scores_of(method: Method, model: Transformer, prompts: Prompt, kinds: tuple[Units, ...]) -> list[Array | None]:
-    """Return the scores of each kind of units; what the other kinds would cost is not computed.
-
-    Args:
-        method: the scoring method.
-        model: a language model.
-        prompts: prompts with the same number of tokens.
-        kinds: the kinds of units.
-    """
+    """Return the scores of each kind of units; what the other kinds would cost is not computed."""
 
     def of_prompt(prompt: Prompt) -> list[Array | None]:
         scores = method(model, *prompt)
@@ -201,15 +158,7 @@ def scores_of(method: Method, model: Transformer, prompts: Prompt, kinds: tuple[
 
 
 def kept_and_removed(scores: np.ndarray, method: str) -> Bool[Array, "runs layers ..."]:
-    """Return which units are live with the circuit of each of `FRACTIONS` kept, and then with it removed.
-
-    Args:
-        scores: a score for each unit.
-        method: the name of the method, for the message.
-
-    Raises:
-        NotFinite: if a score is NaN or infinite.
-    """
+    """Return which units are live with the circuit of each of `FRACTIONS` kept, and then with it removed."""
     if not np.isfinite(scores).all():
         raise NotFinite(f"{method!r} gives scores that aren't finite: leave this method out")
     circuits = top(scores)
@@ -219,14 +168,7 @@ def kept_and_removed(scores: np.ndarray, method: str) -> Bool[Array, "runs layer
 def corrupted_values(
     model: Transformer, prompts: Prompt, kinds: Mapping[str, Units], mean: bool
 ) -> Callable[[Array], dict[str, Array]]:
-    """Return the function from a corrupted text to the values of units that aren't live, for each kind.
-
-    Args:
-        model: a language model.
-        prompts: all prompts.
-        kinds: the kinds of units by name.
-        mean: whether these values are means over all corrupted texts.
-    """
+    """Return the function from a corrupted text to the values of units that aren't live, for each kind."""
 
     @cache
     def means() -> dict[str, Array]:
@@ -253,12 +195,7 @@ class Batch(NamedTuple):
 
 
 def batches(prompts: Prompt, mean: bool) -> list[Batch]:
-    """Return prompts in batches of the same size; the last one is filled up, so that one compiled program scores all.
-
-    Args:
-        prompts: the prompts.
-        mean: whether other units are replaced by means over all prompts.
-    """
+    """Return prompts in batches of the same size, the last one filled up, so that one compiled program scores all."""
     count = len(prompts.clean)
     found = []
     for first in range(0, count, AT_ONCE):

@@ -61,11 +61,7 @@ def compare(tasks: Sequence[Mapping[str, Curve]]) -> dict[str, Row]:
 
 
 def as_dict(table: Mapping[str, Row]) -> dict[str, Any]:
-    """Return a table as plain data.
-
-    Args:
-        table: the row of each method.
-    """
+    """Return a table as plain data."""
     return {
         method: {
             "kept": row.kept.tolist(),

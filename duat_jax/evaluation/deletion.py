@@ -53,11 +53,7 @@ class Question(NamedTuple):
 
 
 def baselines_of(tokenizer: "Tokenizer") -> tuple[str, ...]:
-    """Return the available baselines: those that a tokenizer has tokens for, and the mean of the vocabulary.
-
-    Args:
-        tokenizer: a model's tokenizer.
-    """
+    """Return the available baselines: those that a tokenizer has tokens for, and the mean of the vocabulary."""
     known = {name for name, tokens in TOKENS.items() if any(tokenizer.token_to_id(t) is not None for t in tokens)}
     return tuple(name for name in BASELINES if name in {*known, "mean"})
 
@@ -65,22 +61,9 @@ def baselines_of(tokenizer: "Tokenizer") -> tuple[str, ...]:
 def questions_of(
     model: Transformer, tokenizer: "Tokenizer", texts: Sequence[str], count: int, *, longest: int, seed: int = 0
 ) -> list[Question]:
-    """Draw texts, each with one metric.
-
-    For a language model, the log-probability of the most probable next token; for a sentence encoder,
-    the cosine similarity to the text that follows in the list.
-
-    Args:
-        model: a language model or a sentence encoder.
-        tokenizer: its tokenizer.
-        texts: as in `drawn_texts`.
-        count: the same.
-        longest: the same.
-        seed: the same.
-
-    Raises:
-        BadText: as `drawn_texts`.
-    """
+    """Draw texts, each with one metric."""
+    # For a language model, the log-probability of the most probable next token; for a sentence encoder, the cosine
+    # similarity to the text that follows in the list.
     names, questions = baselines_of(tokenizer), []
     for ids, following in drawn_texts(model.config, tokenizer, texts, count, longest=longest, seed=seed):
         target: Target = LogProbability() if following is None else Similarity(following)
@@ -92,11 +75,7 @@ def questions_of(
 
 
 def masking(baselines: Iterable[str]) -> str:
-    """Return the baseline that replaces a masked token: the mask token, or the mean of the vocabulary.
-
-    Args:
-        baselines: names in `duat_jax.inputs.baselines.BASELINES`.
-    """
+    """Return the baseline that replaces a masked token: the mask token, or the mean of the vocabulary."""
     return "mask" if "mask" in baselines else "mean"
 
 
@@ -135,15 +114,7 @@ def _scores(
 
 
 def pin_targets(model: Transformer, questions: Sequence[Question]) -> tuple[Float[np.ndarray, "texts"], list[Question]]:
-    """Evaluate the metrics on whole texts, and pin argmax targets to the tokens that they found.
-
-    Args:
-        model: the model.
-        questions: the metrics and texts.
-
-    Raises:
-        NotFinite: if a number isn't finite.
-    """
+    """Evaluate the metrics on whole texts, and pin argmax targets to the tokens that they found."""
     texts, _, readers = _batch(questions, model.config.positions)
     values, readers = on_host(_whole_texts(model, texts, readers))
     pinned_questions = [question._replace(reader=row(readers, i)) for i, question in enumerate(questions)]
@@ -159,17 +130,7 @@ def _finite(numbers: np.ndarray) -> np.ndarray:
 def scores_of(
     name: str, method: Rule, model: Transformer, questions: Sequence[Question]
 ) -> list[Float[np.ndarray, "_"]]:
-    """Return a method's scores of every text's removable tokens.
-
-    Args:
-        name: the name of the method.
-        method: the method.
-        model: the model.
-        questions: the metrics and texts.
-
-    Raises:
-        NotFinite: if a score isn't finite.
-    """
+    """Return a method's scores of every text's removable tokens."""
     scores = np.asarray(on_host(_scores(method, model, *_batch(questions, model.config.positions))), np.float64)
     if not np.isfinite(scores).all():
         raise NotFinite(f"{name!r} gives scores that aren't finite: leave it out")
@@ -177,15 +138,8 @@ def scores_of(
 
 
 def text_without(question: Question, kept: Bool[np.ndarray, "tokens"], removal: str) -> tuple[Any, Reference]:
-    """Return a text without some of its tokens, and the reader of the metric on it.
-
-    When a token is removed, later tokens move up, and a metric read at it is read at the token before.
-
-    Args:
-        question: the metric and the whole text.
-        kept: true for the tokens that are kept, `[tokens]`.
-        removal: a name in `REMOVALS`.
-    """
+    """Return a text without some of its tokens, and the reader of the metric on it."""
+    # When a token is removed, later tokens move up, and a metric read at it is read at the token before.
     inputs = question.inputs
     if removal == "masked":
         baseline = question.baselines[masking(question.baselines)]
@@ -209,15 +163,7 @@ def _numbers(model: Transformer, readers: Any, texts: Reference) -> Float[Array,
 
 
 def numbers(model: Transformer, rows: Sequence[tuple[Any, Reference]]) -> Float[np.ndarray, "rows"]:
-    """Evaluate the metric on many texts of any lengths.
-
-    Args:
-        model: the model.
-        rows: the reader of the metric and the text, for each text.
-
-    Raises:
-        NotFinite: if a number isn't finite.
-    """
+    """Evaluate the metric on many texts of any lengths."""
     values = np.empty(len(rows))
     of_length: dict[int, list[int]] = {}
     for i, (_, text) in enumerate(rows):
@@ -236,14 +182,7 @@ def numbers(model: Transformer, rows: Sequence[tuple[Any, Reference]]) -> Float[
 def run(
     model: Transformer, questions: Sequence[Question], kept: Sequence[Bool[np.ndarray, "_ _"]], removal: str
 ) -> list[Float[np.ndarray, "_"]]:
-    """Evaluate the metric on each text with some of its removable tokens kept; equal runs are made once.
-
-    Args:
-        model: the model.
-        questions: the metrics and texts.
-        kept: for each text, true for the removable tokens that are kept in each run, `[runs, removable]`.
-        removal: a name in `REMOVALS`.
-    """
+    """Evaluate the metric on each text with some of its removable tokens kept; equal runs are made once."""
     rows: list[tuple[Any, Reference]] = []
     places = []
     for question, sets in zip(questions, kept, strict=True):
@@ -260,26 +199,13 @@ def run(
 def leave_one_out(
     model: Transformer, questions: Sequence[Question], values: Float[np.ndarray, "texts"], removal: str
 ) -> list[Float[np.ndarray, "_"]]:
-    """Return the decrease of the metric when one token is taken away, for every removable token.
-
-    Args:
-        model: the model.
-        questions: the metrics and texts.
-        values: the metrics on the whole texts, `[texts]`.
-        removal: a name in `REMOVALS`.
-    """
+    """Return the decrease of the metric when one token is taken away, for every removable token."""
     kept = [~np.eye(question.removable.sum(), dtype=bool) for question in questions]
     return [value - row for value, row in zip(values, run(model, questions, kept, removal), strict=True)]
 
 
 def kept_sets(scores: Float[np.ndarray, "tokens"]) -> Bool[np.ndarray, "orders sizes tokens"]:
     """Return the kept tokens when the most relevant ones are removed first, and when the least relevant ones are.
-
-    Args:
-        scores: a score for each token.
-
-    Returns:
-        True for kept tokens, for both orders and each of `SIZES`; at least one token is removed, and at least one kept.
 
     Example:
         >>> most_first, least_first = kept_sets(np.array([3.0, -1.0, 2.0, 0.0, 1.0]))
@@ -298,18 +224,7 @@ def curves(
     scores: Mapping[str, Sequence[Float[np.ndarray, "_"]]],
     removal: str,
 ) -> dict[str, list[Float[np.ndarray, "orders sizes"]]]:
-    """Evaluate the metric on each text as its tokens are removed in each method's order.
-
-    Args:
-        model: the model.
-        questions: the metrics and texts.
-        scores: for each method, each text's scores of its removable tokens.
-        removal: a name in `REMOVALS`.
-
-    Returns:
-        For each method and text, the metric with the most relevant tokens removed first, and with the least relevant
-        first.
-    """
+    """Evaluate the metric on each text as its tokens are removed in each method's order."""
     kept = [
         np.concatenate([np.concatenate(kept_sets(by_text[i])) for by_text in scores.values()])
         for i in range(len(questions))

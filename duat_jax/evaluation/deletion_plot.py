@@ -17,13 +17,7 @@ COLUMNS = 5
 
 @styled
 def draw(tables: Mapping[str, Mapping[str, Row]], value: float, label: str) -> Figure:
-    """Plot the mean metric against the fraction of tokens removed, a panel for each method.
-
-    Args:
-        tables: the row of each method, for each way to take tokens away.
-        value: the mean metric on the whole texts.
-        label: the label of the metric's axis.
-    """
+    """Plot the mean metric against the fraction of tokens removed, a panel for each method."""
     methods = list(next(iter(tables.values())))
     columns = min(COLUMNS, len(methods))
     rows = -(-len(methods) // columns)

@@ -90,11 +90,7 @@ class Study(NamedTuple):
     seconds: float
 
     def as_dict(self, **asked: Any) -> dict[str, Any]:
-        """Return the results as plain data for JSON, with the fields of `FaithfulnessRecord`.
-
-        Args:
-            asked: fields of the record that aren't in the results.
-        """
+        """Return the results as plain data for JSON, with the fields of `FaithfulnessRecord`."""
         return as_record(FaithfulnessRecord, self, sizes=SIZES, **asked)
 
 
@@ -112,12 +108,7 @@ def manual() -> list[str]:
 
 
 def names_of(config: Config, tokenizer: "Tokenizer") -> tuple[str, ...]:
-    """Return the names of all methods that a model supports.
-
-    Args:
-        config: the model's parts.
-        tokenizer: its tokenizer.
-    """
+    """Return the names of all methods that a model supports."""
     return (*methods_of(config, baselines_of(tokenizer)), *LEAVE_ONE_OUT.values(), RANDOM)
 
 
@@ -185,23 +176,15 @@ def _timed(*arguments: Any) -> dict[str, Any]:
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the indices of each batch of texts, of similar lengths within each `SORTED`, to reduce padding.
-
-    The first batches don't depend on the number of texts, so a run with more texts continues a run with fewer.
-    """
+    """Yield the indices of each batch of texts, of similar lengths within each `SORTED`, to reduce padding."""
+    # The first batches don't depend on the number of texts, so a run with more texts continues a run with fewer.
     for first in range(0, len(lengths), SORTED):
         places = sorted(range(first, min(first + SORTED, len(lengths))), key=lambda i: lengths[i])
         yield from (places[start : start + AT_ONCE] for start in range(0, len(places), AT_ONCE))
 
 
 def compared(of_texts: Sequence[Mapping[str, Any]], names: Sequence[str], removal: str) -> dict[str, Row]:
-    """Compare methods over all texts.
-
-    Args:
-        of_texts: for each text and method, the metrics of both curves, `[2, sizes]`, and the rank correlations.
-        names: the methods; the others are compared with the first one.
-        removal: a name in `REMOVALS`.
-    """
+    """Compare methods over all texts."""
     numbers = {name: np.array([text[removal][name]["numbers"] for text in of_texts]) for name in names}
     gaps = {name: values.mean(-1) @ (-1.0, 1.0) for name, values in numbers.items()}
 
@@ -225,22 +208,7 @@ def compared(of_texts: Sequence[Mapping[str, Any]], names: Sequence[str], remova
 def check(
     config: Config, tokenizer: "Tokenizer", texts: Sequence[str], names: Sequence[str], *, count: int, longest: int
 ) -> tuple[str, ...]:
-    """Validate the arguments of `study`, before a model is loaded.
-
-    Args:
-        config: the model's parts.
-        tokenizer: as in `study`.
-        texts: the same.
-        names: the same.
-        count: the same.
-        longest: the same.
-
-    Returns:
-        The names of the methods.
-
-    Raises:
-        BadText: if there are too few texts, or the model is of another kind or doesn't support a method.
-    """
+    """Validate the arguments of `study`, before a model is loaded."""
     drawn_texts(config, tokenizer, texts, count, longest=longest)
     known = names_of(config, tokenizer)
     if unknown := [name for name in names if name not in known]:
@@ -260,24 +228,7 @@ def study(
     work: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Study:
-    """Measure the faithfulness of attribution methods on texts drawn from a list.
-
-    Args:
-        model: a language model or a sentence encoder.
-        tokenizer: its tokenizer.
-        texts: the texts, in order.
-        names: the methods, of `names_of`; the others are compared with the first one. All methods if empty.
-        count: the number of drawn texts, at least 2.
-        longest: the largest number of tokens of a language model's text.
-        seed: the seed of the drawn texts and of the method *random*.
-        work: a file for finished results, from which an interrupted run resumes.
-        progress: called with the number of finished texts and their total number.
-
-    Raises:
-        BadText: if there are too few texts, the model is of another kind or doesn't support a method, or the file holds
-            other work.
-        NotFinite: if a method's scores aren't finite.
-    """
+    """Measure the faithfulness of attribution methods on texts drawn from a list."""
     names = check(model.config, tokenizer, texts, names, count=count, longest=longest)
     methods = methods_of(model.config, baselines_of(tokenizer))
     questions = questions_of(model, tokenizer, texts, count, longest=longest, seed=seed)

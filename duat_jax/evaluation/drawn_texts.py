@@ -20,19 +20,7 @@ FEWEST = 5
 def drawn_texts(
     config: Config, tokenizer: "Tokenizer", texts: Sequence[str], count: int, *, longest: int, seed: int = 0
 ) -> list[tuple[list[int], list[int] | None]]:
-    """Draw texts as token ids, each with the text that follows it in the list if the model is a sentence encoder.
-
-    Args:
-        config: the model's parts.
-        tokenizer: its tokenizer.
-        texts: the texts, in order.
-        count: the number of drawn texts.
-        longest: the largest number of tokens of a language model's text; longer texts are truncated.
-        seed: the seed of the draw.
-
-    Raises:
-        BadText: if the model is of another kind, or there are too few texts with at least `FEWEST` tokens.
-    """
+    """Draw texts as token ids, each with the text that follows it in the list if the model is a sentence encoder."""
     kind = config.head.kind
     if kind not in ("next token", "hidden"):
         raise BadText(

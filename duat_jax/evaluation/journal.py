@@ -98,11 +98,6 @@ class Journal:
 def fingerprint(tree: Any, *settings: Any) -> str:
     """Return a hash of a pytree of arrays, by its numbers, shapes, dtypes and names.
 
-    Args:
-        tree: the pytree, such as a model's parameters.
-        *settings: other settings, such as a model's configuration or a tokenizer's text; settings with equal
-            `repr` count as the same.
-
     Example:
         >>> fingerprint({"a": 1.0}) == fingerprint({"a": 1.0}), fingerprint({"a": 1.0}) == fingerprint({"b": 1.0})
         (True, False)

@@ -20,11 +20,7 @@ RATE = 3.0
 
 
 def by_rank(scores: Float[np.ndarray, "layers positions *units"]) -> Float[np.ndarray, "layers positions *units"]:
-    """Return the number `−log rank_u` of each unit, where the unit with the largest absolute score has rank 1.
-
-    Args:
-        scores: the score of each unit.
-    """
+    """Return the number `−log rank_u` of each unit, where the unit with the largest absolute score has rank 1."""
     return -np.log1p(ranks(scores))
 
 
@@ -38,27 +34,10 @@ def refine(
     *,
     seed: int = 0,
 ) -> Float[np.ndarray, "layers positions *units"]:
-    """Return a ranking of units whose circuits come closer to the model, step by step, than those of the scores.
-
-    Unit `u` begins with `a_u = −log rank_u`, and the circuit of size `k` has the units with `a_u ≥ a(k)`, the `k`-th
-    largest. Each step moves `a` against the gradient of `draw_gradient`: the unit with the largest one by `RATE`, all
-    others in proportion.
-
-    Args:
-        model: a language model.
-        prompts: prompts with the same number of tokens.
-        units: the kind of units.
-        scores: the score of each unit.
-        replaced: the values of units that aren't in a circuit, on each prompt.
-        steps: the number of steps.
-        seed: of the draws.
-
-    Returns:
-        Numbers from 1 on, the largest for the units of the smallest circuits.
-
-    Raises:
-        NotFinite: if a gradient isn't finite.
-    """
+    """Return a ranking of units whose circuits come closer to the model, step by step, than those of the scores."""
+    # Unit `u` begins with `a_u = −log rank_u`, and the circuit of size `k` has the units with `a_u ≥ a(k)`, the `k`-th
+    # largest. Each step moves `a` against the gradient of `draw_gradient`: the unit with the largest one by `RATE`, all
+    # others in proportion.
     random, (clean, _) = np.random.default_rng(seed), differences(model, prompts)
     # Of bfloat16 the nearest ranks would be alike.
     ranking = jnp.asarray(by_rank(scores), np.promote_types(replaced.dtype, np.float32))
@@ -80,22 +59,9 @@ def draw_gradient(
     clean: Float[Array, "prompts"],
     random: np.random.Generator,
 ) -> Float[Array, "layers positions *units"]:
-    """Draw circuits, and return the gradient of `mean (m_clean − m(M))²` over them in the ranking `a`.
-
-    `AT_ONCE` prompts are drawn, and for each a size, evenly in its logarithm. Of the circuit `M_u = [a_u ≥ a(k)]` the
-    gradient is taken as if it were `sigmoid(a_u − a(k))`, with `a(k)` held.
-
-    Args:
-        model: a language model.
-        prompts: prompts with the same number of tokens.
-        units: the kind of units.
-        ranking: `a`, the number of each unit.
-        replaced: the values of units that aren't in a circuit, on each prompt.
-        clean: `m_clean`, the model's logit difference after each clean text.
-        random: the source of the draws.
-
-    Source: Bengio et al., "Estimating or Propagating Gradients Through Stochastic Neurons", 2013 (straight-through).
-    """
+    """Draw circuits, and return the gradient of `mean (m_clean − m(M))²` over them in the ranking `a`."""
+    # `AT_ONCE` prompts are drawn, and for each a size, evenly in its logarithm. Of the circuit `M_u = [a_u ≥ a(k)]` the
+    # gradient is taken as if it were `sigmoid(a_u − a(k))`, with `a(k)` held.
     chosen = random.integers(len(prompts.clean), size=AT_ONCE)
     sizes = np.exp(random.uniform(np.log(FRACTIONS[0]), np.log(FRACTIONS[-1]), size=AT_ONCE))
     counts = np.maximum(1, np.rint(sizes * ranking.size)).astype(np.int32)

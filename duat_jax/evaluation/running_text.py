@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 
 
 def read_texts(paths: Iterable[Path]) -> list[str]:
-    """Read text files.
-
-    Args:
-        paths: the files, in UTF-8.
-
-    Raises:
-        BadText: naming every file that isn't there, isn't UTF-8 or is empty.
-    """
+    """Read text files."""
     texts, problems = [], []
     for path in paths:
         try:
@@ -60,12 +53,7 @@ def stream(tokenizer: "Tokenizer", texts: Iterable[str]) -> Int[np.ndarray, "tok
 
 
 def lines(tokenizer: "Tokenizer", texts: Iterable[str]) -> Int[np.ndarray, "tokens text_and_line"]:
-    """Return of every token of `stream` the number of its text, from 0, and of the line where it begins, from 1.
-
-    Args:
-        tokenizer: the model's tokenizer.
-        texts: the texts.
-    """
+    """Return of every token of `stream` the number of its text, from 0, and of the line where it begins, from 1."""
     found = []
     for i, text in enumerate(texts):
         starts, ends = np.array(tokenizer.encode(text).offsets).T

@@ -60,15 +60,9 @@ def _estimate(value: Any, resampled: np.ndarray, comparisons: int) -> Estimate:
 def students_mean(values: Float[np.ndarray, "units"], comparisons: int = 1) -> Estimate:
     """Return the mean over a few units with its 95 % interval by Student's t.
 
-    Args:
-        values: one number of each unit.
-        comparisons: the number of intervals that hold together with 95 %, by Bonferroni's correction.
-
     Example:
         >>> students_mean(np.array([1.0, 2.0, 3.0])).written(2)
         '2.00 [-0.48, 4.48]'
-
-    Source: Student, "The Probable Error of a Mean", 1908.
     """
     from scipy.stats import t  # JAX brings it, but loads it only when it is needed
 
@@ -80,20 +74,11 @@ def students_mean(values: Float[np.ndarray, "units"], comparisons: int = 1) -> E
 def bootstrap(values: Float[np.ndarray, "units *columns"], of_means: OfMeans = _mean, comparisons: int = 1) -> Estimate:
     """Return an estimate with its percentile bootstrap interval of `1 − 0.05 / comparisons`.
 
-    Units are resampled with replacement; the draws are the same for every sample of the same size.
-
-    Args:
-        values: the measurements of each unit (a text, a prompt, a seed), `[units, columns]`; or one number of each.
-        of_means: the statistic of the columns' means; the mean itself if absent.
-        comparisons: the number of intervals that together have a confidence of 95 %, by
-            Bonferroni's correction.
-
     Example:
         >>> bootstrap(np.array([1.0, 1.0, 1.0]))
         Estimate(value=1.0, low=1.0, high=1.0)
-
-    Source: Efron & Tibshirani, "An Introduction to the Bootstrap", 1993, Section 13.3.
     """
+    # Units are resampled with replacement; the draws are the same for every sample of the same size.
     return _estimate(of_means(values.mean(0)), of_means(_means(np.random.default_rng(0), values)), comparisons)
 
 
@@ -102,16 +87,9 @@ def bootstrap_of_groups(
 ) -> Estimate:
     """Return the mean of a statistic over groups, with an interval from resampling groups and the units of each group.
 
-    Args:
-        groups: the measurements of each unit of each group (prompts of tasks), `[units, columns]` each.
-        of_means: as for `bootstrap`, on one group's units.
-        comparisons: as for `bootstrap`.
-
     Example:
         >>> bootstrap_of_groups([np.array([1.0, 1.0]), np.array([1.0, 1.0, 1.0])])
         Estimate(value=1.0, low=1.0, high=1.0)
-
-    Source: Davison & Hinkley, "Bootstrap Methods and their Application", 1997, Section 3.8.
     """
     draw, count = np.random.default_rng(0), len(groups)
     # Units are resampled anew each time that a group is drawn.
@@ -123,10 +101,6 @@ def bootstrap_of_groups(
 
 def agreement(scores: Float[np.ndarray, "tokens"], other_scores: Float[np.ndarray, "tokens"]) -> tuple[float, float]:
     """Return the rank correlations of two scores of tokens: Spearman's ρ and Kendall's τ; 0 if one is constant.
-
-    Args:
-        scores: scores of tokens.
-        other_scores: other scores of the same tokens.
 
     Example:
         >>> agreement(np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0]))

@@ -136,32 +136,19 @@ class TaskCircuit(NamedTuple):
 
 
 def chosen_size(kept: Float[np.ndarray, "fractions"]) -> float:
-    """Return the smallest size at which enough of the effect is kept; the largest size if there is none.
-
-    Args:
-        kept: the faithfulness with the circuit of each size kept.
-    """
+    """Return the smallest size at which enough of the effect is kept; the largest size if there is none."""
     return next((size for size, share in zip(FRACTIONS, kept, strict=True) if share >= ENOUGH), FRACTIONS[-1])
 
 
 def check_size(size: float | None) -> list[str]:
-    """Return what is wrong with the size of a circuit.
-
-    Args:
-        size: the size, or `None` if it is to be chosen.
-    """
+    """Return what is wrong with the size of a circuit."""
     if size is None or size in FRACTIONS:
         return []
     return [f"there is no size {size!r}: choose one of {', '.join(map(str, FRACTIONS))}"]
 
 
 def check_steps(steps: int, prompts: int) -> list[str]:
-    """Return what is wrong with the number of steps that refine a circuit.
-
-    Args:
-        steps: the number of steps.
-        prompts: the number of prompts, which are halved if there are steps.
-    """
+    """Return what is wrong with the number of steps that refine a circuit."""
     if not isinstance(steps, int) or steps < 0:
         return [f"{steps!r} steps: give a whole number, 0 for none"]
     if steps and prompts < 2:
@@ -181,26 +168,10 @@ def task_circuits(
     steps: int = 0,
     journal: Journal | None = None,
 ) -> dict[str, TaskCircuit]:
-    """Find one circuit for all prompts, for each kind of units, and evaluate it at every size.
-
-    `c_u = mean_p s_u(p)`; the circuit of size `k` has the units with the largest `|c_u|`.  With `steps`, the first half
-    of the prompts scores the units and refines the ranking (`refined_ranking.refine`), and the other half is measured.
-
-    Args:
-        model: a language model.
-        prompts: prompts with the same number of tokens.
-        method: the name of the method.
-        scorer: the method, which scores these units.
-        units: names in `UNITS`.
-        mean: as in `measure`.
-        size: the size of the listed circuit; as `RULE` says if absent.
-        steps: the number of steps in which the ranking is optimised on the metric.
-        journal: stores finished results.
-
-    Raises:
-        BadText: if there is no such size or number of steps, or a single prompt to be halved.
-        NotFinite: if a score or a gradient isn't finite.
-    """
+    """Find one circuit for all prompts, for each kind of units, and evaluate it at every size."""
+    # `c_u = mean_p s_u(p)`; the circuit of size `k` has the units with the largest `|c_u|`. With `steps`, the first
+    # half of the prompts scores the units and refines the ranking (`refined_ranking.refine`), and the other half is
+    # measured.
     if problems := check_size(size) + check_steps(steps, len(prompts.clean)):
         raise BadText("; ".join(problems))
     kinds, journal = {name: UNITS[name] for name in units}, journal or Journal(None, {})

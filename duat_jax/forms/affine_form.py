@@ -76,15 +76,7 @@ class CollapsedContributions(NamedTuple):
 
 
 def shared_factors(recording: Recording, gate_rule: str | None) -> dict[Site, Site]:
-    """Return the gated activations through whose other factor a share flows, each with the mark that holds it.
-
-    Args:
-        recording: a function's forward pass.
-        gate_rule: a name in `GATE_RULES`; `GATE_RULE` if absent.
-
-    Raises:
-        DuatError: if it isn't one of these names, or if there are no gated terms.
-    """
+    """Return the gated activations through whose other factor a share flows, each with the mark that holds it."""
     if gate_rule not in (None, *GATE_RULES):
         raise DuatError(f"gate_rule = {gate_rule!r} isn't one of {', '.join(GATE_RULES)}")
     factors = recording.traced.affinity.factors
@@ -152,16 +144,7 @@ def _bias(recording: Recording, provided: Seen, factors: frozenset[Site]) -> Any
 
 
 def collapse_of(recording: Recording, gate_rule: str | None = None) -> Collapse:
-    """Collapse a recorded function to one affine map at one input: `fn(x) = W(x) x + b(x)`.
-
-    Args:
-        recording: the forward pass of a function of one array that returns one array.
-        gate_rule: the rule for gated terms, as in `collapse`.
-
-    Raises:
-        DuatError: if the argument or the result isn't one array; if there is no gated term with such a rule.
-        NotAffine: naming each operation that isn't linear, its source line and the missing mark.
-    """
+    """Collapse a recorded function to one affine map at one input: `fn(x) = W(x) x + b(x)`."""
     if len(recording.arguments) != 1 or not isinstance(recording.value, jax.Array):
         raise DuatError(
             "the collapse is one affine map of one array to one array: close over the other arguments, and return"
@@ -226,18 +209,10 @@ def collapse(
 def collapsed_contributions(
     recording: Recording, readout: Any = None, *, target: Target = None, gate_rule: str | None = None
 ) -> CollapsedContributions:
-    """Split one read-out of a recording over its input's entries and one bias, by the collapse.
-
-    With slopes held, the read-out is one affine function of every stream: `⟨c, x_i⟩` and the biases after it are the
-    value, whichever layer one cuts at; the first of these cuts is the input's.  A neuron's `c σ(z)` is the part
-    that passes through it.
-
-    Args:
-        recording: a function's forward pass.
-        readout: a covector on the target; may be absent where the target is one scalar.
-        target: the value that is read; the function's result if absent.
-        gate_rule: the rule for gated terms, as in `collapse`.
-    """
+    """Split one read-out of a recording over its input's entries and one bias, by the collapse."""
+    # With slopes held, the read-out is one affine function of every stream: `⟨c, x_i⟩` and the biases after it are the
+    # value, whichever layer one cuts at; the first of these cuts is the input's. A neuron's `c σ(z)` is the part that
+    # passes through it.
     require_affine(recording, target)
     require_flowing(recording.arguments)
     readout = checked_readout(readout, recording.value if target is None else recording.at(target))

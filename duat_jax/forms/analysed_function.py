@@ -30,25 +30,12 @@ class Model(Protocol):
 
 
 def from_embeddings(fn: Callable[[Any], Any] | Model, x: Any) -> tuple[Callable[[Any], Any], Any]:
-    """Return a function and its argument; for a model, the part after its embeddings, and the embeddings.
-
-    Args:
-        fn: a function, or a model.
-        x: its argument; for a model, token ids.
-    """
+    """Return a function and its argument; for a model, the part after its embeddings, and the embeddings."""
     return (fn.output, fn.embed(jnp.asarray(x))) if isinstance(fn, Model) else (fn, x)
 
 
 def with_marks(fn: Callable[[Any], Any], marks: str | None) -> Callable[[Any], Any]:
-    """Return a function with the marks of which a form is taken.
-
-    Args:
-        fn: a function, with or without marks.
-        marks: `"auto"` for those of `duat.auto`; those of `fn` alone if absent.
-
-    Raises:
-        DuatError: for anything else.
-    """
+    """Return a function with the marks of which a form is taken."""
     if marks not in (None, "auto"):
         raise DuatError(f"marks = {marks!r} isn't known: give 'auto', or leave it out where the function has its own")
     return fn if marks is None else auto(fn)

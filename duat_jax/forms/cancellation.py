@@ -58,20 +58,10 @@ class Rounding(NamedTuple):
 
 
 def rounding_of_difference(program: Program, constants: list[Any], xs: list[Array], ys: list[Array]) -> Rounding:
-    """Return the rounding of `f(x) − f(y)` to first order, by the rule of completeness for all values on the way.
-
-    A value `v` that is rounded to `eps` moves the result by `eps · v · ∂f/∂v`.  Errors add like a root of squares,
-
-        4 · log₂(n + 4) · √(Σ (eps_v · v · ∂f/∂v)²)
-
-    over the `n` values at both inputs.  Derivatives and values are computed in double precision.
-
-    Args:
-        program: the traced function.
-        constants: the arrays it closes over.
-        xs: the leaves of its argument.
-        ys: the leaves of the other argument.
-    """
+    """Return the rounding of `f(x) − f(y)` to first order, by the rule of completeness for all values on the way."""
+    # A value `v` that is rounded to `eps` moves the result by `eps · v · ∂f/∂v`. Errors add like a root of squares,
+    # 4 · log₂(n + 4) · √(Σ (eps_v · v · ∂f/∂v)²)
+    # over the `n` values at both inputs. Derivatives and values are computed in double precision.
     evaluation = DoublePrecision(program.jaxpr, constants)
     owed = [_owed(evaluation, leaves) for leaves in (xs, ys)]
     squares = {path: sum(each.squares[path] for each in owed) for path in owed[0].squares}
@@ -133,12 +123,6 @@ def _owed(evaluation: DoublePrecision, leaves: list[Array]) -> _Owed:
 
 
 def explains(rounding: Rounding, found: Completeness, in_double: Completeness) -> bool:
-    """Return whether rounding of the function alone may be the error of a sum.
-
-    Args:
-        rounding: of the difference.
-        found: the sum that is off.
-        in_double: that of the same decomposition in double precision.
-    """
+    """Return whether rounding of the function alone may be the error of a sum."""
     pairs = ((found, rounding.bound), (in_double, rounding.in_double))
     return all(bool(abs(float(sum_.error)) <= bound) for sum_, bound in pairs)

@@ -27,23 +27,6 @@ def coefficients(
 ) -> Seen:
     """Return the derivative of one read-out in every marked value, dynamic parameters held.
 
-    In the closed form terms are held too: a change of a value reaches the read-out through later attention alone. In
-    the collapse a term passes on `(σ(z) − σ(0)) / z` times the change of its pre-activation.
-
-    Args:
-        recording: a function's forward pass.
-        sites: the marks: streams, terms' outputs, points.
-        readout: a covector on the function's result; may be absent where that is one scalar.
-        slopes: whether terms are replaced by their slopes, as in the collapse, or held.
-        gate_rule: the rule for gated terms where there are slopes, as in `collapse`.
-
-    Returns:
-        The derivatives, each of the shape of its mark's value.
-
-    Raises:
-        DuatError: if the read-out isn't of the result's shapes; if there is no gated term with such a rule.
-        NotAffine: naming each operation that isn't linear, its source line and the missing mark.
-
     Example:
         >>> import jax, jax.numpy as jnp
         >>> from duat_jax import Key, Site, point, record, term
@@ -56,6 +39,8 @@ def coefficients(
         >>> bool(jnp.isclose(slope, jax.nn.sigmoid(3.0)))
         True
     """
+    # In the closed form terms are held too: a change of a value reaches the read-out through later attention alone. In
+    # the collapse a term passes on `(σ(z) − σ(0)) / z` times the change of its pre-activation.
     return _coefficients(recording, checked_readout(readout, recording.value), tuple(sites), slopes, gate_rule)
 
 

@@ -43,12 +43,7 @@ ALL_ZERO = "Every part is zero, and so is their sum: that it is the value doesn'
 
 
 def in_one_line(result: Any, **more: Any) -> str:
-    """Return a result in one line: its numbers, the shapes of its arrays, how many entries others have, the verdict.
-
-    Args:
-        result: a named tuple.
-        **more: values that are shown besides.
-    """
+    """Return a result in one line: its numbers, the shapes of its arrays, how many entries others have, the verdict."""
 
     def shown(value: Any) -> str:
         if isinstance(value, Completeness):
@@ -190,11 +185,7 @@ class Completeness(NamedTuple):
 
 
 def in_double_precision(model: Any) -> Any:
-    """Return a model with its parameters in double precision.
-
-    Args:
-        model: the model, or any other pytree.
-    """
+    """Return a model with its parameters in double precision."""
     return jax.tree.map(
         lambda leaf: leaf.astype(jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, model
     )
@@ -223,11 +214,7 @@ def _largest(array: Array, value: Array) -> Array:
 
 
 def concatenated(arrays: Iterable[Array]) -> list[Array]:
-    """Concatenate arrays of equal dtypes, so that fewer kernels are compiled.
-
-    Args:
-        arrays: of any shapes and dtypes; large ones and those on several devices stay as they are.
-    """
+    """Concatenate arrays of equal dtypes, so that fewer kernels are compiled."""
     few: dict[Any, list[Array]] = {}
     many: list[Array] = []
     for array in arrays:
@@ -279,11 +266,7 @@ def _on_the_way(arrays: Sequence[Array], eps: Sequence[float] | None) -> list[fl
 
 
 def worst_of(several: Iterable[Completeness]) -> Completeness:
-    """Return the worst of several scalar sums: one that fails before one that is inconclusive, and by its error.
-
-    Args:
-        several: sums on the host.
-    """
+    """Return the worst of several scalar sums: one that fails before one that is inconclusive, and by its error."""
     order = HOLDS, INCONCLUSIVE, FAILS
     return max(
         several, key=lambda each: (order.index(each.verdict), abs(float(each.error)) / (float(each.tolerance) or 1))
@@ -297,16 +280,7 @@ def completeness_of(
     eps: Sequence[float] | None = None,
     finite: Sequence[Array] = (),
 ) -> Completeness:
-    """Compare the sum of parts with a scalar.
-
-    Args:
-        value: the scalar from the plain forward pass.
-        parts: arrays of parts.
-        rounded: the arrays that are rounded on the way: the same parts before any of them were summed, and the summands
-            of the read-out; numbers that cancel inside a part are rounded too.  The parts themselves if absent.
-        eps: of each array in `rounded`, the coarsest machine epsilon on its way; that of its own dtype if absent.
-        finite: further arrays of the result, without a place in the sum; if any is NaN or infinite, it fails.
-    """
+    """Compare the sum of parts with a scalar."""
     rounded = parts if rounded is None else rounded
     by_eps: dict[float, list[Array]] = {}
     for array, coarsest in zip(rounded, _on_the_way(rounded, eps), strict=True):
@@ -325,16 +299,9 @@ def completeness_of(
 def entrywise_completeness(
     value: Float[Array, "..."], parts: Sequence[Array], eps: Sequence[float] | None = None
 ) -> Completeness:
-    """Compare the sum of parts with an array, entry by entry.
-
-    The finer parts of each entry aren't known here: they are taken to be as many as the array's entries, and their root
-    of squares to be the largest entry.
-
-    Args:
-        value: the array from the plain forward pass.
-        parts: arrays of the value's shape.
-        eps: of each of them, the coarsest machine epsilon on its way; that of its own dtype if absent.
-    """
+    """Compare the sum of parts with an array, entry by entry."""
+    # The finer parts of each entry aren't known here: they are taken to be as many as the array's entries, and their
+    # root of squares to be the largest entry.
     total = sum((part.astype(value.dtype) for part in parts), jnp.zeros_like(value))
     rounded = _Rounded.of(parts, _on_the_way(parts, eps), value)
     rounded = rounded._replace(squares=jnp.ones_like(rounded.squares))

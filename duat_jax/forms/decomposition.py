@@ -57,14 +57,7 @@ class Decomposition(NamedTuple):
 
 
 def default_readout(value: Any) -> Array:
-    """Return the read-out of a function that returns one scalar.
-
-    Args:
-        value: its result.
-
-    Raises:
-        DuatError: if it isn't one real scalar.
-    """
+    """Return the read-out of a function that returns one scalar."""
     leaves = jax.tree.leaves(value)
     shapes = [jnp.shape(leaf) for leaf in leaves]
     if shapes != [()]:
@@ -81,16 +74,7 @@ def default_readout(value: Any) -> Array:
 
 
 def checked_readout(readout: Any, value: Any) -> Any:
-    """Return a read-out as a covector of the dtypes of the value; one if absent and the value is a scalar.
-
-    Args:
-        readout: the covector, or `None`.
-        value: the value that is read.
-
-    Raises:
-        DuatError: if its structure or shapes differ from the value's; if it is complex and the value is real; if it is
-            absent and the value isn't one scalar.
-    """
+    """Return a read-out as a covector of the dtypes of the value; one if absent and the value is a scalar."""
     if readout is None:
         return default_readout(value)
     shapes = [jax.tree.map(jnp.shape, tree) for tree in (readout, value)]
@@ -107,14 +91,7 @@ def checked_readout(readout: Any, value: Any) -> Any:
 
 
 def require_flowing(arguments: Sequence[Any]) -> None:
-    """Raise if a function's argument has no floating-point numbers, so that nothing flows from it.
-
-    Args:
-        arguments: the leaves of the argument.
-
-    Raises:
-        DuatError: if so, with advice on where to begin.
-    """
+    """Raise if a function's argument has no floating-point numbers, so that nothing flows from it."""
     if arguments and not any(map(is_float, arguments)):
         raise DuatError(
             "the argument is all whole numbers, and nothing flows from those: begin at the embeddings, with a function"
@@ -123,13 +100,7 @@ def require_flowing(arguments: Sequence[Any]) -> None:
 
 
 def inputs_times(on_arguments: list[Array | None], arguments: list[Array], dtype: Any) -> list[Array]:
-    """Return the contribution of every argument: its derivative times its value; zero for whole numbers.
-
-    Args:
-        on_arguments: the derivatives, from `pull_back`.
-        arguments: the leaves of the argument.
-        dtype: of the read-out.
-    """
+    """Return the contribution of every argument: its derivative times its value; zero for whole numbers."""
     return [
         jnp.zeros(jnp.shape(x), dtype) if u is None else times(u, x, dtype)
         for u, x in zip(on_arguments, arguments, strict=True)
@@ -137,16 +108,9 @@ def inputs_times(on_arguments: list[Array | None], arguments: list[Array], dtype
 
 
 def times(u: Array, x: Array, dtype: Any) -> Array:
-    """Return every entry's contribution to a read-out.
-
-    An entry that isn't finite and isn't used, such as one of an additive mask or of a branch that isn't taken,
-    contributes zero.
-
-    Args:
-        u: the read-out, pulled back to the entries.
-        x: the entries.
-        dtype: of the read-out; of complex numbers that flow to a real one, the real part counts.
-    """
+    """Return every entry's contribution to a read-out."""
+    # An entry that isn't finite and isn't used, such as one of an additive mask or of a branch that isn't taken,
+    # contributes zero.
     product = u * jnp.where((u == 0) & ~jnp.isfinite(x), 0, x)
     return product if jnp.issubdtype(dtype, jnp.complexfloating) else product.real
 
@@ -230,22 +194,12 @@ def _contributions(recording: Recording, readout: Any, target: Target, neurons: 
 
 
 def products(readout: Any, value: Any) -> list[Array]:
-    """Return the summands of `⟨u, value⟩`, leaf by leaf.
-
-    Args:
-        readout: `u`.
-        value: of the same structure.
-    """
+    """Return the summands of `⟨u, value⟩`, leaf by leaf."""
     return [u * v for u, v in zip(jax.tree.leaves(readout), jax.tree.leaves(value), strict=True)]
 
 
 def dot(readout: Any, value: Any) -> Float[Array, ""]:
-    """Return `⟨u, value⟩` over all leaves.
-
-    Args:
-        readout: `u`.
-        value: of the same structure.
-    """
+    """Return `⟨u, value⟩` over all leaves."""
     return reduce(jnp.add, [product.sum() for product in products(readout, value)])
 
 

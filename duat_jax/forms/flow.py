@@ -54,19 +54,6 @@ class Flow(NamedTuple):
 def flow(recording: Recording, readout: Any = None, *, mixed: str, values: str) -> Flow:
     """Return how a read-out comes about, stream by stream.
 
-    Every dynamic parameter is held. The five kinds of parts are computed apart from each other, so that their sum at a
-    token of a stream is a check of all of them.
-
-    Args:
-        recording: a function's forward pass, with marks of all `KINDS`; no stream of it stands in a scan.
-        readout: a covector on the function's result; may be absent where that is one scalar.
-        mixed: the name of the points that mark what heads mix.
-        values: the name of the points that mark their value vectors.
-
-    Raises:
-        DuatError: if the read-out isn't of the result's shapes; if the argument is all whole numbers.
-        NotAffine: naming each operation that isn't linear, its source line and the missing mark.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from duat_jax import stream
@@ -75,9 +62,9 @@ def flow(recording: Recording, readout: Any = None, *, mixed: str, values: str) 
         >>> recording = record_kinds(lambda x: stream(x + x[::-1], "layer").sum(), jnp.array([[1.0], [2.0]]), KINDS)
         >>> flow(recording, mixed="attention.mixed", values="attention.values").kept[0].tolist()
         [3.0, 3.0]
-
-    Source: Wang & Li, Eq. 34 (each stream is affine in the one before it); its read-out follows.
     """
+    # Every dynamic parameter is held. The five kinds of parts are computed apart from each other, so that their sum at
+    # a token of a stream is a check of all of them.
     require_flowing(recording.arguments)
     require_affine(recording, None)
     return _flow(recording, checked_readout(readout, recording.value), mixed, values)
@@ -123,15 +110,7 @@ def _flow(recording: Recording, readout: Any, mixed: str, values: str) -> Flow:
 def _changes(
     recording: Recording, wanted: list[Site], cut: list[Site], *, of: list[Site], argument: bool = False
 ) -> tuple[dict[Site, Array], Any]:
-    """Return how marks and the result change by some marks alone, as far as the next cuts.
-
-    Args:
-        recording: the recording.
-        wanted: the marks that are read.
-        cut: marks that change by themselves, not by what comes before.
-        of: the marks that change, from zero to what they are.
-        argument: whether the function's argument does too.
-    """
+    """Return how marks and the result change by some marks alone, as far as the next cuts."""
     program, seen = recording.program, recording.seen
     moving = {site: seen[site] for site in of}
     linear = frozenset((*cut, *of))

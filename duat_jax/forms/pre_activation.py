@@ -55,16 +55,6 @@ class Reads(NamedTuple):
 def read_by(recording: Recording, neurons: Neurons) -> Reads:
     """Split what neurons read, their pre-activations, over the input, earlier terms and biases.
 
-    `z_n = Σ_t (B x_0)_t + Σ_j W_j σ_j + c`, with every dynamic parameter held and every earlier term as it is.
-
-    Args:
-        recording: a function's forward pass, with marks of all kinds that contributions need.
-        neurons: which.
-
-    Raises:
-        DuatError: if the argument is all whole numbers.
-        NotAffine: naming each operation that isn't linear, its source line and the missing mark.
-
     Example:
         >>> import jax, jax.numpy as jnp
         >>> from duat_jax import record, term
@@ -76,9 +66,8 @@ def read_by(recording: Recording, neurons: Neurons) -> Reads:
         >>> reads = read_by(record(fn)(jnp.array([[1.0, 3.0]])), chosen)
         >>> float(reads.pre_activations[0]), reads.input.tolist(), reads.terms["first"].tolist()
         (9.0, [[3.0]], [[6.0]])
-
-    Source: Wang & Li, Eq. 11 (`b'_{j,2}` holds what earlier terms add to a pre-activation).
     """
+    # `z_n = Σ_t (B x_0)_t + Σ_j W_j σ_j + c`, with every dynamic parameter held and every earlier term as it is.
     require_flowing(recording.arguments)
     recording.traced.affinity.require(*recording.terms, value=False)
     return _read_by(recording, neurons)
@@ -145,21 +134,12 @@ def _over_features(part: Array) -> Array:
 def written_by(recording: Recording, neurons: Neurons) -> Float[Array, "neurons ..."]:
     """Return what each neuron's activation adds to the function's result, every dynamic parameter held.
 
-    Args:
-        recording: as in `read_by`.
-        neurons: which.
-
-    Raises:
-        NotAffine: naming each operation that isn't linear, its source line and the missing mark.
-
     Example:
         >>> import jax, jax.numpy as jnp
         >>> from duat_jax import record, term
         >>> recording = record(lambda x: 3 * term(jax.nn.relu, 2 * x, "relu"))(jnp.array([[1.0, 5.0]]))
         >>> written_by(recording, Neurons(jnp.array([0]), jnp.array([0]), jnp.array([1]))).tolist()
         [[[0.0, 30.0]]]
-
-    Source: Wang & Li, Eq. 11 (`W'_{j,3} σ`).
     """
     require_affine(recording, None)
     return _written_by(recording, neurons)

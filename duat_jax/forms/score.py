@@ -214,16 +214,7 @@ def neurons_of(
     *,
     through: tuple[Site, ...] = (),
 ) -> Float[Array, "head_features neurons"]:
-    """Split one term's part of a query or a key at one token over its neurons.
-
-    Args:
-        recording: a function's forward pass, with marks of all `KINDS`.
-        target: the point that marks the queries or the keys.
-        side: the head and the weights of the query or the key.
-        term: the activation of the term.
-        token: the token.
-        through: as in `split_score`.
-    """
+    """Split one term's part of a query or a key at one token over its neurons."""
     require_affine(recording, target)
     question = question_of(recording, target, linear=[term, *through])
 

@@ -84,11 +84,7 @@ NEAR = 1.0
 
 
 def notes_of(unrecognised: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a sentence for each softmax that isn't recognised and whose exponents moved far.
-
-    Args:
-        unrecognised: how far, by primitive and source line.
-    """
+    """Return a sentence for each softmax that isn't recognised and whose exponents moved far."""
     return tuple(
         f"{place}: a sum of exponentials is inverted in a way that isn't recognised as softmax, and exponents moved by"
         f" up to {float(np.max(far)):.3g}: parts sum to the difference, but single ones may be far from those of"
@@ -158,14 +154,7 @@ def secant(
 
 
 def names_of(held: Any) -> bool | tuple[str, ...]:
-    """Return the names of the parameters held at their midpoint, or a truth value for all or none.
-
-    Args:
-        held: a name, several, or `True` or `False`.
-
-    Raises:
-        DuatError: for anything else.
-    """
+    """Return the names of the parameters held at their midpoint, or a truth value for all or none."""
     if isinstance(held, bool):
         return held
     names = (held,) if isinstance(held, str) else tuple(held) if isinstance(held, Iterable) else (held,)

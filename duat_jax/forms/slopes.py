@@ -17,11 +17,7 @@ from duat_jax.transform.secant.elementwise_secants import slope
 
 
 def slopes_of(recording: Recording) -> tuple[Seen, Seen]:
-    """Return `σ(0)` and the slope of every term, by its activation.
-
-    Args:
-        recording: a function's forward pass.
-    """
+    """Return `σ(0)` and the slope of every term, by its activation."""
     program, seen = recording.program, recording.seen
     z = {site: seen[site] for site in program.of_kind(marks.PRE_ACTIVATION)}
     if not z:
@@ -45,18 +41,9 @@ def slopes_of(recording: Recording) -> tuple[Seen, Seen]:
 
 
 def _checked(of: Callable[[Seen], Seen], points: Seen, slopes: Seen, values: Seen, at_zero: Seen) -> Seen:
-    """Return slopes; where the difference of values is lost to rounding, those that central quotients confirm.
-
-    There the derivative may be lost, too: that of `where(z == 0, 1, expm1(z) / z)` is a difference of two numbers as
-    large as `1 / z`.  A function that isn't smooth, as far as its values tell, keeps its slope.
-
-    Args:
-        of: the functions.
-        points: where the slopes begin; they end at zero.
-        slopes: the slopes.
-        values: `σ(z)`.
-        at_zero: `σ(0)`.
-    """
+    """Return slopes; where the difference of values is lost to rounding, those that central quotients confirm."""
+    # There the derivative may be lost, too: that of `where(z == 0, 1, expm1(z) / z)` is a difference of two numbers as
+    # large as `1 / z`. A function that isn't smooth, as far as its values tell, keeps its slope.
 
     def at(place: float) -> Seen:
         return of(jax.tree.map(lambda z: z / 2 + jnp.asarray(place * _step(z), z.dtype), points))

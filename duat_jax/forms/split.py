@@ -40,13 +40,7 @@ class Split(NamedTuple):
         return notes_of(self.unrecognised)
 
     def certified(self, difference: Any, model: Any, recompute: Callable[[Any], Float[Array, ""]]) -> "Split":
-        """Return the same on the host, its completeness against the difference of the plain runs.
-
-        Args:
-            difference: that of the plain runs.
-            model: the model.
-            recompute: computes the difference by a model; called with the model in double precision, if at all.
-        """
+        """Return the same on the host, its completeness against the difference of the plain runs."""
         split: Split = on_host(self)
         return split._replace(
             discontinuities={name: float(part) for name, part in split.discontinuities.items()},
@@ -62,12 +56,6 @@ def split_between(
     held: bool | str | Iterable[str] = (),
 ) -> Callable[[Any, Any], Split]:
     """Transform a number into the function that splits its difference between two points over named parts.
-
-    Args:
-        number: a pure function of one pytree of arrays, returning a scalar.
-        parts_of: gives names to the secant's parts, and to those at marks.
-        at: the kinds of mark at which the secant has parts, as in `duat.secant`.
-        held: the names of the dynamic parameters that are held at their midpoint, as in `duat.secant`.
 
     Example:
         >>> area = lambda sides: sides["width"] * sides["height"]
@@ -85,11 +73,5 @@ def split_between(
 
 
 def first_order(number: Callable[[Any], Float[Array, ""]], x: Any, y: Any) -> Any:
-    """Return the parts to first order, entry by entry: the gradient at `y` times `x − y`.
-
-    Args:
-        number: a pure function of one pytree of arrays, returning a scalar.
-        x: the point.
-        y: the point that it is compared with.
-    """
+    """Return the parts to first order, entry by entry: the gradient at `y` times `x − y`."""
     return jax.tree.map(lambda slope, to, start: slope * jnp.subtract(to, start), jax.grad(number)(y), x, y)

@@ -10,15 +10,7 @@ from duat_jax.errors import DuatError
 
 
 def alike(x: Any, y: Any) -> tuple[Any, Any]:
-    """Return two inputs of one structure, one shape and one dtype.
-
-    Args:
-        x: the one input.
-        y: the other.
-
-    Raises:
-        DuatError: if they differ in one of these, naming every leaf.
-    """
+    """Return two inputs of one structure, one shape and one dtype."""
     x, y = _as_floats(x, y)
     _require_alike(x, y)
     return x, y

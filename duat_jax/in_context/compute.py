@@ -200,18 +200,7 @@ def ledger(
 
 
 def layers_again(model: Transformer, task: Task) -> tuple[Float[np.ndarray, "layers"], Float[np.ndarray, "layers"]]:
-    """Measure the loss of log-probability when layers read the part as in the second run.
-
-    Args:
-        model: a causal language model.
-        task: the text, its part, and the answers after it.
-
-    Returns:
-        The decrease with each layer alone, and with each layer and all later ones, in nats.
-
-    Raises:
-        BadText: as in `ledger`.
-    """
+    """Measure the loss of log-probability when layers read the part as in the second run."""
     padded = _padded(model, task)
     first, without = on_host((plainly(model, padded)[0], _run_again(model, padded)))
     return first - without[0], first - without[1]
@@ -237,11 +226,7 @@ def _rotaries(model: Transformer) -> list[Rotary]:
 
 
 def model_problems(config: Config) -> list[str]:
-    """Return an error message if a model can't learn in context.
-
-    Args:
-        config: the model's parts.
-    """
+    """Return an error message if a model can't learn in context."""
     if config.marks is not None:
         return [NO_LAYERS]
     if config.head.kind == "next token" and all(block.causal for block in config.blocks):
@@ -250,15 +235,7 @@ def model_problems(config: Config) -> list[str]:
 
 
 def check(config: Config, task: Task) -> None:
-    """Validate a task, before a model is loaded.
-
-    Args:
-        config: the model's parts.
-        task: the task.
-
-    Raises:
-        BadText: naming everything that is wrong at once.
-    """
+    """Validate a task, before a model is loaded."""
     tokens, problems = len(task.ids), model_problems(config)
     longest = min(LONGEST_STORED, config.positions)
     if not 0 < tokens <= longest:

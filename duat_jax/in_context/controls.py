@@ -60,9 +60,6 @@ def exchange(question: Question, reference: Question, *, whole: bool = False) ->
 def controls_of(task: str) -> list[str | None]:
     """Return the kinds of demonstrations of a task: `None` for the right ones, and the name of every control.
 
-    Args:
-        task: a name in `PAIRS`.
-
     Example:
         >>> controls_of("capitals")
         [None, 'exchanged', 'redrawn', 'antonyms', 'uppercase']
@@ -81,16 +78,7 @@ def answers_of(tokenizer: "Tokenizer", task: str) -> list[int]:
 
 
 def distinct_seeds(task: str, tokenizer: "Tokenizer", count: int) -> list[int]:
-    """Return the first seeds whose questions are pairwise different.
-
-    Args:
-        task: a name in `PAIRS`.
-        tokenizer: the model's tokenizer.
-        count: the number of seeds.
-
-    Raises:
-        BadText: if the task has fewer pairs.
-    """
+    """Return the first seeds whose questions are pairwise different."""
     if count > len(PAIRS[task]):
         raise BadText(
             f"{task!r} has {len(PAIRS[task])} questions, and {count} are requested: request at most that many"

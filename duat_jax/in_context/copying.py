@@ -46,10 +46,6 @@ class Copying(NamedTuple):
 def repeated(start: Sequence[int], sequence: Int[np.ndarray, "tokens"]) -> Task:
     """Return a task with a repeated sequence: its first occurrence can be hidden, its second is predicted.
 
-    Args:
-        start: the tokens that a text begins with.
-        sequence: the token ids.
-
     Example:
         >>> task = repeated([0], np.array([7, 8, 9]))
         >>> task.ids.tolist(), task.places.tolist(), task.answers.tolist()
@@ -64,13 +60,7 @@ def repeated(start: Sequence[int], sequence: Int[np.ndarray, "tokens"]) -> Task:
 
 @jax.jit
 def without_heads(model: Transformer, task: Task, removed: Bool[Array, "runs layers heads"]) -> Float[Array, "runs"]:
-    """Run the model with some heads set to their values without the hidden part, and return the mean log-probability.
-
-    Args:
-        model: a causal language model.
-        task: the text, its hidden part, and the answers after it.
-        removed: the ablated heads, `[runs, layers, heads]`.
-    """
+    """Run the model with heads set to their values without the hidden part, and return the mean log-probability."""
     run = partial(number, model, task)
     first, second = readings(model, task)
     recording = record_kinds(run, second, (marks.POINT,))

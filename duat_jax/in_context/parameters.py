@@ -129,14 +129,8 @@ def _slopes(first: Recording, second: Recording) -> Array:
 
 @jax.jit
 def moved_form(model: Transformer, task: Task) -> Moved:
-    """Decompose the effect of a part of a text over the parameters of the closed form.
-
-    The read-out of the last stream, final norm and log-probabilities, enters by its own secant multiplier `u`.
-
-    Args:
-        model: a causal language model.
-        task: the text, its part, and the answers after it.
-    """
+    """Decompose the effect of a part of a text over the parameters of the closed form."""
+    # The read-out of the last stream, final norm and log-probabilities, enters by its own secant multiplier `u`.
 
     def run(x: Array, seen: Bool[Array, "tokens"]) -> Array:
         return model.stack(model.first(x), seen)

@@ -89,15 +89,7 @@ def question_of(tokenizer: "Tokenizer", demonstrations: Sequence[str], question:
 
 
 def after_start(tokenizer: "Tokenizer", text: str) -> list[int]:
-    """Return a text's tokens after a line break: at the beginning some tokenizers add a space.
-
-    Args:
-        tokenizer: the model's tokenizer.
-        text: the text.
-
-    Raises:
-        BadText: if the tokenizer merges the text with the line break before it.
-    """
+    """Return a text's tokens after a line break: at the beginning some tokenizers add a space."""
     start, whole = (tokenizer.encode(string, add_special_tokens=False).ids for string in (START, START + text))
     if whole[: len(start)] != start:
         raise BadText(f"the tokenizer merges a line break with the text after it: begin {text!r} differently")

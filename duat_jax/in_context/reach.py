@@ -82,18 +82,12 @@ def block_norms(
 ) -> Float[Array, "queries keys"]:
     """Return `‖Σ_h H_h[q, k] W_{V,h} W_{O,h}‖_F` of every pair of tokens.
 
-    `‖·‖² = Σ_{g,h} H_g H_h ⟨G_g, G_h⟩` with `G_h = W_{V,h} W_{O,h}`, and `⟨G_g, G_h⟩ = ⟨V_gᵀ V_h, O_g O_hᵀ⟩`.
-
-    Args:
-        pattern: `H_h`.
-        value: `W_{V,h}`.
-        output: `W_{O,h}`.
-
     Example:
         >>> import jax.numpy as jnp
         >>> block_norms(jnp.ones((1, 1, 1)), 3 * jnp.eye(2)[None], jnp.eye(2)[None]).tolist()
         [[4.2426...]]
     """
+    # `‖·‖² = Σ_{g,h} H_g H_h ⟨G_g, G_h⟩` with `G_h = W_{V,h} W_{O,h}`, and `⟨G_g, G_h⟩ = ⟨V_gᵀ V_h, O_g O_hᵀ⟩`.
     values = jnp.einsum("gma,hmb->ghab", value, value, precision=PRECISION)
     outputs = jnp.einsum("gam,hbm->ghab", output, output, precision=PRECISION)
     products = (values * outputs).sum((-2, -1))
@@ -116,21 +110,14 @@ class Written(NamedTuple):
 def written(pattern: Float[Array, "heads queries keys"], vectors: Float[Array, "heads keys features"]) -> Written:
     """Compute norms and shares of the vectors `w[q, k] = Σ_h H_h[q, k] v_h(k)` without storing them.
 
-    `‖w[q, k]‖² = Σ_{g,h} H_g H_h ⟨v_g(k), v_h(k)⟩`, and along their sum `⟨w[q, k], w_q⟩ / ‖w_q‖²` with
-    `w_q = Σ_k w[q, k]`.
-
-    Args:
-        pattern: `H_h`.
-        vectors: `v_h(k) = (n_k W_{V,h} + b_{V,h}) W_{O,h}` of the token's normalised stream `n_k`.
-
     Example:
         >>> import jax.numpy as jnp
         >>> vectors = written(jnp.array([[[0.5, 0.5]]]), jnp.array([[[6.0, 0.0], [0.0, 8.0]]]))
         >>> vectors.norms.tolist(), [round(share, 2) for share in vectors.along[0].tolist()]
         ([[3.0, 4.0]], [0.36, 0.64])
-
-    Source: Kobayashi et al., "Attention is Not Only a Weight: Analyzing Transformers with Vector Norms", 2020.
     """
+    # `‖w[q, k]‖² = Σ_{g,h} H_g H_h ⟨v_g(k), v_h(k)⟩`, and along their sum `⟨w[q, k], w_q⟩ / ‖w_q‖²` with `w_q = Σ_k
+    # w[q, k]`.
     products = jnp.einsum("gkf,hkf->kgh", vectors, vectors, precision=PRECISION)
     squares = jnp.einsum("gqk,kgh,hqk->qk", pattern, products, pattern, precision=PRECISION)
     total = jnp.einsum("hqk,hkf->qf", pattern, vectors, precision=PRECISION)
@@ -146,19 +133,13 @@ def density(
 ) -> float:
     """Return the share of the entries of `Σ_h H_h ⊗ (W_{V,h} W_{O,h})ᵀ` that aren't zero.
 
-    An entry counts as nonzero if any head that connects the two tokens has one there; cancellation between heads is
-    ignored.
-
-    Args:
-        pattern: `H_h`.
-        value: `W_{V,h}`.
-        output: `W_{O,h}`.
-
     Example:
         >>> import numpy as np
         >>> density(np.tril(np.ones((1, 2, 2))), np.ones((1, 3, 1)), np.ones((1, 1, 3)))
         0.75
     """
+    # An entry counts as nonzero if any head that connects the two tokens has one there; cancellation between heads is
+    # ignored.
     heads, queries, keys = pattern.shape
     supports = np.stack([np.einsum("ma,an->mn", v, o) != 0 for v, o in zip(value, output, strict=True)])
     joining, counts = np.unique((pattern != 0).reshape(heads, -1), axis=1, return_counts=True)
@@ -211,11 +192,7 @@ def _standard(model: Transformer) -> list[tuple[Block, Attention]]:
 
 
 def weights_of(attention: Attention) -> tuple[Array, Array]:
-    """Return `W_{V,h}` and `W_{O,h}` of every query head.
-
-    Args:
-        attention: a layer's attention.
-    """
+    """Return `W_{V,h}` and `W_{O,h}` of every query head."""
     value, output = (
         kernel.astype(computed_in(kernel.dtype))
         for kernel in (attention.value.kernel[...], attention.output.kernel[...])
@@ -261,14 +238,7 @@ def weigh(
     x: Float[Array, "keys features"],
     weight: Weight = "written",
 ) -> Written:
-    """Compute the weights of all pairs of a query and a key in a block with standard attention.
-
-    Args:
-        block: the block.
-        pattern: `H_h`, for all tokens as queries or for some of them.
-        x: the residual stream before the block.
-        weight: as in `measure_reach`.
-    """
+    """Compute the weights of all pairs of a query and a key in a block with standard attention."""
     attention: Any = block.attention
     value, output = weights_of(attention)
     norm = None if block.arrangement == "post-norm" else block.norm_1

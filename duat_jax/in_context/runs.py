@@ -45,12 +45,7 @@ class Reading(NamedTuple):
 
 
 def readings(model: Transformer, task: Task) -> tuple[Reading, Reading]:
-    """Return the inputs that each layer reads from the part, for both runs.
-
-    Args:
-        model: a language model.
-        task: the text, its part, and the answers after it.
-    """
+    """Return the inputs that each layer reads from the part, for both runs."""
     streams = streams_of(model, task.ids)
     seen = jnp.ones(streams.shape[:2], bool)
     if task.other is None:
@@ -59,24 +54,13 @@ def readings(model: Transformer, task: Task) -> tuple[Reading, Reading]:
 
 
 def mean_log_probability(model: Transformer, states: Float[Array, "tokens features"], task: Task) -> Float[Array, ""]:
-    """Return the mean log-probability of the right answers.
-
-    Args:
-        model: a language model.
-        states: the hidden states from which logits are read, `[tokens, features]`.
-        task: the places and answers.
-    """
+    """Return the mean log-probability of the right answers."""
     logits = logits_of(model, states[task.places])
     return jnp.take_along_axis(jax.nn.log_softmax(logits), task.answers[:, None], -1).mean()
 
 
 def logits_of(model: Transformer, states: Float[Array, "asked features"]) -> Float[Array, "asked vocab"]:
-    """Return the logits, computed in blocks of the vocabulary, since the transpose of one large product loses digits.
-
-    Args:
-        model: a language model.
-        states: the hidden states from which they are read, `[asked, features]`.
-    """
+    """Return the logits, in blocks of the vocabulary, since the transpose of one large product loses digits."""
     table, head = model.unembedding, model.head
     blocks = jax.lax.map(lambda rows: jnp.matmul(states, alike(rows, states).T, precision=PRECISION), in_blocks(table))
     logits = jnp.moveaxis(blocks, 0, 1).reshape(len(states), -1)[:, : len(table)]
@@ -86,36 +70,20 @@ def logits_of(model: Transformer, states: Float[Array, "asked features"]) -> Flo
 
 
 def plainly(model: Transformer, task: Task) -> Float[Array, "two"]:
-    """Return the mean log-probability of both runs, from plain forward passes.
-
-    Args:
-        model: a language model.
-        task: the text, its part, and the answers after it.
-    """
+    """Return the mean log-probability of both runs, from plain forward passes."""
     ids, seen = (task.ids, ~task.hidden) if task.other is None else (task.other, None)
     runs = model.states(model.embed(task.ids)), model.states(model.embed(ids), seen)
     return jnp.stack([mean_log_probability(model, states, task) for states in runs])
 
 
 def streams_of(model: Transformer, ids: Int[Array, "tokens"]) -> Float[Array, "layers tokens features"]:
-    """Return the residual stream before each layer on a whole text.
-
-    Args:
-        model: a language model.
-        ids: the text.
-    """
+    """Return the residual stream before each layer on a whole text."""
     recording = record_kinds(model.states, model.embed(ids), (marks.STREAM,))
     return jnp.stack([recording.seen[site] for site in recording.program.of_kind(marks.STREAM)][:-1])
 
 
 def number(model: Transformer, task: Task, reading: Reading) -> Float[Array, ""]:
-    """Return the mean log-probability with the inputs that each layer reads from the part replaced.
-
-    Args:
-        model: a language model.
-        task: the text, its part, and the answers after it.
-        reading: the inputs that each layer reads.
-    """
+    """Return the mean log-probability with the inputs that each layer reads from the part replaced."""
     x = model.first(model.embed(task.ids))
     for i, block in enumerate(model.stack.blocks):
         with jax.named_scope(f"layers.{i}"):

@@ -63,14 +63,7 @@ KINDS: dict[str, type[Baseline]] = {"mask": Mask, "pad": Pad, "mean": Mean, "blu
 
 
 def name_of(baseline: Baseline) -> str:
-    """Return a baseline's name in `KINDS`.
-
-    Args:
-        baseline: the baseline.
-
-    Raises:
-        BadText: for a baseline of no known kind.
-    """
+    """Return a baseline's name in `KINDS`."""
     for name, kind in KINDS.items():
         if isinstance(baseline, kind):
             return name
@@ -78,11 +71,7 @@ def name_of(baseline: Baseline) -> str:
 
 
 def named_baseline(name: Any) -> Any:
-    """Return the baseline that an old name stands for, with a warning; anything else as it is.
-
-    Args:
-        name: the old name, where a text can't be meant.
-    """
+    """Return the baseline that an old name stands for, with a warning; anything else as it is."""
     if not isinstance(name, str) or name not in KINDS:
         return name
     kind = KINDS[name]

@@ -52,11 +52,7 @@ class Reference(NamedTuple):
     averaged: Bool[np.ndarray, "... tokens"]
 
     def padded(self, length: int) -> "Reference":
-        """Return the same padded on the right.
-
-        Args:
-            length: the number of tokens.
-        """
+        """Return the same padded on the right."""
         return Reference(padded(self.inputs, length), np.pad(self.averaged, (0, length - len(self.averaged))))
 
 
@@ -93,22 +89,7 @@ def check_contrast(
     alignment: Any = None,
     tokenizer: "Tokenizer | None" = None,
 ) -> ContrastRequest:
-    """Validate an input, a target and references.
-
-    Args:
-        config: the model's parts.
-        inputs: a text, its token ids, a `TokenizedText`, or an image's pixels.
-        other: the same of another one, or a `Baseline`; or a list of several.
-        target: the token or class whose logit is asked for, or a target; `None` for the most probable.
-        contrast: the one whose logit is subtracted, or `None`.
-        against: for an encoder, what both are compared with, or `None`.
-        position: at which token the logit is read.
-        alignment: pairs of indices, of the text's tokens and of those of the other that stand in their places.
-        tokenizer: knows the mask, the padding, and which tokens are special: those stay in a baseline.
-
-    Raises:
-        BadText: naming everything that is wrong at once.
-    """
+    """Validate an input, a target and references."""
     problems: list[str] = []
     kind = "text" if config.image is None else "image"
     # Without a tokenizer an old name of a baseline can't be a text.
@@ -152,15 +133,7 @@ def _several(config: Config, other: Any) -> list[Any]:
 
 
 def read_pairs(written: str, name: str) -> list[tuple[int, int]]:
-    """Read an alignment.
-
-    Args:
-        written: pairs of token indices, such as `0:0,1:2`.
-        name: what it is called, for the message.
-
-    Raises:
-        BadText: if it is none.
-    """
+    """Read an alignment."""
     try:
         return [(int(place), int(token)) for place, token in (pair.split(":") for pair in written.split(","))]
     except ValueError:
@@ -168,26 +141,12 @@ def read_pairs(written: str, name: str) -> list[tuple[int, int]]:
 
 
 def as_it_is(inputs: Inputs) -> Reference:
-    """Return an input as a reference.
-
-    Args:
-        inputs: what the model reads.
-    """
+    """Return an input as a reference."""
     return Reference(inputs, np.zeros(inputs.real.shape, bool))
 
 
 def baseline_of(config: Config, inputs: Inputs, kind: str, tokenizer: "Tokenizer | None") -> Reference:
-    """Return a baseline made of an input, or of each of many texts of one length.
-
-    Args:
-        config: the model's parts.
-        inputs: the input.
-        kind: the baseline's name in `BASELINES`.
-        tokenizer: knows the mask, the padding, and which tokens are special: those stay.
-
-    Raises:
-        BadText: if the model or its tokenizer has no such baseline.
-    """
+    """Return a baseline made of an input, or of each of many texts of one length."""
     problems: list[str] = []
     _, reference = _baseline(config, inputs, kind, tokenizer, problems)
     if problems:
@@ -221,11 +180,7 @@ def _baseline(
 
 
 def special_tokens(tokenizer: "Tokenizer | None") -> list[int]:
-    """Return the special tokens: beginning and end of a text, masks, and those that the tokenizer names special.
-
-    Args:
-        tokenizer: a model's tokenizer, if there is one.
-    """
+    """Return the special tokens: beginning and end of a text, masks, and those that the tokenizer names special."""
     if tokenizer is None:
         return []
     with one_error("the tokenizer can't say which tokens are special", BadText):

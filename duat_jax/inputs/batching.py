@@ -33,10 +33,6 @@ class Batch(NamedTuple):
 def bucket(tokens: int, longest: int) -> int:
     """Return the length that a text is padded to: the next power of two, or the longest text that a model takes.
 
-    Args:
-        tokens: the text's length.
-        longest: the longest text that the model takes.
-
     Example:
         >>> [bucket(tokens, 100) for tokens in (1, 17, 65)]
         [16, 32, 100]
@@ -45,20 +41,12 @@ def bucket(tokens: int, longest: int) -> int:
 
 
 def power_of_two(number: int) -> int:
-    """Return the next power of two.
-
-    Args:
-        number: a whole number from 1.
-    """
+    """Return the next power of two."""
     return 1 << (number - 1).bit_length()
 
 
 def shards_of(sharding: NamedSharding | None) -> int:
-    """Return the number of parts into which a sharding cuts the first axis.
-
-    Args:
-        sharding: the sharding; one part without it.
-    """
+    """Return the number of parts into which a sharding cuts the first axis."""
     if sharding is None:
         return 1
     return sharding.num_devices // sharding.shard_shape((sharding.num_devices,))[0]
@@ -67,14 +55,7 @@ def shards_of(sharding: NamedSharding | None) -> int:
 def batches(
     inputs: Sequence[Inputs], longest: int, targets: int, sharding: NamedSharding | None = None
 ) -> Iterator[Batch]:
-    """Return all texts or images, padded; the number of rows is a power of two, so that few programs are compiled.
-
-    Args:
-        inputs: each of them.
-        longest: the longest text that the model takes.
-        targets: how many tables are made of each.
-        sharding: over which devices the rows are spread, each getting as many; a single one if absent.
-    """
+    """Return all texts or images, padded; the number of rows is a power of two, so that few programs are compiled."""
     shards = shards_of(sharding)
     most = shards * max(1, LARGEST_BATCH // power_of_two(targets))
     of_length: dict[int, list[int]] = {}
@@ -90,12 +71,7 @@ def batches(
 
 
 def padded(inputs: Inputs, length: int) -> Inputs:
-    """Return a text padded on the right to a length; an image as it is.
-
-    Args:
-        inputs: what a model reads.
-        length: the number of tokens.
-    """
+    """Return a text padded on the right to a length; an image as it is."""
 
     def pad(x: Shaped[np.ndarray, "_"]) -> Shaped[np.ndarray, "_"]:
         return np.pad(x, (0, length - len(x)))
@@ -109,15 +85,7 @@ def padded(inputs: Inputs, length: int) -> Inputs:
 
 
 def require_spread(model: Any, sharding: NamedSharding) -> None:
-    """Raise if a batch can't be spread over devices as asked, or not over those of the model.
-
-    Args:
-        model: the model.
-        sharding: how the axis of texts is spread.
-
-    Raises:
-        DuatError: naming everything that doesn't fit.
-    """
+    """Raise if a batch can't be spread over devices as asked, or not over those of the model."""
     problems = []
     if len(sharding.spec) > 1:
         problems.append(f"{sharding.spec} spreads more than the axis of texts: give P(axis)")
@@ -133,19 +101,10 @@ def require_spread(model: Any, sharding: NamedSharding) -> None:
 
 
 def row(tree: Any, index: int | slice | Int[np.ndarray, "rows"]) -> Any:
-    """Return one row of every array of a tree, or some of the rows.
-
-    Args:
-        tree: arrays of as many rows.
-        index: the row, or the rows.
-    """
+    """Return one row of every array of a tree, or some of the rows."""
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
 def stack(trees: Any) -> Any:
-    """Return trees of the same structure as one, its arrays with an axis more.
-
-    Args:
-        trees: several of them.
-    """
+    """Return trees of the same structure as one, its arrays with an axis more."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)

@@ -202,11 +202,6 @@ class SeenImage(NamedTuple):
 
 
 def seen_image(image: Image, pixels: Float[np.ndarray, "_ _ _"]) -> SeenImage:
-    """Return the part of an image that whole patches cover.
-
-    Args:
-        image: what the model reads.
-        pixels: the image, `[channels, height, width]`.
-    """
+    """Return the part of an image that whole patches cover."""
     rows, columns = image.height // image.patch_height, image.width // image.patch_width
     return SeenImage(pixels[:, : rows * image.patch_height, : columns * image.patch_width], rows, columns)

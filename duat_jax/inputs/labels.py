@@ -61,46 +61,25 @@ class Labels:
     names: tuple[str, ...]
 
     def token(self, token: int) -> Token:
-        """Return a token.
-
-        Args:
-            token: its id.
-        """
+        """Return a token."""
         return readable(self.tokenizer, [token])[0]
 
     def output(self, output: int) -> Token:
-        """Return an output: a token, or a class.
-
-        Args:
-            output: its number.
-        """
+        """Return an output: a token, or a class."""
         if self.config.head.kind != "classes":
             return self.token(output)
         return class_label(self.config.head.labels, output)
 
     def place(self, position: int) -> str:
-        """Return the label of a place: the token's index and its text.
-
-        Args:
-            position: its index.
-        """
+        """Return the label of a place: the token's index and its text."""
         return f"token {position}, {quoted_label(self.names[position])}"
 
     def text(self, ids: Any) -> str:
-        """Return the text of a sequence of tokens.
-
-        Args:
-            ids: their ids, `[tokens]`; or an image's pixels, which say nothing.
-        """
+        """Return the text of a sequence of tokens."""
         return "another image" if self.config.image is not None else readable_text(self.tokenizer, np.asarray(ids))
 
     def predictions(self, outputs: Any, probabilities: Any) -> tuple[Prediction, ...]:
-        """Return the most probable outputs with their labels.
-
-        Args:
-            outputs: the most probable tokens or classes, by number, `[predictions]`.
-            probabilities: their probabilities, `[predictions]`.
-        """
+        """Return the most probable outputs with their labels."""
         return tuple(
             Prediction(self.output(output), float(probability))
             for output, probability in zip(outputs.tolist(), probabilities, strict=True)
@@ -108,13 +87,7 @@ class Labels:
 
 
 def labels_of(config: Config, inputs: Inputs, tokenizer: "Tokenizer | None") -> Labels:
-    """Return the labels of one text, or of one image: the whole of it, and each patch by row and column.
-
-    Args:
-        config: the model's parts.
-        inputs: what it reads.
-        tokenizer: the model's tokenizer, if it has one.
-    """
+    """Return the labels of one text, or of one image: the whole of it, and each patch by row and column."""
     if config.image is None:
         return Labels(config, tokenizer, readable(tokenizer, inputs.given.tolist()))
     columns = config.image.width // config.image.patch_width
@@ -123,40 +96,20 @@ def labels_of(config: Config, inputs: Inputs, tokenizer: "Tokenizer | None") -> 
 
 
 def most_probable(logits: Float[Array, "outputs"]) -> tuple[Array, Array]:
-    """Return the most probable tokens or classes, by number, and their probabilities.
-
-    Args:
-        logits: the logits at one position, `[outputs]`.
-    """
+    """Return the most probable tokens or classes, by number, and their probabilities."""
     probabilities, outputs = jax.lax.top_k(jax.nn.softmax(logits), min(PREDICTIONS, len(logits)))
     return outputs.astype(jnp.int32), probabilities
 
 
 def readable(tokenizer: "Tokenizer | None", tokens: Iterable[int]) -> tuple[Token, ...]:
-    """Return each token.
-
-    Args:
-        tokenizer: the model's tokenizer; without it a token is called by its number.
-        tokens: their ids.
-
-    Raises:
-        BadText: if the tokenizer can't say it.
-    """
+    """Return each token."""
     if tokenizer is None:
         return tuple(Token(str(token), token) for token in tokens)
     return vocabulary_of(tokenizer).tokens(tokens)
 
 
 def readable_text(tokenizer: "Tokenizer | None", ids: Int[np.ndarray, "tokens"]) -> str:
-    """Return the text of a sequence of tokens.
-
-    Args:
-        tokenizer: the model's tokenizer; without it the tokens' numbers are returned.
-        ids: token ids, `[tokens]`.
-
-    Raises:
-        BadText: if the tokenizer can't say it.
-    """
+    """Return the text of a sequence of tokens."""
     if tokenizer is None:
         return " ".join(map(str, ids))
     with one_error("the tokenizer can't say what its tokens are", BadText):

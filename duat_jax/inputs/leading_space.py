@@ -21,14 +21,7 @@ def space_notes(
     tokens: Mapping[str, str | None],
     predictions: Iterable[Prediction] = (),
 ) -> list[str]:
-    """Return a sentence for each word that is another token with a leading space, unless it is the more probable one.
-
-    Args:
-        config: the model's parts; no sentences if its outputs aren't tokens.
-        tokenizer: the model's tokenizer; no sentences without it.
-        tokens: the texts of tokens, by the options that give them.
-        predictions: what the model says there, as far as it is known.
-    """
+    """Return a sentence for each word that is another token with a leading space, unless it is more probable."""
     if tokenizer is None or config.head.kind not in TOKENS:
         return []
     probable = {prediction.token: prediction.probability for prediction in predictions}

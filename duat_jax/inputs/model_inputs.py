@@ -49,11 +49,7 @@ ManyInputs = Sequence[OneInput]
 
 
 def is_sequence(argument: Any) -> bool:
-    """Return whether an argument is a sequence of several; a string or an array isn't.
-
-    Args:
-        argument: any argument.
-    """
+    """Return whether an argument is a sequence of several; a string or an array isn't."""
     return isinstance(argument, Sequence) and not isinstance(argument, str)
 
 
@@ -72,12 +68,7 @@ class Inputs(NamedTuple):
 
 
 def is_many(config: Config, given: Any) -> bool:
-    """Return whether an argument holds many texts or images: a list of them, or an array with one more axis.
-
-    Args:
-        config: the model's parts.
-        given: one of them, or many.
-    """
+    """Return whether an argument holds many texts or images: a list of them, or an array with one more axis."""
     if is_sequence(given):
         first = given[0] if len(given) else None
         if config.image is None:
@@ -90,15 +81,7 @@ def is_many(config: Config, given: Any) -> bool:
 def checked_input(
     config: Config, given: Any, name: str, problems: list[str], tokenizer: "Tokenizer | None" = None
 ) -> Inputs:
-    """Validate one text or image.
-
-    Args:
-        config: the model's parts.
-        given: a text, its token ids, an encoding of the tokenizers library, a `TokenizedText`, or an image's pixels.
-        name: which one it is, for the message.
-        problems: where a problem is added.
-        tokenizer: makes token ids of a text.
-    """
+    """Validate one text or image."""
     if config.image is not None:
         pixels = checked_pixels(config.image, given, name, problems)
         return Inputs(pixels, np.ones(config.positions, bool), None)
@@ -112,17 +95,7 @@ def checked_input(
 
 
 def encode_pair(tokenizer: "Tokenizer", text: str, pair: str, config: Config) -> TokenizedText:
-    """Return a pair of texts as one, with a model's special tokens around them and of each token the segment.
-
-    Args:
-        tokenizer: the model's tokenizer.
-        text: the first text.
-        pair: the second one.
-        config: the model's parts; one with a single segment is given none.
-
-    Raises:
-        BadText: if one of them has no tokens, or the tokenizer can't split it.
-    """
+    """Return a pair of texts as one, with a model's special tokens around them and of each token the segment."""
     for part, what in ((text, "the text"), (pair, "the pair's second text")):
         encode(tokenizer, part, what)
     with one_error("the tokenizer can't split the pair", BadText):

@@ -60,43 +60,21 @@ class Drawn(NamedTuple):
 def logit_difference(
     model: Transformer, x: Float[Array, "tokens features"], right: Int[Array, ""], wrong: Int[Array, ""]
 ) -> Float[Array, ""]:
-    """Return by how much a model prefers one token to another after a text.
-
-    Args:
-        model: a language model.
-        x: the text's embeddings, `[tokens, features]`.
-        right: the one token.
-        wrong: the other.
-    """
+    """Return by how much a model prefers one token to another after a text."""
     return difference_at(model, model.states(x)[-1], right, wrong)
 
 
 def difference_at(
     model: Transformer, state: Float[Array, "features"], right: Int[Array, ""], wrong: Int[Array, ""]
 ) -> Float[Array, ""]:
-    """Return by how much a model prefers one token to another at a state.
-
-    Args:
-        model: a language model.
-        state: the state from which logits are read, `[features]`.
-        right: the one token.
-        wrong: the other.
-    """
+    """Return by how much a model prefers one token to another at a state."""
     logits = model.head.logits(state, model.unembedding)
     return logits[right] - logits[wrong]
 
 
 @jax.jit
 def differences(model: Transformer, prompts: Prompt) -> tuple[Float[Array, "prompts"], Float[Array, "prompts"]]:
-    """Return by how much a model prefers the right answer to the wrong one.
-
-    Args:
-        model: a language model.
-        prompts: prompts of one number of tokens.
-
-    Returns:
-        After the clean texts and after the corrupted ones, `[prompts]` each.
-    """
+    """Return by how much a model prefers the right answer to the wrong one."""
 
     def after(ids: Array) -> Array:
         return jax.vmap(partial(logit_difference, model))(model.embed(ids), prompts.right, prompts.wrong)
@@ -126,14 +104,7 @@ def _encoded(tokenizer: "Tokenizer", task: str, seed: int) -> list[tuple[Case, _
 
 
 def require_next_token(config: Config) -> None:
-    """Raise unless a model says the next token.
-
-    Args:
-        config: the model's parts.
-
-    Raises:
-        BadText: naming its head.
-    """
+    """Raise unless a model says the next token."""
     if (kind := config.head.kind) != "next token":
         raise BadText(
             f"tasks are for models that say the next token, and this one's head is {kind!r}: load a language model"

@@ -39,21 +39,6 @@ def check(
 ) -> Request:
     """Validate inputs and targets.
 
-    Args:
-        config: the model's parts.
-        inputs: a text, its token ids, a `TokenizedText`, or an image's pixels; or many of them.
-        target: the token or class whose logit is explained, a target, or many of both; `None` for the most probable.
-        contrast: the one whose logit is subtracted, or `None`.
-        against: for an encoder, token ids of the other text, or `None`.
-        position: at which token the logit is read; negative counts from the end, `None` is the last, or the only mask.
-        tokenizer: knows the mask.
-
-    Returns:
-        The same, as whole numbers within the model's range.
-
-    Raises:
-        BadText: naming everything that is wrong at once.
-
     Example:
         >>> from duat_jax.models.loader import load_config
         >>> question = check(load_config(), [5, 6, 7], 8)
@@ -84,20 +69,7 @@ def check_one(
     position: Any = None,
     tokenizer: "Tokenizer | None" = None,
 ) -> tuple[Inputs, Target]:
-    """Validate one input and one target.
-
-    Args:
-        config: the model's parts.
-        inputs: a text, its token ids, a `TokenizedText`, or an image's pixels.
-        target: as in `check`.
-        contrast: as in `check`.
-        against: as in `check`.
-        position: as in `check`.
-        tokenizer: knows the mask.
-
-    Raises:
-        BadText: if there are several, and for everything that `check` refuses.
-    """
+    """Validate one input and one target."""
     if is_many(config, inputs) or is_sequence(target):
         raise BadText("one input and one target are taken: call it once for each")
     request = check(config, inputs, target, contrast, against, position, tokenizer)

@@ -32,18 +32,7 @@ def targets_of(
     tokenizer: "Tokenizer | None",
     problems: list[str],
 ) -> tuple[tuple[Target, ...], ...]:
-    """Return of each input its targets, with positions counted from its beginning.
-
-    Args:
-        config: the model's parts.
-        inputs: each input, by its name in messages.
-        wanted: tokens, classes or targets; `None` for the most probable.
-        contrast: the token or class whose logit is subtracted, or `None`.
-        against: for an encoder, token ids of the other text, or `None`.
-        position: at which token the logit is read, or `None`.
-        tokenizer: knows the mask.
-        problems: where everything that is wrong is added.
-    """
+    """Return of each input its targets, with positions counted from its beginning."""
     if not wanted:
         problems.append("there is no target: give at least one")
     targets = _targets(config, wanted, contrast, against, position, problems)

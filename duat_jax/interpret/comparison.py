@@ -81,16 +81,7 @@ class Comparison(NamedTuple):
 
 
 def compare_runs(model: Transformer, request: ContrastRequest, tokenizer: "Tokenizer | None") -> Comparison:
-    """Run a model on an input and on its references, padded to one length.
-
-    Args:
-        model: the model.
-        request: the input, the target and the references.
-        tokenizer: makes tokens readable.
-
-    Raises:
-        NotFinite: if the number is NaN or infinite on one of them.
-    """
+    """Run a model on an input and on its references, padded to one length."""
     inputs, stream = (as_it_is(request.inputs), *request.others), request.target.stream
     labels = [labels_of(model.config, each.inputs, tokenizer) for each in inputs]
     length = bucket(len(request.inputs.real), model.config.positions)

@@ -16,14 +16,7 @@ every feature; measured, and on the documentation's page on memory."""
 
 
 def peak_bytes(question: str, config: Config, tokens: int, dtype: str) -> int:
-    """Return the estimated peak of a process that loads a model and asks one question: weights, and values of 4 bytes.
-
-    Args:
-        question: a name in `PEAK`.
-        config: the model's parts.
-        tokens: the text's length.
-        dtype: of the weights.
-    """
+    """Return the estimated peak memory of a process that loads a model and asks one question."""
     constant, per_neuron, per_feature = PEAK[question]
     weights = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(skeleton(config, dtype)))
     values = sum(
@@ -34,14 +27,7 @@ def peak_bytes(question: str, config: Config, tokens: int, dtype: str) -> int:
 
 
 def warn_of_memory(question: str, config: Config, tokens: int, dtype: str) -> None:
-    """Warn if a question is likely to need more memory than is free, where that is known.
-
-    Args:
-        question: a name in `PEAK`.
-        config: the model's parts.
-        tokens: the text's length.
-        dtype: of the weights.
-    """
+    """Warn if a question is likely to need more memory than is free, where that is known."""
     free = memory.free_memory()
     if free is None or jax.default_backend() != "cpu":
         return

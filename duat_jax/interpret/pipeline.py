@@ -31,23 +31,12 @@ Predicted = tuple[Array | np.ndarray, Array | np.ndarray] | None
 
 @partial(jax.jit, static_argnames="streams")
 def forward_passes(model: Transformer, batch: Inputs, streams: tuple[int, ...] = ()) -> ForwardPass:
-    """Return the plain forward passes of a batch: a program of its own, with which parts are compared.
-
-    Args:
-        model: the model.
-        batch: the inputs, padded, each array with an axis of rows.
-        streams: numbers of the residual streams that are wanted.
-    """
+    """Return the plain forward passes of a batch: a program of its own, with which parts are compared."""
     return jax.vmap(lambda inputs: forward(model, inputs.given, inputs.real, streams, inputs.segments))(batch)
 
 
 def embedded(model: Transformer, reference: Reference) -> Float[Array, "tokens features"]:
-    """Return the embeddings of a reference input, the vocabulary's mean at the tokens that are averaged.
-
-    Args:
-        model: the model.
-        reference: the input.
-    """
+    """Return the embeddings of a reference input, the vocabulary's mean at the tokens that are averaged."""
     x = model.embed(reference.inputs.given, reference.inputs.segments)
     if not isinstance(model.embedding, TokenEmbedding):
         return x
@@ -59,35 +48,17 @@ def embedded(model: Transformer, reference: Reference) -> Float[Array, "tokens f
 def forward_from(
     model: Transformer, x: Float[Array, "tokens features"], real: Bool[Array, "tokens"], stream: int | None
 ) -> ForwardPass:
-    """Return the forward pass from embeddings, only as far as a target reads it.
-
-    Args:
-        model: the model.
-        x: the embeddings, `[tokens, features]`.
-        real: true for real tokens, `[tokens]`.
-        stream: the number of layers before the stream that the target reads; the states of the read-out if `None`.
-    """
+    """Return the forward pass from embeddings, only as far as a target reads it."""
     return passed_on(real, model.states(x, real) if stream is None else model.stream(x, stream, real), stream)
 
 
 def passed_on(real: Any, states: Float[Array, "tokens features"], stream: int | None) -> ForwardPass:
-    """Return the forward pass whose last states are known, as far as a target reads it.
-
-    Args:
-        real: true for real tokens, `[tokens]`.
-        states: the stream that the target reads, or the states of the read-out, `[tokens, features]`.
-        stream: the number of layers before the stream; `None` for the states of the read-out.
-    """
+    """Return the forward pass whose last states are known, as far as a target reads it."""
     return ForwardPass(real, states, {} if stream is None else {stream: states})
 
 
 def readers_of(model: Transformer, targets: list[Target]) -> list[Reader]:
-    """Return what reads targets; another text that several of them compare with is run once.
-
-    Args:
-        model: the model.
-        targets: the targets of inputs of this model.
-    """
+    """Return what reads targets; another text that several of them compare with is run once."""
     known: dict[bytes, tuple[Array, int]] = {}
 
     def states(given: np.ndarray) -> tuple[Array, int]:
@@ -121,14 +92,7 @@ class _ByTheModel(Reader):
 
 
 def reader_of_weights(target: Target) -> Reader:
-    """Return what reads a target as a function of a model's weights: nothing that it reads is another model's.
-
-    Args:
-        target: the target of an input.
-
-    Raises:
-        DuatError: for a target of one's own that isn't its own reader, and no pytree.
-    """
+    """Return what reads a target as a function of a model's weights: nothing that it reads is another model's."""
     if isinstance(target, Reader):
         return target
     if jax.tree_util.all_leaves([target]):
@@ -140,13 +104,7 @@ def reader_of_weights(target: Target) -> Reader:
 
 
 def read(model: Transformer, reader: Reader, passed: ForwardPass) -> tuple[Reading, Predicted]:
-    """Return a target's reading of a forward pass, and the most probable outputs there.
-
-    Args:
-        model: the model.
-        reader: the target's reader.
-        passed: the forward pass.
-    """
+    """Return a target's reading of a forward pass, and the most probable outputs there."""
     kind, place = model.config.head.kind, reader.position
     # One output is a number, not the probability of anything.
     if kind == "hidden" or model.config.head.outputs == 1 or (kind != "classes" and place is None):
@@ -156,16 +114,7 @@ def read(model: Transformer, reader: Reader, passed: ForwardPass) -> tuple[Readi
 
 
 def read_targets(model: Transformer, batch: Inputs, targets: list[tuple[Target, ...]]) -> list[tuple[Reading, Any]]:
-    """Read targets on a batch by plain forward passes, and bring the readings to the host.
-
-    Args:
-        model: the model.
-        batch: the inputs, padded, each array with an axis of rows.
-        targets: of each row its targets, as many of the same kinds in the same order.
-
-    Returns:
-        Of each target, its readings in all rows, and the most probable outputs there.
-    """
+    """Read targets on a batch by plain forward passes, and bring the readings to the host."""
     each_row = len(targets[0])
     readers = readers_of(model, [target for of_row in targets for target in of_row])
     stacked = [stack(readers[k::each_row]) for k in range(each_row)]
@@ -176,16 +125,7 @@ def read_targets(model: Transformer, batch: Inputs, targets: list[tuple[Target, 
 
 
 def read_target(model: Transformer, inputs: Inputs, target: Target) -> tuple[Reading, Predicted]:
-    """Read one target on one input by a plain forward pass.
-
-    Args:
-        model: the model.
-        inputs: the input.
-        target: its target.
-
-    Returns:
-        The reading and the most probable outputs there, on the host.
-    """
+    """Read one target on one input by a plain forward pass."""
     (alone,) = batches([inputs], model.config.positions, 1)
     return row(read_targets(model, alone.inputs, [(target,)])[0], 0)
 
@@ -196,13 +136,7 @@ def _read_all(model: Transformer, readers: list[Reader], passed: ForwardPass) ->
 
 
 def recomputation(inputs: Inputs, target: Target, reading: Reading) -> Callable[[Transformer], Float[Array, ""]]:
-    """Return the function that computes a number by a model: that of a target, about the output that it read.
-
-    Args:
-        inputs: the input.
-        target: the target.
-        reading: its reading.
-    """
+    """Return the function that computes a number by a model: that of a target, about the output that it read."""
 
     def recompute(model: Transformer) -> Float[Array, ""]:
         (reader,) = readers_of(model, [target])
@@ -218,14 +152,7 @@ def _value(model: Transformer, reader: Reader, inputs: Any, stream: int | None) 
 
 
 def rows_of_tokens(config: Config, kind: str, parts: Marked[Array], tokens: int) -> Marked[Array]:
-    """Return the parts that have an axis of tokens, `[tokens, units]`, or of heads `[tokens, heads, head_features]`.
-
-    Args:
-        config: the model's parts.
-        kind: the kind of the marks.
-        parts: numbers of units, by mark.
-        tokens: the number of tokens.
-    """
+    """Return the parts that have an axis of tokens, `[tokens, units]`, or of heads `[tokens, heads, head_features]`."""
     if config.marks is None:
         rows = {key: part for key, part in parts.items() if part.ndim > 1 and len(part) == tokens}
         return Marked({key: part if key.name == HEADS else part.reshape(tokens, -1) for key, part in rows.items()})
@@ -236,15 +163,6 @@ def rows_of_tokens(config: Config, kind: str, parts: Marked[Array], tokens: int)
 
 
 def require_finite(label: str, numbers: Mapping[str, float], remedy: str) -> None:
-    """Raise if a number is NaN or infinite.
-
-    Args:
-        label: the target, in words.
-        numbers: its values, by where they were computed.
-        remedy: what to do about it.
-
-    Raises:
-        NotFinite: naming all values that aren't finite.
-    """
+    """Raise if a number is NaN or infinite."""
     if wrong := [f"{number} {place}" for place, number in numbers.items() if not np.isfinite(number)]:
         raise NotFinite(f"the {label} is {' and '.join(wrong)}: {remedy}")

@@ -39,14 +39,7 @@ class About(msgspec.Struct):
 
 
 def about(config: Config, name: str, longest: int, text: str | None = None) -> About:
-    """Return the description of a model.
-
-    Args:
-        config: the model's parts.
-        name: its name.
-        longest: the largest number of tokens of a text.
-        text: the text that stands there at first; an example if absent.
-    """
+    """Return the description of a model."""
     kind, last = config.head.kind, config.layers - 1
     return About(
         model=f"{EMBEDDED if name == 'embedded' else name}: {config.family}, {config.layers} layers",

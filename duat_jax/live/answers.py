@@ -82,17 +82,7 @@ class Answer(msgspec.Struct, omit_defaults=True):
 
 
 def answer(loaded: Loaded, question: Any, work: Work) -> Answer:
-    """Answer one question.
-
-    Args:
-        loaded: the model.
-        question: the question.
-        work: says what is done, and may be stopped.
-
-    Raises:
-        DuatError: for a question that the model can't answer.
-        Stopped: if the work was stopped.
-    """
+    """Answer one question."""
     if isinstance(question, EmptyPage):
         return Answer(page=document([]))
     work.step("reading the texts")
@@ -141,13 +131,7 @@ def answer(loaded: Loaded, question: Any, work: Work) -> Answer:
 
 
 def answer_in_words(loaded: Loaded, question: Any, work: Work) -> Answer:
-    """Answer one question; whatever goes wrong is a sentence.
-
-    Args:
-        loaded: the model.
-        question: the question, as JSON or as plain data.
-        work: says what is done, and may be stopped.
-    """
+    """Answer one question; whatever goes wrong is a sentence."""
     try:
         with work:
             return answer(loaded, read_question(question), work)
@@ -161,10 +145,8 @@ def answer_in_words(loaded: Loaded, question: Any, work: Work) -> Answer:
 
 
 def _about(loaded: Loaded, question: Targeted) -> dict[str, Any]:
-    """Return the arguments that say which number it is; of the most probable output, its number.
-
-    One program then serves what a user names and what the model says.
-    """
+    """Return the arguments that say which number it is; of the most probable output, its number."""
+    # One program then serves what a user names and what the model says.
     model, tokenizer, *_ = loaded
     about: dict[str, Any] = {
         "target": question.target if question.output is None else question.output,

@@ -110,12 +110,6 @@ KINDS: tuple[type[msgspec.Struct], ...] = (
 def read_question(content: Any) -> Any:
     """Read a question.
 
-    Args:
-        content: JSON, or plain data.
-
-    Raises:
-        BadText: if it is none.
-
     Example:
         >>> read_question(b'{"ask": "explain", "text": "x = 1"}').text
         'x = 1'

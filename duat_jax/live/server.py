@@ -34,20 +34,8 @@ HEADERS = {
 
 
 def application(loaded: Loaded, about: About, key: str, hosts: frozenset[str]) -> Starlette:
-    """Return the server's application.
-
-    Its page is `/?key=KEY`, and questions are posted to `/ask`. No part of a request names a file.
-
-    Args:
-        loaded: the model.
-        about: what the page says of it.
-        key: what a request has to know.
-        hosts: the names under which the server is reached, so that no page of another site can ask by a name of its
-            own that it makes lead here; any if empty.
-
-    Returns:
-        The application; its `state.end` ends what it is answering.
-    """
+    """Return the server's application."""
+    # Its page is `/?key=KEY`, and questions are posted to `/ask`. No part of a request names a file.
     page = live_document(about)
     pool = ThreadPoolExecutor(AT_ONCE)
     at_work: dict[Work, Callable[[Answer], None]] = {}
@@ -116,12 +104,7 @@ class Server(uvicorn.Server):
     """A server that ends its work when it is told to end."""
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """End the work, and then the server.
-
-        Args:
-            sig: the signal.
-            frame: where the program stood.
-        """
+        """End the work, and then the server."""
         application: Any = self.config.app
         application.state.end()
         super().handle_exit(sig, frame)

@@ -40,30 +40,14 @@ class Work:
         self._stopped.set()
 
     def step(self, doing: str) -> None:
-        """Begin a step.
-
-        Args:
-            doing: what is done, in words.
-
-        Raises:
-            Stopped: if the work was stopped.
-        """
+        """Begin a step."""
         if self._stopped.is_set():
             raise Stopped
         self._doing = doing
         self._tell(doing)
 
     def heard(self, event: str, program: str) -> None:
-        """Take in an event of JAX's compilation.
-
-        Args:
-            event: its name.
-            program: the name of the program.
-
-        Raises:
-            Stopped: if the work was stopped. An error after lowering would leave a program that is compiled again every
-                time, so that none is raised there.
-        """
+        """Take in an event of JAX's compilation."""
         if event == LOWERED:
             self._tell(f"{self._doing}: compiling {program!r}, once for texts of about this length")
         elif event in (TRACED, COMPILED):
@@ -81,11 +65,7 @@ class Work:
 
 
 def program_name(event: dict[str, str | int]) -> str:
-    """Return the name of the program of an event.
-
-    Args:
-        event: what JAX says of it.
-    """
+    """Return the name of the program of an event."""
     name = str(event.get("fun_name", "")).removeprefix("jit(").removesuffix(")")
     return name.strip("_").replace("_", " ")
 

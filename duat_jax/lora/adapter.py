@@ -143,30 +143,18 @@ class AdaptedLinear(nnx.Module):
         self.down, self.up, self.scale = nnx.Param(down), nnx.Param(up), nnx.Param(scale)
 
     def multiply(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
-        """Return `x W + s (x A) B`.
-
-        Args:
-            x: `[..., inputs]`.
-        """
+        """Return `x W + s (x A) B`."""
         down = jnp.matmul(x, alike(self.down[...], x), precision=PRECISION)
         return self.base.multiply(x) + alike(self.scale[...], x) * jnp.matmul(
             down, alike(self.up[...], x), precision=PRECISION
         )
 
     def add_bias(self, y: Float[Array, "... outputs"]) -> Float[Array, "... outputs"]:
-        """Return `y + b`, the bias marked as an offset.
-
-        Args:
-            y: `[..., outputs]`.
-        """
+        """Return `y + b`, the bias marked as an offset."""
         return self.base.add_bias(y)
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
-        """Return `x W + s (x A) B + b`.
-
-        Args:
-            x: `[..., inputs]`.
-        """
+        """Return `x W + s (x A) B + b`."""
         return self.add_bias(self.multiply(x))
 
 
@@ -266,12 +254,7 @@ def _prepared(model: Transformer, adapters: AnyAdapters) -> tuple[Transformer, l
 
 
 def changes_table(model: Transformer, adapters: AnyAdapters) -> bool:
-    """Return whether adapters change the token embedding or the read-out.
-
-    Args:
-        model: their base model.
-        adapters: the adapters.
-    """
+    """Return whether adapters change the token embedding or the read-out."""
     known = places(model)
     return any(
         path in TABLES
@@ -281,9 +264,5 @@ def changes_table(model: Transformer, adapters: AnyAdapters) -> bool:
 
 
 def parameters_of(adapters: Adapters) -> int:
-    """Return the number of trained parameters.
-
-    Args:
-        adapters: the adapters.
-    """
+    """Return the number of trained parameters."""
     return sum(leaf.size for adapter in adapters.values() for leaf in jax.tree.leaves(adapter.trained))

@@ -8,47 +8,27 @@ from duat_jax.models.transformer import Transformer
 
 
 def stored_module(model: Transformer, called: str) -> str:
-    """Return the name of a module in a checkpoint, without the model's prefix.
-
-    Args:
-        model: the model.
-        called: its name in the reference implementation, now or before modules were renamed there.
-    """
+    """Return the name of a module in a checkpoint, without the model's prefix."""
     family = family_of(model.config)
     return _renamed(family.modules, called.removeprefix(family.prefix))
 
 
 def prefixed(model: Transformer, name: str) -> str:
-    """Return a tensor's name in a checkpoint: with the prefix of a model that has a head.
-
-    Args:
-        model: the model.
-        name: the name without the prefix.
-    """
+    """Return a tensor's name in a checkpoint: with the prefix of a model that has a head."""
     family = family_of(model.config)
     headless = model.config.head.kind == "hidden" or re.fullmatch(family.heads, name)
     return name if headless else family.prefix + name
 
 
 def full_tensor(model: Transformer, name: str) -> str:
-    """Return a tensor's name in the reference implementation.
-
-    Args:
-        model: the model.
-        name: its name in a checkpoint, without the prefix.
-    """
+    """Return a tensor's name in the reference implementation."""
     family, (module, _, end) = family_of(model.config), name.rpartition(".")
     called = _renamed({stored: called for called, stored in family.modules.items()}, module)
     return f"{prefixed(model, name).removesuffix(name)}{called}.{end}"
 
 
 def full_module(model: Transformer, module: str) -> str:
-    """Return a module's name in the reference implementation.
-
-    Args:
-        model: the model.
-        module: its name in a checkpoint, without the prefix.
-    """
+    """Return a module's name in the reference implementation."""
     return full_tensor(model, f"{module}.weight").removesuffix(".weight")
 
 

@@ -67,18 +67,7 @@ def moved_parameters(
 def moved_between(
     base: Transformer, changed: Transformer, inputs: "OneInput", *, samples: int = 16, seed: int = 0
 ) -> Moved:
-    """Return the relative change of every parameter of a text's closed form from one model to another.
-
-    Args:
-        base: the first model.
-        changed: a model of the same shapes with other weights.
-        inputs: as for `moved_parameters`.
-        samples: as for `moved_parameters`.
-        seed: as for `moved_parameters`.
-
-    Raises:
-        BadText: if the text isn't valid for the model.
-    """
+    """Return the relative change of every parameter of a text's closed form from one model to another."""
     problems: list[str] = []
     text = checked_input(base.config, inputs, "the text", problems)
     if problems:

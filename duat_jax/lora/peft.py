@@ -48,15 +48,7 @@ def _opened(directory: Path | str) -> tuple[Path, AdapterSettings, Safetensors]:
 
 
 def require_base(directory: Path | str, model: Transformer) -> None:
-    """Raise if an adapter's files hold an embedding or a read-out that isn't the model's.
-
-    Args:
-        directory: the adapter's directory.
-        model: the base model.
-
-    Raises:
-        BadCheckpoint: naming the tensors.
-    """
+    """Raise if an adapter's files hold an embedding or a read-out that isn't the model's."""
     place, settings, stored = _opened(directory)
     raise_problems(place / WEIGHTS, _Files(model, settings, stored).of_other_bases())
 

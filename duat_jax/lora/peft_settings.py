@@ -67,29 +67,17 @@ class AdapterSettings:
         return {} if group is None else {module: group.number(module, 1.0) for module in group.values}
 
     def whole(self, tensor: str) -> str | None:
-        """Return the module that is stored whole, to which a tensor of the model belongs; `None` if there is none.
-
-        Args:
-            tensor: its name in the reference implementation.
-        """
+        """Return the module that is stored whole, to which a tensor of the model belongs; `None` if there is none."""
         steps = tensor.split(".")[:-1]
         modules = (".".join(steps[: i + 1]) for i in range(len(steps)))
         return next((module for module in modules if module.endswith(self._whole)), None) if self._whole else None
 
     def rank(self, module: str) -> int:
-        """Return the rank of a layer's adapter.
-
-        Args:
-            module: the layer's name in the reference implementation.
-        """
+        """Return the rank of a layer's adapter."""
         return int(_matched(self._ranks, module, self._rank))
 
     def scale(self, module: str) -> float:
-        """Return the factor of a layer's update.
-
-        Args:
-            module: the layer's name in the reference implementation.
-        """
+        """Return the factor of a layer's update."""
         rank = self.rank(module)
         return _matched(self._alphas, module, self._alpha) / (math.sqrt(rank) if self._root else rank)
 

@@ -46,11 +46,7 @@ class Place(NamedTuple):
         return _stored(self.transform, [(0, size) for size in self.outputs])[int(not self.transposed)]
 
     def split(self, up: Float[Array, "rank outputs"]) -> list[Array]:
-        """Split the matrix `B` of a stored layer's update into those of the model's layers.
-
-        Args:
-            up: `B`, `[rank, stored outputs]`.
-        """
+        """Split the matrix `B` of a stored layer's update into those of the model's layers."""
         shapes = [(len(up), size) for size in self.outputs]
         return [jnp.asarray(part) for part in self.transform.unpack([up.T if self.transposed else up], shapes)]
 
@@ -62,9 +58,6 @@ def _stored(transform: Transform, shapes: list[tuple[int, ...]]) -> tuple:
 
 def places(model: Transformer) -> dict[str, Place]:
     """Return every layer that can have an adapter, by its stored name without the model's prefix; tables last.
-
-    Args:
-        model: a loaded model, or its skeleton.
 
     Example:
         >>> import duat_jax as duat
@@ -100,13 +93,8 @@ def _table(model: Transformer, path: str) -> Place:
 
 
 def entries_of(config: Config) -> list[Entry]:
-    """Return a family's tensor map, with the read-out that a tied one becomes where an adapter changes it.
-
-    Where embedding and read-out of a masked token are tied, no adapter of either is supported.
-
-    Args:
-        config: the model's parts.
-    """
+    """Return a family's tensor map, with the read-out that a tied one becomes where an adapter changes it."""
+    # Where embedding and read-out of a masked token are tied, no adapter of either is supported.
     table = family_of(config).tensor_map(config)
     if not config.head.tied:
         return table
@@ -117,25 +105,13 @@ def entries_of(config: Config) -> list[Entry]:
 
 
 def shapes_of(model: Transformer) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of all parameters that an adapter may replace, by their paths.
-
-    Args:
-        model: the model, or its skeleton.
-    """
+    """Return the shapes of all parameters that an adapter may replace, by their paths."""
     whole = jax.eval_shape(untied, model)  # a skeleton has no numbers to copy
     return {path: parameter_at(whole, path).shape for entry in entries_of(model.config) for path in entry.parameters}
 
 
 def module_names(model: Transformer, modules: Iterable[str]) -> list[str]:
-    """Return the stored names of the selected layers, in the order of the checkpoint.
-
-    Args:
-        model: the model.
-        modules: stored names, or their ends, such as `"c_attn"`; all layers of the blocks if empty.
-
-    Raises:
-        BadText: if a name matches no layer; the message names all such names, and the kinds of layers there are.
-    """
+    """Return the stored names of the selected layers, in the order of the checkpoint."""
     known, modules = places(model), list(modules)
     if not modules:
         return [name for name, place in known.items() if place.paths[0].startswith("stack.")]

@@ -46,13 +46,7 @@ def draw_moved(moved: dict[str, Moved]) -> Figure:
 
 @styled
 def draw_losses(losses: Float[np.ndarray, "steps"], before: float, after: float) -> Figure:
-    """Draw the loss at each training step, and that on held-out text before and after.
-
-    Args:
-        losses: the loss at each step, in nats per token.
-        before: the loss on held-out text before training.
-        after: the same after it.
-    """
+    """Draw the loss at each training step, and that on held-out text before and after."""
     figure = Figure(figsize=(7.0, 4.0))
     axis = figure.subplots()
     axis.plot(range(len(losses)), losses, color="tab:blue", linewidth=1, label="at a step, text trained on")

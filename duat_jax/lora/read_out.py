@@ -13,14 +13,8 @@ from duat_jax.nn.linear import alike
 
 
 def under_dynamics(weights: Transformer, dynamics: Transformer) -> Transformer:
-    """Return a model whose read-out has one run's weights, with another run's logits where these are held.
-
-    A soft cap's ratios and a log-probability's probabilities are those of the other run.
-
-    Args:
-        weights: the model whose unembedding and bias are read with.
-        dynamics: the model of the other run, which computes the states.
-    """
+    """Return a model whose read-out has one run's weights, with another run's logits where these are held."""
+    # A soft cap's ratios and a log-probability's probabilities are those of the other run.
     mixed = jax.tree.map(lambda leaf: leaf, dynamics)
     mixed.head = _ReadOut(weights, dynamics)
     return mixed

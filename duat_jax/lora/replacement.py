@@ -70,12 +70,7 @@ class Replacement(NamedTuple):
 
 
 def stored_tensors(model: Transformer, replacement: Replacement) -> dict[str, np.ndarray]:
-    """Return the new weights as a checkpoint stores them, by their names without the model's prefix.
-
-    Args:
-        model: the model.
-        replacement: the replacement.
-    """
+    """Return the new weights as a checkpoint stores them, by their names without the model's prefix."""
     values = {path: np.asarray(value) for path, value in replacement.values.items()}
     return {
         entry.names[0]: np.ascontiguousarray(entry.transform.pack([values[path] for path in entry.parameters])[0])

@@ -11,11 +11,7 @@ from duat_jax.lora.parameters import Moved
 
 
 def render_moved(moved: Moved) -> RenderableType:
-    """Return the table of the relative changes of the closed form's parameters, layer by layer, in percent.
-
-    Args:
-        moved: the result of `moved_parameters`.
-    """
+    """Return the table of the relative changes of the closed form's parameters, layer by layer, in percent."""
     table = NumberTable()
     table.add_column("layer")
     for column in ("W'₁  input map", "b'₃  bias", "W'₂  inner maps", "b'₂  inner biases", "W'₃  outer maps"):

@@ -27,32 +27,20 @@ class Axes:
         self._contracted: list[bool] = []
 
     def new(self, features: bool = False) -> int:
-        """Return a new label.
-
-        Args:
-            features: whether it is of features.
-        """
+        """Return a new label."""
         self._parent.append(len(self._parent))
         self._features.append(features)
         self._contracted.append(False)
         return len(self._parent) - 1
 
     def root(self, label: int) -> int:
-        """Return the label that stands for all that a label was joined with.
-
-        Args:
-            label: the label.
-        """
+        """Return the label that stands for all that a label was joined with."""
         while self._parent[label] != label:
             label = self._parent[label]
         return label
 
     def join(self, labels: Iterable[int | None]) -> int | None:
-        """Make labels equal, and return the one that stands for all.
-
-        Args:
-            labels: the labels; those of axes with one entry are left out.
-        """
+        """Make labels equal, and return the one that stands for all."""
         roots = sorted({self.root(label) for label in labels if label is not None})
         for other in roots[1:]:
             self._parent[other] = roots[0]
@@ -61,43 +49,23 @@ class Axes:
         return roots[0] if roots else None
 
     def note(self, label: int | None, *, features: bool = False, contracted: bool = False) -> None:
-        """Note what became known of an axis.
-
-        Args:
-            label: its label.
-            features: whether weights make or contract it.
-            contracted: whether it is contracted against another value that moves.
-        """
+        """Note what became known of an axis."""
         if label is not None:
             self._features[self.root(label)] |= features
             self._contracted[self.root(label)] |= contracted
 
     def derived(self, labels: Iterable[int | None]) -> int:
-        """Return a new label of features if one of some others is.
-
-        Args:
-            labels: the others.
-        """
+        """Return a new label of features if one of some others is."""
         return self.new(any(self._features[self.root(label)] for label in labels if label is not None))
 
     def features(self, labels: Iterable[int | None]) -> frozenset[int]:
-        """Return the labels of the features that live on: those that aren't contracted against another value.
-
-        Args:
-            labels: the labels of a value.
-        """
+        """Return the labels of the features that live on: those that aren't contracted against another value."""
         roots = {self.root(label) for label in labels if label is not None}
         return frozenset(label for label in roots if self._features[label] and not self._contracted[label])
 
 
 def label(graph: Graph, arguments: Sequence[Labels | None], axes: Axes) -> None:
-    """Give every axis of every value that moves a label.
-
-    Args:
-        graph: the graph, whose `labels` are set.
-        arguments: the labels of its arguments; none where these don't move.
-        axes: all labels.
-    """
+    """Give every axis of every value that moves a label."""
     labels = graph.labels = {v: of for v, of in zip(graph.arguments, arguments, strict=True) if of is not None}
     for node in graph.nodes:
         moving = [labels[ref] for ref in node.moving_operands() if ref in labels]

@@ -31,14 +31,7 @@ NOT_NEGATIVE = frozenset(("abs", "square", "sqrt", "integer_pow"))
 
 
 def bounds(graph: Graph, value: int, root: int, region: Iterable[Node]) -> Bounds:
-    """Return numbers between which a function of one value lies.
-
-    Args:
-        graph: the graph.
-        value: the result of the function.
-        root: the value of which it is a function; it may be any number.
-        region: the operations between them, in order.
-    """
+    """Return numbers between which a function of one value lies."""
     found: dict[int, Bounds] = {root: UNBOUNDED}
 
     def read(ref: Ref) -> Bounds:

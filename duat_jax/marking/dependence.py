@@ -10,15 +10,9 @@ LOOKED_UP = ("gather", "dynamic_slice")
 
 
 def depend(graph: Graph, moving: Sequence[bool]) -> list[bool]:
-    """Find the values that move with the argument, and return which results do.
-
-    A held value doesn't move, nor what is looked up by a moving index in something that doesn't: there the choice is
-    held, and what is looked up is a constant.  What is multiplied by zero doesn't move either.
-
-    Args:
-        graph: the graph; its `moving`, `chosen` and `zeros`, and its nodes' `moving`, are set.
-        moving: which arguments move.
-    """
+    """Find the values that move with the argument, and return which results do."""
+    # A held value doesn't move, nor what is looked up by a moving index in something that doesn't: there the choice is
+    # held, and what is looked up is a constant. What is multiplied by zero doesn't move either.
     graph.moving = {v for v, moves in zip(graph.arguments, moving, strict=True) if moves}
     for node in graph.nodes:
         node.moving = tuple(k for k, ref in enumerate(node.operands) if graph.moves(ref))

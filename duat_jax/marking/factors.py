@@ -42,13 +42,7 @@ class Product(NamedTuple):
 
 
 def regrouped(graph: Graph, equation: core.JaxprEqn, operands: Sequence[Ref]) -> Product | None:
-    """Return the factors of a product in groups; `None` where those of each group are multiplied first already.
-
-    Args:
-        graph: the operations before it.
-        equation: any operation; `None` is returned of one that isn't a product.
-        operands: its operands.
-    """
+    """Return the factors of a product in groups; `None` where those of each group are multiplied first already."""
     shape = _shape(equation)
     if not _is_product(equation, shape) or operands[0] == operands[1]:
         return None

@@ -49,11 +49,7 @@ WHOLE = Action("whole")
 
 
 def values_of(refs: Iterable[Ref]) -> set[int]:
-    """Return the numbers of the values among some operands.
-
-    Args:
-        refs: the operands.
-    """
+    """Return the numbers of the values among some operands."""
     return {ref for ref in refs if isinstance(ref, int)}
 
 
@@ -104,11 +100,7 @@ class Node:
         return [ref for ref in (self.operands[k] for k in self.moving) if isinstance(ref, int)]
 
     def compute(self, operands: Sequence[Any]) -> list[Any]:
-        """Compute its results.
-
-        Args:
-            operands: its operands.
-        """
+        """Compute its results."""
         if self.equation is not None:
             return bind(self.equation, operands)
         which = jnp.clip(operands[0], 0, len(operands) - 2).astype(jnp.int32)
@@ -144,35 +136,19 @@ class Graph:
     labels: dict[int, Labels] = field(default_factory=dict)
 
     def moves(self, ref: Ref) -> bool:
-        """Return whether an operand depends on the argument.
-
-        Args:
-            ref: the operand.
-        """
+        """Return whether an operand depends on the argument."""
         return isinstance(ref, int) and ref in self.moving
 
     def shape(self, ref: Ref) -> tuple[int, ...]:
-        """Return the shape of an operand.
-
-        Args:
-            ref: the operand.
-        """
+        """Return the shape of an operand."""
         return tuple(self.avals[ref].shape) if isinstance(ref, int) else np.shape(ref.val)
 
     def is_float(self, ref: Ref) -> bool:
-        """Return whether an operand has floating-point numbers, so that it can flow.
-
-        Args:
-            ref: the operand.
-        """
+        """Return whether an operand has floating-point numbers, so that it can flow."""
         return jnp.issubdtype(self.avals[ref].dtype if isinstance(ref, int) else jnp.result_type(ref.val), jnp.inexact)
 
     def constant(self, ref: Ref) -> np.ndarray | None:
-        """Return the entries of a constant, in any shape; `None` where they aren't known.
-
-        Args:
-            ref: the operand.
-        """
+        """Return the entries of a constant, in any shape; `None` where they aren't known."""
         while isinstance(ref, int):
             if ref in self.known:
                 return None if isinstance(self.known[ref], jax.core.Tracer) else np.asarray(self.known[ref])
@@ -183,11 +159,7 @@ class Graph:
         return np.asarray(ref.val)
 
     def is_zero(self, ref: Ref) -> bool:
-        """Return whether all entries of an operand are known to be zero.
-
-        Args:
-            ref: the operand.
-        """
+        """Return whether all entries of an operand are known to be zero."""
         if isinstance(ref, int):
             if ref in self.zeros:
                 return True
@@ -199,12 +171,7 @@ class Graph:
         return entries is not None and not np.any(entries.flat[:1]) and not np.any(entries)
 
     def ancestors(self, ref: Ref, after: int = -1) -> Iterator[Node]:
-        """Yield the operations that an operand depends on.
-
-        Args:
-            ref: the operand.
-            after: a value; only operations later than the one that makes it are looked at.
-        """
+        """Yield the operations that an operand depends on."""
         seen: set[int] = set()
         waiting = [ref]
         while waiting:

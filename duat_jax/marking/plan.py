@@ -96,11 +96,7 @@ class Planner:
         self.decisions: dict[Node, Decision] = {}
 
     def plan(self, graph: Graph) -> Plan:
-        """Return the marks of a graph.
-
-        Args:
-            graph: the graph of a function.
-        """
+        """Return the marks of a graph."""
         moving = [graph.is_float(v) for v in graph.arguments]
         depend(graph, moving)
         named = [

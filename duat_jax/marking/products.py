@@ -52,20 +52,11 @@ class Products:
     anchor: dict[int, int]
 
     def features(self, ref: Ref) -> frozenset[int]:
-        """Return the features of a value that live on.
-
-        Args:
-            ref: the value.
-        """
+        """Return the features of a value that live on."""
         return self.axes.features(self.graph.labels.get(ref, ()) if isinstance(ref, int) else ())
 
     def choose(self, node: Node, options: Sequence[int]) -> tuple[int, str]:
-        """Return the operand that flows, and the rule by which it was chosen.
-
-        Args:
-            node: the product.
-            options: the operands of which one can flow.
-        """
+        """Return the operand that flows, and the rule by which it was chosen."""
         values = {k: ref for k, ref in enumerate(node.operands) if isinstance(ref, int)}
         if len(options) == 2:
             rules: dict[str, Callable[[Node, int, int], bool]] = {
@@ -113,11 +104,7 @@ class Products:
         return self.factor(other).kind == "activation" and self.factor(flows) is NEITHER
 
     def factor(self, ref: Ref) -> Factor:
-        """Return the kind of a factor.
-
-        Args:
-            ref: the factor.
-        """
+        """Return the kind of a factor."""
         graph = self.graph
         while isinstance(ref, int) and (node := graph.producer.get(ref)) is not None and graph.moves(ref):
             action = node.action

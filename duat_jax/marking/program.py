@@ -34,14 +34,7 @@ MOVES_A_BIAS = frozenset(("broadcast_in_dim", "reshape", "convert_element_type")
 
 
 def run(plan: Plan, arrays: Sequence[Any], arguments: Sequence[Any], taken: Sequence[Any] = ()) -> list[Any]:
-    """Compute the results of a graph, with its marks.
-
-    Args:
-        plan: the plan of the graph.
-        arrays: the arrays that its program closes over.
-        arguments: the arguments.
-        taken: whether each branch that the graph stands in is the one that is taken.
-    """
+    """Compute the results of a graph, with its marks."""
     graph = plan.graph
     values: dict[int, Any] = dict(zip(graph.arguments, arguments, strict=True))
     values |= {v: marks.stream(values[v], "stream") for v in plan.streams.intersection(graph.arguments)}
@@ -236,11 +229,9 @@ def _pooled(node: Node, x: Any) -> Any:
 
 
 def _largest(node: Node, x: Any) -> Any:
-    """Return the largest or smallest entry along some axes, as a lookup at held places.
-
-    JAX's derivative divides by the number of entries that equal the maximum, which the compiler may compute twice and
-    round in two ways: then none does.
-    """
+    """Return the largest or smallest entry along some axes, as a lookup at held places."""
+    # JAX's derivative divides by the number of entries that equal the maximum, which the compiler may compute twice and
+    # round in two ways: then none does.
     assert node.equation is not None
     axes = mixed_axes_of(node.equation)
     kept = [axis for axis in range(x.ndim) if axis not in axes]

@@ -7,12 +7,7 @@ from duat_jax.marking.regions import region
 
 
 def soft_capped(graph: Graph, node: Node) -> int | None:
-    """Return the value `z` of which an operation computes `c tanh(z / c)`, `c > 1`; `None` if it doesn't.
-
-    Args:
-        graph: the graph.
-        node: the operation, the last of the cap.
-    """
+    """Return the value `z` of which an operation computes `c tanh(z / c)`, `c > 1`; `None` if it doesn't."""
     slope, limit, value = 1.0, None, node.results[0]
     while (made := graph.producer.get(value)) is not None and len(made.moving) == 1:
         if made.name == "tanh" and limit is None:
@@ -39,13 +34,7 @@ def _constant_factor(graph: Graph, node: Node) -> float | None:
 
 
 def multiplied_by_ratio(graph: Graph, node: Node, root: int) -> int | None:
-    """Return the operand `z` of a product `z (f(z) / z)`, which may have another divisor at zero.
-
-    Args:
-        graph: the graph.
-        node: an operation.
-        root: the value of which it is a function.
-    """
+    """Return the operand `z` of a product `z (f(z) / z)`, which may have another divisor at zero."""
     if node.name != "mul" or root not in node.operands:
         return None
     k = node.operands.index(root)

@@ -14,13 +14,8 @@ SATURATES = EXPONENTIALS | {"logistic", "tanh", "erf"}
 
 
 def advice_on_readout(plan: Plan) -> str | None:
-    """Return what to read instead, where the result is a sum of saturating activations alone; otherwise `None`.
-
-    These lie between two numbers, or are exponentials: SiLU, which has one in it, isn't one of them.
-
-    Args:
-        plan: the plan of a function.
-    """
+    """Return what to read instead, where the result is a sum of saturating activations alone; otherwise `None`."""
+    # These lie between two numbers, or are exponentials: SiLU, which has one in it, isn't one of them.
     waiting, saturating = plan.flowing.intersection(values_of(plan.graph.results)), set[str]()
     while waiting:
         value = waiting.pop()

@@ -11,13 +11,7 @@ LONGEST = 300
 
 
 def root_of(graph: Graph, value: int, cost: dict[int, float]) -> int | None:
-    """Return the value of which another is an elementwise function: of all those, the one nearest to being affine.
-
-    Args:
-        graph: the graph.
-        value: the result of the function.
-        cost: how far the values before it are from being affine.
-    """
+    """Return the value of which another is an elementwise function: of all those, the one nearest to being affine."""
     shape, frontier, best = graph.shape(value), {value}, None
     for _ in range(LONGEST):
         latest = max(frontier)
@@ -37,24 +31,14 @@ def root_of(graph: Graph, value: int, cost: dict[int, float]) -> int | None:
 
 
 def keeps_entries(node: Node) -> bool:
-    """Return whether each entry of a result is computed from the same entry of the operands, where shapes are equal.
-
-    Args:
-        node: the operation.
-    """
+    """Return whether each entry of a result is computed from the same entry of the operands, where shapes are equal."""
     if node.equation is None or node.mark is not None or reorders(node.equation):
         return False
     return node.name in ELEMENTWISE or (node.name in KEEPS_PLACE and node.name != "transpose")
 
 
 def region(graph: Graph, value: int, root: int) -> list[Node]:
-    """Return the operations between an activation and its pre-activation, in order.
-
-    Args:
-        graph: the graph.
-        value: the activation.
-        root: the pre-activation.
-    """
+    """Return the operations between an activation and its pre-activation, in order."""
     nodes: dict[int, Node] = {}
     waiting = [value]
     while waiting:

@@ -9,14 +9,7 @@ from duat_jax.marking.graph import Graph, Node
 def residual_sums(
     graph: Graph, flowing: Collection[int], terms: Collection[int], bodies: Mapping[Node, Any]
 ) -> set[int]:
-    """Return the values of a graph that are residual streams, the argument among them where it is one.
-
-    Args:
-        graph: the graph.
-        flowing: the values that flow to the result.
-        terms: the activations.
-        bodies: the plans of loops and regions.
-    """
+    """Return the values of a graph that are residual streams, the argument among them where it is one."""
     frontier, sums = {ref for ref in graph.results if isinstance(ref, int) and graph.moves(ref)}, []
     while frontier:
         latest = max(frontier)
@@ -52,14 +45,7 @@ def _is_sum(graph: Graph, value: int) -> bool:
 
 
 def layered_carry(graph: Graph, node: Node, flowing: Collection[int], terms: Collection[int]) -> int | None:
-    """Return the carry that is the stream of a scan over layers: the weights are taken apart, and one carry flows.
-
-    Args:
-        graph: the graph.
-        node: a node with a body.
-        flowing: the values that flow in its body.
-        terms: the activations in its body.
-    """
+    """Return the carry that is the stream of a scan over layers: the weights are taken apart, and one carry flows."""
     first, carries = node.carries
     stacked = node.operands[first + carries :]
     carry = [k for k in range(carries) if node.body is not None and node.body.arguments[first + k] in flowing]

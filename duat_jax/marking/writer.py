@@ -118,11 +118,7 @@ def _repeats_or_acts(equation: core.JaxprEqn) -> bool:
 
 
 def written_out(program: SubProgram) -> Graph:
-    """Return a program as a graph; scans and rematerialised regions keep a graph of their own.
-
-    Args:
-        program: the program, with the arrays that it closes over.
-    """
+    """Return a program as a graph; scans and rematerialised regions keep a graph of their own."""
     graph = Graph()
     writer = _Writer(graph)
     graph.arguments = writer.new(program.jaxpr.invars)

@@ -26,11 +26,7 @@ _REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
 def is_chat(given: Any) -> bool:
-    """Return whether an argument is a list of messages.
-
-    Args:
-        given: any argument.
-    """
+    """Return whether an argument is a list of messages."""
     return isinstance(given, list | tuple) and len(given) > 0 and all(isinstance(each, Mapping) for each in given)
 
 
@@ -53,17 +49,8 @@ class ChatTemplate:
     tokens: Mapping[str, str]
 
     def render(self, messages: Sequence[Message], what: str) -> str:
-        """Return a chat as text, as pipelines of transformers write it.
-
-        The model's answer begins after the text; a last message of the assistant is one that it has begun.
-
-        Args:
-            messages: the messages.
-            what: what they are, for the message.
-
-        Raises:
-            BadText: if jinja2 isn't installed, or the template can't write the messages.
-        """
+        """Return a chat as text, as pipelines of transformers write it."""
+        # The model's answer begins after the text; a last message of the assistant is one that it has begun.
         environment = _environment()
         from jinja2 import TemplateError
 
@@ -94,42 +81,23 @@ class ChatTemplate:
 
 
 def template_of(tokenizer: Tokenizer) -> ChatTemplate | None:
-    """Return the chat template of a tokenizer's checkpoint, if there is one.
-
-    Args:
-        tokenizer: the tokenizer.
-    """
+    """Return the chat template of a tokenizer's checkpoint, if there is one."""
     return vars(tokenizer).get("chat_template")
 
 
 def set_template(tokenizer: Tokenizer, source: str | None, tokens: Mapping[str, Any]) -> None:
-    """Give a tokenizer a chat template.
-
-    Args:
-        tokenizer: the tokenizer, an attribute of which it becomes.
-        source: the template; none if absent.
-        tokens: the special tokens that it may write, by name; none for what is absent.
-    """
+    """Give a tokenizer a chat template."""
     known = {name: str(token) for name, token in tokens.items() if token is not None}
     vars(tokenizer)["chat_template"] = None if source is None else ChatTemplate(source, known)
 
 
 def reads_chats(tokenizer: Tokenizer) -> bool:
-    """Return whether a tokenizer reads texts as messages of a user.
-
-    Args:
-        tokenizer: the tokenizer.
-    """
+    """Return whether a tokenizer reads texts as messages of a user."""
     return vars(tokenizer).get("reads_chats", False)
 
 
 def set_reads_chats(tokenizer: Tokenizer, chat: bool) -> None:
-    """Let a tokenizer read texts as messages of a user, or as they are.
-
-    Args:
-        tokenizer: the tokenizer, an attribute of which it becomes.
-        chat: whether they are messages.
-    """
+    """Let a tokenizer read texts as messages of a user, or as they are."""
     vars(tokenizer)["reads_chats"] = chat
 
 
@@ -150,16 +118,7 @@ copyreg.pickle(Tokenizer, _reduced)
 
 
 def encode_chat(tokenizer: Tokenizer, messages: Sequence[Message], what: str) -> list[int]:
-    """Return a chat's token ids: its template writes the special tokens, and none is added.
-
-    Args:
-        tokenizer: the model's tokenizer, of `load_tokenizer`.
-        messages: the messages.
-        what: what they are, for the message.
-
-    Raises:
-        BadText: if the checkpoint has no chat template, or it can't write the messages.
-    """
+    """Return a chat's token ids: its template writes the special tokens, and none is added."""
     template = template_of(tokenizer)
     if template is None:
         raise BadText(f"{what} is a chat, and the tokenizer has no chat template: give a text")

@@ -63,22 +63,13 @@ class ConvertedStack(nnx.Module):
 
     @property
     def blocks(self) -> Any:
-        """No blocks: the layers are known as marks alone.
-
-        Raises:
-            DuatError: always.
-        """
+        """No blocks: the layers are known as marks alone."""
         raise DuatError(NO_LAYERS)
 
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens _"]:
-        """Return the states.
-
-        Args:
-            x: the embeddings, `[..., tokens, features]`.
-            mask: true for real tokens, `[..., tokens]`.
-        """
+        """Return the states."""
         real = jnp.ones(x.shape[:-1], bool) if mask is None else jnp.broadcast_to(mask, x.shape[:-1])
         function = TorchFunction(self.weights, self.module)
         attention_mask = real.reshape(-1, real.shape[-1]).astype(int)
@@ -93,13 +84,7 @@ class ConvertedStack(nnx.Module):
     def until(
         self, units: Units, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None
     ) -> Float[Array, "tokens _"]:
-        """Return a residual stream, with the marks before it.
-
-        Args:
-            units: the mark of the stream.
-            x: the embeddings, `[tokens, features]`.
-            mask: true for real tokens, `[tokens]`.
-        """
+        """Return a residual stream, with the marks before it."""
         program, constants = trace(partial(self, mask=mask), x)
         question = Question(wanted=frozenset({units.site}), value=False, marked=True)
         return units.by_token(evaluate(program, constants, [x], question, {})[1][units.site])
@@ -135,16 +120,7 @@ def _architecture(path: Path, head: str | None) -> tuple[Any, Any]:
 
 
 def load_converted_config(path: Path, head: str | None) -> Config:
-    """Load what is known of a checkpoint of any architecture that transformers has, without its weights.
-
-    Args:
-        path: the checkpoint directory.
-        head: the kind of read-out; that of the saved checkpoint if absent.
-
-    Raises:
-        BadCheckpoint: where transformers doesn't have it.
-        DuatError: without PyTorch; without embeddings of tokens or a linear read-out.
-    """
+    """Load what is known of a checkpoint of any architecture that transformers has, without its weights."""
     architecture, settings = _architecture(path, head)
     torch, _ = torch_and_torchax()
     build = getattr(architecture, "from_config", architecture)
@@ -157,18 +133,7 @@ def load_converted_config(path: Path, head: str | None) -> Config:
 
 
 def load_converted(path: Path, dtype: DTypeLike, head: str | None) -> Transformer:
-    """Load a checkpoint of any architecture that transformers has.
-
-    Args:
-        path: the checkpoint directory.
-        dtype: dtype of the parameters: float32 or float64.
-        head: the kind of read-out; that of the saved checkpoint if absent.
-
-    Raises:
-        BadCheckpoint: where there is none, or transformers can't load it.
-        DuatError: without PyTorch; without embeddings of tokens or a linear read-out; where a text's logits differ from
-            PyTorch's.
-    """
+    """Load a checkpoint of any architecture that transformers has."""
     return from_hugging_face(_architecture(path, head)[0], path, dtype=dtype)
 
 
@@ -217,17 +182,7 @@ def _line(error: Exception) -> str:
 
 
 def converted(module: Any, name: str) -> Transformer:
-    """Return a model of transformers as one of this package.
-
-    Args:
-        module: the model, whose read-out will be the identity.
-        name: what it is called in messages.
-
-    Raises:
-        BadCheckpoint: where PyTorch can't compute a sample.
-        DuatError: for one without embeddings of tokens or with another read-out; where a text's logits differ from
-            PyTorch's.
-    """
+    """Return a model of transformers as one of this package."""
     import torch
 
     config, whole = config_of(module, name), module
@@ -269,10 +224,8 @@ def converted(module: Any, name: str) -> Transformer:
 
 
 def _experts_by_choice() -> str:
-    """Return the name under which transformers finds a sum over experts, one of each token's choices after the other.
-
-    Its own sums choose rows by numbers that aren't known in a trace, or have an axis of tokens and choices together.
-    """
+    """Return the name under which transformers finds a sum over experts, one choice of each token after the other."""
+    # Its own sums choose rows by numbers that aren't known in a trace, or have an axis of tokens and choices together.
     try:
         from transformers.integrations import moe
     except ImportError:  # before transformers 5 there is none
@@ -314,16 +267,7 @@ def _embeddings(table: Any) -> Any:
 
 
 def require_source_agrees(model: Transformer, batch: Any, states: Callable[[], Any]) -> None:
-    """Raise where the states of texts differ from those that a model's PyTorch code computes, of each text alone.
-
-    Args:
-        model: a model; one of this package's own families is its own source.
-        batch: the texts, padded on the right: `given`, their token ids, and `real`, both `[texts, tokens]`.
-        states: returns the states that JAX computes, `[texts, tokens, features]`; not called for a family's model.
-
-    Raises:
-        DuatError: with both numbers.
-    """
+    """Raise where the states of texts differ from those that a model's PyTorch code computes, of each text alone."""
     stack = model.stack
     if not isinstance(stack, ConvertedStack):
         return

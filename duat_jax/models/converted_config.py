@@ -18,12 +18,7 @@ LONGEST = 131_072
 
 
 def read_out_of(module: Any, kind: str) -> Any:
-    """Return the linear layer that logits are read by; none for hidden states, and for classes read in another way.
-
-    Args:
-        module: the model.
-        kind: the kind of read-out.
-    """
+    """Return the linear layer that logits are read by; none for hidden states, and for classes read in another way."""
     import torch
 
     if kind == "hidden":
@@ -56,15 +51,7 @@ def _head_of(module: Any, kind: str) -> Head:
 
 
 def config_of(module: Any, name: str) -> Config:
-    """Return what is known of a model of transformers: sizes, and the kind of its read-out.
-
-    Args:
-        module: the model.
-        name: what it is called in messages.
-
-    Raises:
-        DuatError: for one of two texts, without embeddings of tokens or with another read-out.
-    """
+    """Return what is known of a model of transformers: sizes, and the kind of its read-out."""
     settings, name_of_class = module.config.get_text_config(), type(module).__name__
     kind = next((kind for end, kind in HEAD_KINDS.items() if name_of_class.endswith(end)), "hidden")
     table, problem = _table_of(module), None

@@ -41,16 +41,7 @@ class TokenEmbedding(nnx.Module):
         segments: Int[Array, "... tokens"] | None = None,
         mask: Bool[Array, "... tokens"] | None = None,
     ) -> Float[Array, "... tokens features"]:
-        """Return the embeddings of a text.
-
-        Args:
-            ids: token ids, `[..., tokens]`.
-            segments: the segment of each token, `[..., tokens]`; all of segment 0 if absent.
-            mask: true for real tokens, whose positions are counted, `[..., tokens]`; all if absent.
-
-        Raises:
-            BadText: if the text is longer than the model's context.
-        """
+        """Return the embeddings of a text."""
         if ids.shape[-1] > self.config.positions:
             raise BadText(
                 f"the text has {ids.shape[-1]} tokens, but the model's context is {self.config.positions}: shorten it"
@@ -101,14 +92,7 @@ class PatchEmbedding(nnx.Module):
         self.position = initial((config.positions, config.features), dtype, rngs)
 
     def __call__(self, pixels: Float[Array, "... channels height width"]) -> Float[Array, "... tokens features"]:
-        """Return the embeddings of an image: the whole image first, then its patches row by row.
-
-        Args:
-            pixels: the image, normalised as the model expects, `[..., channels, height, width]`.
-
-        Raises:
-            BadText: if it is of another size.
-        """
+        """Return the embeddings of an image: the whole image first, then its patches row by row."""
         image = self.image
         expected = (image.channels, image.height, image.width)
         if pixels.shape[-3:] != expected:

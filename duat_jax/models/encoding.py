@@ -12,18 +12,8 @@ if TYPE_CHECKING:
 
 
 def encode(tokenizer: "Tokenizer", text: str | Sequence[Message], what: str) -> list[int]:
-    """Return a text's token ids, with a model's special tokens around them; a chat has those of its template.
-
-    If the text begins with the token that the tokenizer puts before it, a warning says so.
-
-    Args:
-        tokenizer: the model's tokenizer.
-        text: the text, or the messages of a chat.
-        what: what it is, for the message.
-
-    Raises:
-        BadText: if it has no tokens, the tokenizer can't split it, or it is a chat and there is no template.
-    """
+    """Return a text's token ids, with a model's special tokens around them; a chat has those of its template."""
+    # If the text begins with the token that the tokenizer puts before it, a warning says so.
     if isinstance(text, str) and reads_chats(tokenizer):
         text = [{"role": "user", "content": text}]
     if not isinstance(text, str):

@@ -44,12 +44,7 @@ class ReadOut(nnx.Module):
     def states(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens _"]:
-        """Return the prepared states, from which logits are read.
-
-        Args:
-            x: the last hidden states, `[..., tokens, features]`.
-            mask: true for real tokens, `[..., tokens]`.
-        """
+        """Return the prepared states, from which logits are read."""
         if self.config.pool == "mean":
             weights = jnp.ones(x.shape[:-1], x.dtype) if mask is None else mask.astype(x.dtype)
             mean = jnp.einsum("...t,...tf->...f", weights / weights.sum(-1, keepdims=True), x, precision=PRECISION)
@@ -62,12 +57,7 @@ class ReadOut(nnx.Module):
     def pooled(
         self, states: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... features"]:
-        """Return the state at which classes are read.
-
-        Args:
-            states: the prepared states, `[..., tokens, features]`.
-            mask: true for real tokens, `[..., tokens]`.
-        """
+        """Return the state at which classes are read."""
         if mask is None:
             return states[..., -1 if self.config.pool == "last" else 0, :]
         last = jnp.where(mask, jnp.arange(mask.shape[-1]), 0).max(-1)
@@ -77,12 +67,7 @@ class ReadOut(nnx.Module):
     def logits(
         self, states: Float[Array, "... features"], embedding: Float[Array, "vocab width"] | None
     ) -> Float[Array, "... outputs"]:
-        """Return the logits.
-
-        Args:
-            states: the prepared states, `[..., features]`.
-            embedding: the token embedding, for a read-out that is tied to it.
-        """
+        """Return the logits."""
         logits = jnp.matmul(states, alike(self.rows(embedding), states).T, precision=PRECISION)
         if self.bias is not None:
             logits = logits + offset(alike(self.bias[...], logits), "head.bias")
@@ -94,13 +79,7 @@ class ReadOut(nnx.Module):
         tokens: Int[Array, "*each places"],
         embedding: Float[Array, "vocab width"] | None,
     ) -> Float[Array, "*each places"]:
-        """Return some of the logits, without computing the others.
-
-        Args:
-            states: the prepared states, `[places, features]`.
-            tokens: whose logits at each state, `[*each, places]`.
-            embedding: the token embedding, for a read-out that is tied to it.
-        """
+        """Return some of the logits, without computing the others."""
         rows = alike(self.rows(embedding)[tokens], states)
         logits = jnp.einsum("pf,...pf->...p", states, rows, precision=PRECISION)
         if self.bias is not None:
@@ -108,12 +87,7 @@ class ReadOut(nnx.Module):
         return logits if self.config.cap is None else soft_cap(logits, self.config.cap, "head")
 
     def at(self, state: Float[Array, "features"], embedding: Float[Array, "vocab width"] | None) -> "Logits":
-        """Return the logits of one state, with the parameters of their read-out.
-
-        Args:
-            state: a prepared state, `[features]`.
-            embedding: the token embedding, for a read-out that is tied to it.
-        """
+        """Return the logits of one state, with the parameters of their read-out."""
         rows = alike(self.rows(embedding), state)
         blocks = in_blocks(rows)
         states = jnp.broadcast_to(state, (len(blocks), len(state)))
@@ -124,14 +98,7 @@ class ReadOut(nnx.Module):
         return Logits(logits * ratio, rows, ratio, ratio * bias)
 
     def rows(self, embedding: Float[Array, "vocab width"] | None) -> Float[Array, "outputs features"]:
-        """Return the unembedding: the matrix whose rows read logits from a prepared state, before bias and cap.
-
-        Args:
-            embedding: the token embedding, for a read-out that is tied to it.
-
-        Raises:
-            DuatError: if the model returns hidden states.
-        """
+        """Return the unembedding: the matrix whose rows read logits from a prepared state, before bias and cap."""
         if self.unembedding is not None:
             return self.unembedding[...]
         if embedding is None or not self.config.tied:

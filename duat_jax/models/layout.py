@@ -49,13 +49,7 @@ class Units(NamedTuple):
 
 
 def units_at(site: Site, shape: tuple[int, ...], axis: int) -> Units:
-    """Return how units lie at a mark that `duat.auto` placed.
-
-    Args:
-        site: the mark.
-        shape: that of its array.
-        axis: the axis of tokens.
-    """
+    """Return how units lie at a mark that `duat.auto` placed."""
     others = (*shape[:axis], *shape[axis + 1 :])
     in_heads = site.key.name == MIXED and axis < len(shape) - 1
     return Units(site, axis, others, (math.prod(others[:-1]), others[-1]) if in_heads else (math.prod(others),))

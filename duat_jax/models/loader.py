@@ -108,11 +108,7 @@ def _config(checkpoint: Checkpoint, head: str | None) -> Config:
 
 
 def converted_folder(checkpoint: Checkpoint) -> Path | None:
-    """Return the folder of a checkpoint of no family of this package, where PyTorch's code for it can be run.
-
-    Args:
-        checkpoint: a checkpoint.
-    """
+    """Return the folder of a checkpoint of no family of this package, where PyTorch's code for it can be run."""
     if not isinstance(checkpoint, Directory) or any(find_spec(name) is None for name in ("torchax", "transformers")):
         return None
     values = checkpoint.settings()
@@ -121,12 +117,7 @@ def converted_folder(checkpoint: Checkpoint) -> Path | None:
 
 
 def skeleton(config: Config, dtype: DTypeLike) -> Transformer:
-    """Return a model whose parameters have shapes and dtypes only.
-
-    Args:
-        config: the configuration.
-        dtype: dtype of the parameters.
-    """
+    """Return a model whose parameters have shapes and dtypes only."""
     return nnx.eval_shape(lambda: Transformer(config, dtype=dtype, rngs=None))
 
 
@@ -147,12 +138,7 @@ def _entries(model: Transformer, entry: Entry, places: Mapping[str, Device | Sha
 
 
 def entries_here(shape: tuple[int, ...], place: Device | Sharding | None) -> int:
-    """Return how many of a parameter's numbers this process holds.
-
-    Args:
-        shape: the parameter's shape.
-        place: where it is put.
-    """
+    """Return how many of a parameter's numbers this process holds."""
     if not isinstance(place, Sharding):
         return math.prod(shape)
     return min(math.prod(shape), len(place.addressable_devices) * math.prod(place.shard_shape(shape)))

@@ -16,20 +16,6 @@ SHOWN = 4
 def require_mask(ids: Any, mask: Any) -> Bool[Array, ""]:
     """Check that a mask fits its token ids; raise if it is known not to.
 
-    Every text needs a real token, and all masked-out tokens have to be one and the same token, as padding is. An
-    inverted mask would mask out the text itself.
-
-    Args:
-        ids: token ids, `[..., tokens]`.
-        mask: true for real tokens, `[..., tokens]`.
-
-    Returns:
-        True; within `jax.jit`, where values aren't known yet, whether the mask fits.
-
-    Raises:
-        DuatError: if the mask isn't boolean.
-        BadText: if it has another shape, a text has no real token, or a masked-out token isn't padding.
-
     Example:
         >>> import numpy as np
         >>> bool(require_mask(np.array([5, 6, 7, 0, 0]), np.arange(5) < 3))
@@ -38,6 +24,8 @@ def require_mask(ids: Any, mask: Any) -> Bool[Array, ""]:
         Traceback (most recent call last):
         duat_jax.errors.BadText: the mask hides 3 different tokens (5, 6, 7), but padding is one and the same token: ...
     """
+    # Every text needs a real token, and all masked-out tokens have to be one and the same token, as padding is. An
+    # inverted mask would mask out the text itself.
     require_boolean(mask)
     if mask.shape != ids.shape:
         raise BadText(

@@ -47,16 +47,6 @@ REQUIRED = ("heads", "neurons")
 def placement(config: Config, mesh: Mesh) -> Callable[[str], NamedSharding]:
     """Return where each parameter of a model is put.
 
-    Args:
-        config: the model's parts.
-        mesh: the devices, with an axis `"texts"`, an axis `"model"`, or both.
-
-    Returns:
-        A function from the path of a parameter to its sharding.
-
-    Raises:
-        DuatError: for other axes, or if heads or neurons can't be divided.
-
     Example:
         >>> import jax, numpy as np
         >>> import duat_jax as duat
@@ -92,12 +82,7 @@ def placement(config: Config, mesh: Mesh) -> Callable[[str], NamedSharding]:
 
 
 def divide_long_texts(model: Transformer, mesh: Mesh) -> None:
-    """Let devices divide the tokens of long texts between parts, and loop over their own heads in attention.
-
-    Args:
-        model: the model; its blocks and attentions are changed.
-        mesh: the devices.
-    """
+    """Let devices divide the tokens of long texts between parts, and loop over their own heads in attention."""
     for attention in attentions(model):
         if isinstance(attention, Attention):
             attention.shards = mesh.shape.get(MODEL, 1)
@@ -108,14 +93,6 @@ def divide_long_texts(model: Transformer, mesh: Mesh) -> None:
 
 def divide(model: Transformer, mesh: Mesh) -> Transformer:
     """Return a model that is divided over a mesh.
-
-    Args:
-        model: the model, on one device; or its skeleton, of which only the shapes are divided, to compile for devices
-            that aren't there.
-        mesh: the devices, as in `placement`.
-
-    Raises:
-        DuatError: as `placement` does.
 
     Example:
         >>> import jax, numpy as np
@@ -139,12 +116,7 @@ def divide(model: Transformer, mesh: Mesh) -> Transformer:
 
 
 def sizes_of(config: Config, layer: int) -> dict[str, int]:
-    """Return the sizes of what is divided, of one layer.
-
-    Args:
-        config: the model's parts.
-        layer: the layer.
-    """
+    """Return the sizes of what is divided, of one layer."""
     block = config.blocks[layer]
     return {
         "heads": block.heads,

@@ -72,12 +72,7 @@ class Pooling:
         return reduce(lambda vector, layer: layer(vector), self.dense, self._pooled(x, real))
 
     def _pooled(self, x: Float[Array, "tokens features"], real: Bool[Array, "tokens"]) -> Float[Array, "pooled"]:
-        """Return the vectors of all modes, one after another.
-
-        Args:
-            x: the hidden states, `[tokens, features]`.
-            real: true for real tokens, `[tokens]`.
-        """
+        """Return the vectors of all modes, one after another."""
 
         def pooled(mode: str) -> Array:
             if mode == "max":

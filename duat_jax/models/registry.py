@@ -32,23 +32,13 @@ def register_family(model_type: str, family: Family) -> None:
 
 
 def family_of(config: Config) -> Family:
-    """Return the family of a loaded checkpoint.
-
-    Args:
-        config: the model's parts.
-
-    Raises:
-        DuatError: for a model that PyTorch's code computes, which has none.
-    """
+    """Return the family of a loaded checkpoint."""
     require_layers(config)
     return FAMILIES[config.family]
 
 
 def nearest(model_type: str) -> str | None:
     """Return the known `model_type` with the most similar name, or `None`.
-
-    Args:
-        model_type: an unknown one.
 
     Example:
         >>> nearest("qwen2_moe")

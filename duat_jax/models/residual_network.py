@@ -70,14 +70,7 @@ class ResidualNetwork(nnx.Module):
         self.head = Linear(widths[-1], classes, "head", dtype=dtype, rngs=rngs)
 
     def embed(self, pixels: Float[Array, "... channels rows columns"]) -> Float[Array, "... rows columns channels"]:
-        """Return the pixels with channels last, in the dtype of the parameters, float32 at least.
-
-        Args:
-            pixels: an image, `[..., channels, rows, columns]`.
-
-        Raises:
-            BadText: if they aren't an image, or have another number of channels.
-        """
+        """Return the pixels with channels last, in the dtype of the parameters, float32 at least."""
         kernel = self.stem.kernel[...]
         if pixels.ndim < 3 or pixels.shape[-3] != kernel.shape[2]:
             raise BadText(
@@ -86,11 +79,7 @@ class ResidualNetwork(nnx.Module):
         return jnp.moveaxis(pixels, -3, -1).astype(computed_in(kernel.dtype))
 
     def output(self, x: Float[Array, "... rows columns channels"]) -> Float[Array, "... classes"]:
-        """Return the logits.
-
-        Args:
-            x: the pixels, channels last, `[..., rows, columns, channels]`.
-        """
+        """Return the logits."""
         x = stream(self.stem(x), "layer")
         for i, block in enumerate(self.blocks):
             with jax.named_scope(f"layers.{i}"):
@@ -99,9 +88,5 @@ class ResidualNetwork(nnx.Module):
         return self.head(x.mean((-3, -2)))
 
     def __call__(self, pixels: Float[Array, "... channels rows columns"]) -> Float[Array, "... classes"]:
-        """Return the logits of an image.
-
-        Args:
-            pixels: `[..., channels, rows, columns]`.
-        """
+        """Return the logits of an image."""
         return self.output(self.embed(pixels))

@@ -23,18 +23,7 @@ def write_model(
     dtype: DTypeLike,
     settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a model's weights as a checkpoint with the files of the one that it was made from.
-
-    Args:
-        folder: an empty folder.
-        model: the model.
-        source: the checkpoint whose configuration, tokenizer and other files are copied.
-        dtype: the stored data type.
-        settings: the fields of `config.json`; those of the source if absent.
-
-    Raises:
-        BadCheckpoint: naming every tensor with a number too large for the dtype; if the source's files can't be copied.
-    """
+    """Write a model's weights as a checkpoint with the files of the one that it was made from."""
     tensors: dict[str, np.ndarray] = {}
     family = family_of(model.config)
     for entry in family.tensor_map(model.config):

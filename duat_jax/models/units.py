@@ -10,12 +10,7 @@ from duat_jax.transform.keys import Site
 
 
 def heads_of(config: Config, layer: int) -> list[Units]:
-    """Return the marks of a layer's heads: one, or none that is known.
-
-    Args:
-        config: the model's parts.
-        layer: the layer, from 0.
-    """
+    """Return the marks of a layer's heads: one, or none that is known."""
     block = config.blocks[layer]
     if config.marks is None:
         return [_native(sites.heads(layer), sites.head_shape(block))]
@@ -23,24 +18,14 @@ def heads_of(config: Config, layer: int) -> list[Units]:
 
 
 def neurons_of(config: Config, layer: int) -> list[Units]:
-    """Return the marks of a layer's neurons: one in a family of this package, any number in a model by PyTorch's code.
-
-    Args:
-        config: the model's parts.
-        layer: the layer, from 0.
-    """
+    """Return the marks of a layer's neurons: one in a native family, any number in a model by PyTorch's code."""
     if config.marks is None:
         return [_native(sites.neurons(layer), sites.neuron_shape(config.blocks[layer]))]
     return _in_layer(config, layer, ACTIVATED)
 
 
 def streams_of(config: Config, layers: int) -> list[Units]:
-    """Return the mark of the residual stream after some layers: one, or none that is known.
-
-    Args:
-        config: the model's parts.
-        layers: the number of layers before it.
-    """
+    """Return the mark of the residual stream after some layers: one, or none that is known."""
     if config.marks is None:
         return [_native(sites.stream(layers), (config.features,))]
     streams = (each for each in config.marks if each.site.kind == marks.STREAM)

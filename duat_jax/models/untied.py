@@ -10,20 +10,12 @@ from duat_jax.models.transformer import Transformer
 
 
 def untied_config(config: Config) -> Config:
-    """Return a configuration with a read-out of its own.
-
-    Args:
-        config: the parts of a model.
-    """
+    """Return a configuration with a read-out of its own."""
     return replace(config, head=replace(config.head, tied=False))
 
 
 def untied(model: Transformer) -> Transformer:
-    """Return a model that computes the same, with a copy of the token embedding as its read-out if that is tied.
-
-    Args:
-        model: the model, or its skeleton; it stays as it is.
-    """
+    """Return a model that computes the same, with a copy of the token embedding as its read-out if that is tied."""
     if not model.config.head.tied:
         return model
     copy = jax.tree.map(lambda leaf: leaf, model)

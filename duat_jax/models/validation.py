@@ -26,14 +26,7 @@ SHOWN_CLASSES = 8
 
 
 def require_loaded(model: Any) -> None:
-    """Raise unless a model is one of this package's.
-
-    Args:
-        model: what was given as the model.
-
-    Raises:
-        DuatError: naming what takes a function of one's own.
-    """
+    """Raise unless a model is one of this package's."""
     if not isinstance(getattr(model, "config", None), Config):
         raise DuatError(
             f"the model is a {type(model).__name__}: give one that duat.load returns. A function or a module of your"
@@ -43,14 +36,7 @@ def require_loaded(model: Any) -> None:
 
 
 def require_layers(config: Config) -> None:
-    """Raise unless a model is made of layers of this package.
-
-    Args:
-        config: the model's parts.
-
-    Raises:
-        DuatError: for one that PyTorch's code computes.
-    """
+    """Raise unless a model is made of layers of this package."""
     if config.marks is not None:
         raise DuatError(NO_LAYERS)
 
@@ -70,11 +56,7 @@ class Places(NamedTuple):
 
 
 def whole_number(value: Any) -> int | None:
-    """Convert a value to an integer; `None` if it isn't a whole number, as a truth value isn't.
-
-    Args:
-        value: anything.
-    """
+    """Convert a value to an integer; `None` if it isn't a whole number, as a truth value isn't."""
     try:
         return None if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -84,15 +66,7 @@ def whole_number(value: Any) -> int | None:
 def checked_ids(
     config: Config, ids: Any, label: str, problems: list[str], tokenizer: "Tokenizer | None" = None
 ) -> Int[np.ndarray, "tokens"]:
-    """Validate a text's token ids; return an empty array if there is a problem.
-
-    Args:
-        config: the model's parts.
-        ids: anything; of a string or a chat, the token ids that the tokenizer gives.
-        label: the name of the text, for the message.
-        problems: the list to which a problem is added.
-        tokenizer: the model's tokenizer.
-    """
+    """Validate a text's token ids; return an empty array if there is a problem."""
     if isinstance(ids, str) or is_chat(ids):
         ids = _encoded(encode, tokenizer, ids, label, problems)
         if ids is None:
@@ -124,15 +98,7 @@ def checked_ids(
 def checked_token(
     config: Config, token: Any, label: str, problems: list[str], tokenizer: "Tokenizer | None" = None
 ) -> int | None:
-    """Validate a token id; return `None` if it is absent or there is a problem.
-
-    Args:
-        config: the model's parts.
-        token: anything; of a string, the token that it names, without a tokenizer by its number.
-        label: the role of the token, for the message.
-        problems: the list to which a problem is added.
-        tokenizer: the model's tokenizer.
-    """
+    """Validate a token id; return `None` if it is absent or there is a problem."""
     if isinstance(token, str):
         token = _of_text(tokenizer, token, label, problems)
     if token is None:
@@ -173,15 +139,7 @@ def _encoded(
 
 
 def checked_segments(config: Config, segments: Any, tokens: int, label: str, problems: list[str]) -> Any:
-    """Validate the segment of each token; return `None` if the model has none.
-
-    Args:
-        config: the model's parts.
-        segments: anything; all of segment 0 if absent.
-        tokens: length of the text; an empty one isn't checked.
-        label: the name of the text, for the message.
-        problems: the list to which a problem is added.
-    """
+    """Validate the segment of each token; return `None` if the model has none."""
     if segments is None:
         return np.zeros(tokens, np.int64) if config.segments else None
     try:
@@ -200,14 +158,7 @@ def checked_segments(config: Config, segments: Any, tokens: int, label: str, pro
 
 
 def checked_pixels(image: Image, pixels: Any, label: str, problems: list[str]) -> Float[np.ndarray, "_ _ _"]:
-    """Validate an image's pixels; return zeros if there is a problem.
-
-    Args:
-        image: the sizes of the model's images.
-        pixels: anything.
-        label: the name of the image, for the message.
-        problems: the list to which a problem is added.
-    """
+    """Validate an image's pixels; return zeros if there is a problem."""
     shape = (image.channels, image.height, image.width)
     try:
         array = np.asarray(pixels)
@@ -226,14 +177,7 @@ def checked_pixels(image: Image, pixels: Any, label: str, problems: list[str]) -
 
 
 def checked_class(config: Config, name: Any, label: str, problems: list[str]) -> int | None:
-    """Validate a class and return its number; `None` if it is absent or there is a problem.
-
-    Args:
-        config: the model's parts.
-        name: its name, or its number.
-        label: the role of the class, for the message.
-        problems: the list to which a problem is added.
-    """
+    """Validate a class and return its number; `None` if it is absent or there is a problem."""
     if name is None:
         return None
     head = config.head
@@ -250,26 +194,13 @@ def checked_class(config: Config, name: Any, label: str, problems: list[str]) ->
 
 
 def require_two(output: int | None, contrast: int | None, kind: str, problems: list[str]) -> None:
-    """Note a problem if an output is contrasted with itself.
-
-    Args:
-        output: its number, if it is given.
-        contrast: the number of the one whose logit is subtracted, if there is one.
-        kind: `"token"` or `"class"`.
-        problems: the list to which a problem is added.
-    """
+    """Note a problem if an output is contrasted with itself."""
     if output is not None and output == contrast:
         problems.append(f"the target and the contrast are the same {kind}: their difference is zero; give two")
 
 
 def checked_position(position: Any, places: Places, problems: list[str]) -> int:
-    """Validate a position and return the index of its token from the beginning of the text.
-
-    Args:
-        position: anything; negative counts from the end, and `None` is the default position.
-        places: the positions of the text; an empty one isn't checked.
-        problems: the list to which a problem is added.
-    """
+    """Validate a position and return the index of its token from the beginning of the text."""
     tokens, default = places.tokens, places.default
     if not tokens:
         return 0
@@ -286,13 +217,7 @@ def checked_position(position: Any, places: Places, problems: list[str]) -> int:
 
 
 def checked_vector(features: int, vector: Any, problems: list[str]) -> np.ndarray | jax.Array:
-    """Validate a direction in the residual stream; return zeros if there is a problem.
-
-    Args:
-        features: width of the stream.
-        vector: anything.
-        problems: the list to which a problem is added.
-    """
+    """Validate a direction in the residual stream; return zeros if there is a problem."""
     try:
         array = vector if isinstance(vector, jax.Array) else np.asarray(vector)
     except (ValueError, TypeError, OverflowError):
@@ -307,15 +232,7 @@ def checked_vector(features: int, vector: Any, problems: list[str]) -> np.ndarra
 
 
 def require_gated(config: Config, gate_rule: str | None) -> None:
-    """Raise if a rule for gated terms is unknown, or given for a model without gates.
-
-    Args:
-        config: the model's parts.
-        gate_rule: a name in `affine_form.GATE_RULES`; always valid if absent.
-
-    Raises:
-        DuatError: if no block is gated, or the name isn't known.
-    """
+    """Raise if a rule for gated terms is unknown, or given for a model without gates."""
     if gate_rule not in (None, *GATE_RULES):
         raise DuatError(f"gate_rule = {quoted(gate_rule)} isn't one of {', '.join(GATE_RULES)}")
     if gate_rule is not None and all(block.mlp == "plain" for block in config.blocks):

@@ -168,26 +168,11 @@ def pattern(
 ) -> Float[Array, "... heads queries keys"]:
     """Return the pattern that `attend` applies, by applying it to the identity.
 
-    Args:
-        queries: the held queries, `[..., tokens, heads, head_features]`.
-        keys: the held keys, `[..., tokens, key_value_heads, head_features]`.
-        scale: as in `attend`.
-        causal: as in `attend`.
-        window: as in `attend`.
-        mask: as in `attend`.
-        cap: as in `attend`.
-        sinks: as in `attend`.
-
-    Returns:
-        `[..., heads, queries, keys]`.
-
     Example:
         >>> import jax.numpy as jnp
         >>> x = jnp.zeros((2, 1, 1))
         >>> pattern(x, x, scale=1.0, causal=True, window=None).tolist()
         [[[1.0, 0.0], [0.5, 0.5]]]
-
-    Source: Wang & Li, Eq. 35.
     """
     tokens = keys.shape[-3]
     identity = jnp.broadcast_to(jnp.eye(tokens, dtype=keys.dtype)[:, None], (*keys.shape[:-1], tokens))

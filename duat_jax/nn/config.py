@@ -156,14 +156,7 @@ BLOCKS: dict[str, Callable[..., BlockConfig]] = {
 def make_norm(
     config: BlockConfig, name: str, dtype: DTypeLike, features: int | None = None
 ) -> LayerNorm | RMSNorm | None:
-    """Build the norm of a configuration, or `None` for none.
-
-    Args:
-        config: the configuration.
-        name: prefix of the names of its marks.
-        dtype: dtype of the parameters.
-        features: the number of features; that of the residual stream if absent.
-    """
+    """Build the norm of a configuration, or `None` for none."""
     size = config.features if features is None else features
     match config.norm:
         case "layer":
@@ -175,13 +168,7 @@ def make_norm(
 
 
 def make_attention(config: BlockConfig, dtype: DTypeLike, rngs: nnx.Rngs | None) -> Attention | SlicedAttention:
-    """Build the attention of a configuration.
-
-    Args:
-        config: the configuration.
-        dtype: dtype of the parameters.
-        rngs: source of the random initial weights; zeros without it.
-    """
+    """Build the attention of a configuration."""
     if config.attention == "sliced":
         return SlicedAttention(config.features, config.heads, causal=config.causal, dtype=dtype, rngs=rngs)
     head_features = config.features // config.heads if config.head_features is None else config.head_features
@@ -218,13 +205,7 @@ def make_attention(config: BlockConfig, dtype: DTypeLike, rngs: nnx.Rngs | None)
 
 
 def make_mlp(config: BlockConfig, dtype: DTypeLike, rngs: nnx.Rngs | None) -> MLP | GatedMLP | Experts:
-    """Build the MLP of a configuration.
-
-    Args:
-        config: the configuration.
-        dtype: dtype of the parameters.
-        rngs: source of the random initial weights; zeros without it.
-    """
+    """Build the MLP of a configuration."""
     sizes = (config.features, config.neurons, config.activation)
     if config.mlp == "plain":
         return MLP(*sizes, bias=config.mlp_bias, dtype=dtype, rngs=rngs)

@@ -20,13 +20,7 @@ BLOCK, SMALLEST = 512, 4
 
 
 def initial(shape: tuple[int, ...], dtype: DTypeLike, rngs: nnx.Rngs | None) -> nnx.Param:
-    """Return a normally distributed parameter of standard deviation 0.02, or zeros without a source.
-
-    Args:
-        shape: its shape.
-        dtype: its dtype.
-        rngs: source of the random entries.
-    """
+    """Return a normally distributed parameter of standard deviation 0.02, or zeros without a source."""
     # A draw takes time in proportion to the program traced before it: a skeleton is built without any.
     if rngs is None:
         return nnx.Param(jnp.zeros(shape, dtype))
@@ -36,32 +30,22 @@ def initial(shape: tuple[int, ...], dtype: DTypeLike, rngs: nnx.Rngs | None) -> 
 def alike(parameter: Shaped[Array, "..."], x: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
     """Convert a parameter to the dtype of its operand, if that has more bits.
 
-    So nothing is rounded, and a stream in float32 stays in float32 for weights of any dtype.
-
-    Args:
-        parameter: any parameter.
-        x: the array that it is multiplied with or added to.
-
     Example:
         >>> alike(jnp.ones(2, jnp.bfloat16), jnp.ones(2, jnp.float32)).dtype.name
         'float32'
     """
+    # So nothing is rounded, and a stream in float32 stays in float32 for weights of any dtype.
     return parameter.astype(x.dtype) if jnp.finfo(parameter.dtype).bits < jnp.finfo(x.dtype).bits else parameter
 
 
 def product(x: Shaped[Array, "... inputs"], matrix: Shaped[Array, "inputs outputs"]) -> Shaped[Array, "... outputs"]:
     """Return `x W`, computed in the dtype of `x` if that has more bits than `W`.
 
-    On the way back the matrix is converted again: its copy would take more memory than the matrix, in every layer.
-
-    Args:
-        x: `[..., inputs]`.
-        matrix: `W`, `[inputs, outputs]`.
-
     Example:
         >>> product(jnp.ones(2), jnp.eye(2, dtype=jnp.bfloat16)).tolist()
         [1.0, 1.0]
     """
+    # On the way back the matrix is converted again: its copy would take more memory than the matrix, in every layer.
 
     def multiply(x: Array, matrix: Array) -> Array:
         return jnp.matmul(x, alike(matrix, x), precision=PRECISION)
@@ -70,26 +54,19 @@ def product(x: Shaped[Array, "... inputs"], matrix: Shaped[Array, "inputs output
 
 
 def computed_in(dtype: DTypeLike) -> jnp.dtype:
-    """Return the dtype of computations with parameters of a dtype: float32 at least.
-
-    Args:
-        dtype: of the parameters.
-    """
+    """Return the dtype of computations with parameters of a dtype: float32 at least."""
     return jnp.dtype(dtype if jnp.finfo(dtype).bits >= 32 else jnp.float32)
 
 
 def in_blocks(rows: Float[Array, "rows *columns"]) -> Float[Array, "blocks block *columns"]:
     """Split rows into blocks of one size, since a single long sum over a vocabulary would lose digits.
 
-    Blocks that divide the rows need no copy.  If there is no such size, as for a prime number of rows, zeros are added.
-
-    Args:
-        rows: `[rows, *columns]`.
-
     Example:
         >>> in_blocks(jnp.ones((50257, 2))).shape, in_blocks(jnp.ones((521, 2))).shape
         ((1733, 29, 2), (2, 512, 2))
     """
+    # Blocks that divide the rows need no copy. If there is no such size, as for a prime number of rows, zeros are
+    # added.
     count, most = len(rows), min(BLOCK, len(rows))
     block = next((size for size in range(most, SMALLEST - 1, -1) if count % size == 0), most)
     missing = -count % block

@@ -118,13 +118,6 @@ def gated_term(
     factor: Float[Array, "... neurons"],
     outer: Callable[[Array], Array],
 ) -> Float[Array, "... features"]:
-    """Return `outer(σ(g) ⊙ u)` as one term, with `u` held.
-
-    Args:
-        activation: `σ`.
-        gate: `g`, `[..., neurons]`.
-        factor: `u`, `[..., neurons]`.
-        outer: the linear map `W3`.
-    """
+    """Return `outer(σ(g) ⊙ u)` as one term, with `u` held."""
     outer, held_factor = _marking_neurons(outer), hold(factor, "mlp.factor")
     return term(activation, gate, "mlp", outer=lambda activated: outer(activated * held_factor))

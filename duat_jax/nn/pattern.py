@@ -13,14 +13,7 @@ from duat_jax.transform.marks import hold
 
 
 def require_boolean(mask: Any) -> None:
-    """Raise unless a mask is boolean.
-
-    Args:
-        mask: true for real tokens, `[..., tokens]`.
-
-    Raises:
-        DuatError: if it has another dtype, such as the numbers that some libraries add to scores.
-    """
+    """Raise unless a mask is boolean."""
     if mask.dtype != bool:
         raise DuatError(
             f"the mask has dtype {mask.dtype}, but it has to say for each token whether it is real: give"
@@ -84,12 +77,7 @@ def soft_cap(scores: Float[Array, "..."], cap: float, name: str) -> Float[Array,
 
 
 def cap_ratio(scores: Float[Array, "..."], cap: float) -> Float[Array, "..."]:
-    """Return `cap · tanh(scores / cap) / scores`, with one at zero.
-
-    Args:
-        scores: scores or logits, `[...]`.
-        cap: the limit of their absolute value.
-    """
+    """Return `cap · tanh(scores / cap) / scores`, with one at zero."""
     at_zero = scores == 0
     return jnp.where(at_zero, 1, cap * jnp.tanh(scores / cap) / jnp.where(at_zero, 1, scores))
 

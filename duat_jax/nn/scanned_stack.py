@@ -19,12 +19,6 @@ from duat_jax.transform.marks import stream
 def turn_of(layers: Sequence[Mapping[str, Any]]) -> int:
     """Return after how many layers they come again in turns; 1 if all are equal.
 
-    Args:
-        layers: what each of them depends on, by name. Fewer than a turn may be left at the end, of any kind.
-
-    Raises:
-        DuatError: naming the first layers that differ, if they don't come in turns.
-
     Example:
         >>> turn_of([{"window": 4}, {"window": None}] * 3)
         2

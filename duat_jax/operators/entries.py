@@ -16,14 +16,7 @@ NUMBERS = 2**22
 
 
 def require_square(linear: LinearMap) -> None:
-    """Raise unless a map's output has the shape and dtype of its input.
-
-    Args:
-        linear: the map.
-
-    Raises:
-        DuatError: if input and output differ.
-    """
+    """Raise unless a map's output has the shape and dtype of its input."""
     if not fits(linear.input, linear.output):
         raise DuatError(
             f"a map from {describe(linear.input)} to {describe(linear.output)} has no diagonal: take one whose"
@@ -98,20 +91,12 @@ def frobenius(linear: LinearMap) -> Float[Array, ""]:
 
 
 def at_once(linear: LinearMap) -> int:
-    """Return the number of arrays to which a map is applied at once.
-
-    Args:
-        linear: the map.
-    """
+    """Return the number of arrays to which a map is applied at once."""
     return max(1, NUMBERS // max(math.prod(linear.input.shape), math.prod(linear.output.shape), 1))
 
 
 def summed(dtype: Any) -> Any:
-    """Return the dtype in which squares are summed: float32 at least.
-
-    Args:
-        dtype: the dtype of the numbers.
-    """
+    """Return the dtype in which squares are summed: float32 at least."""
     return dtype if jnp.finfo(dtype).bits >= 32 else jnp.dtype(jnp.float32)
 
 

@@ -103,20 +103,12 @@ class LinearMap(ABC):
 
 
 def fits(a: jax.ShapeDtypeStruct, b: jax.ShapeDtypeStruct) -> bool:
-    """Return whether two arrays have the same shape and dtype.
-
-    Args:
-        a: shape and dtype of an array.
-        b: shape and dtype of another array.
-    """
+    """Return whether two arrays have the same shape and dtype."""
     return a.shape == b.shape and a.dtype == b.dtype
 
 
 def describe(array: jax.ShapeDtypeStruct | Array) -> str:
     """Format shape and dtype for an error message.
-
-    Args:
-        array: an array, or its shape and dtype.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -127,12 +119,7 @@ def describe(array: jax.ShapeDtypeStruct | Array) -> str:
 
 
 def rebuilt(kind: type[Map], values: dict[str, Any]) -> Map:
-    """Build a map from its fields, without validation.
-
-    Args:
-        kind: a dataclass of maps.
-        values: a value for each of its fields.
-    """
+    """Build a map from its fields, without validation."""
     # A pytree's leaves may be anything (an axis, a placeholder), which the constructor would refuse.
     instance = object.__new__(kind)
     for name, value in values.items():
@@ -141,11 +128,7 @@ def rebuilt(kind: type[Map], values: dict[str, Any]) -> Map:
 
 
 def pytree(*children: str) -> Callable[[type[Map]], type[Map]]:
-    """Register a frozen dataclass of maps as a pytree.
-
-    Args:
-        children: the fields that hold arrays or maps; all others are static.
-    """
+    """Register a frozen dataclass of maps as a pytree."""
 
     def register(kind: type[Map]) -> type[Map]:
         static = [field.name for field in fields(kind) if field.name not in children]  # type: ignore[arg-type]

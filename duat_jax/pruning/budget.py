@@ -17,22 +17,12 @@ FRACTIONS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.97, 1.0)
 
 
 def equally(ranked: Scores, fraction: float) -> dict[int, int]:
-    """Return how many neurons to remove from each layer if every layer loses the same fraction.
-
-    Args:
-        ranked: every neuron's score.
-        fraction: the fraction to remove.
-    """
+    """Return how many neurons to remove from each layer if every layer loses the same fraction."""
     return {layer: round(fraction * len(of_layer)) for layer, of_layer in ranked.items()}
 
 
 def together(ranked: Scores, fraction: float) -> dict[int, int]:
-    """Return how many neurons to remove from each layer if the neurons of all layers are ranked as one list.
-
-    Args:
-        ranked: every neuron's score.
-        fraction: which share of all goes.
-    """
+    """Return how many neurons to remove from each layer if the neurons of all layers are ranked as one list."""
     layer_of = np.concatenate([np.full(len(of_layer), layer) for layer, of_layer in ranked.items()])
     order = np.argsort(np.concatenate(list(ranked.values())), kind="stable")[: round(fraction * len(layer_of))]
     return {layer: int((layer_of[order] == layer).sum()) for layer in ranked}
@@ -47,19 +37,13 @@ def cheapest(
 ) -> dict[int, int]:
     """Return how many neurons to remove from each layer so that the sum of the layers' costs is smallest.
 
-    The cost of a layer is replaced by the largest convex function below its measured points, so that always removing
-    the next neuron where it costs least is optimal.
-
-    Args:
-        costs: the loss with each layer pruned alone, at the fractions `FRACTIONS`.
-        sizes: each layer's number of neurons.
-        fraction: which share of all goes.
-
     Example:
         >>> free = np.zeros(len(FRACTIONS))
         >>> cheapest({0: free, 1: free + np.array(FRACTIONS)}, {0: 100, 1: 100}, 0.45)
         {0: 90, 1: 0}
     """
+    # The cost of a layer is replaced by the largest convex function below its measured points, so that always removing
+    # the next neuron where it costs least is optimal.
     slopes, layer_of = [], []
     for layer, cost in costs.items():
         shares = np.arange(sizes[layer] + 1) / sizes[layer]
@@ -89,14 +73,7 @@ def measured(
     without: Callable[[Mapping[int, int]], Transformer],
     ids: Int[np.ndarray, "texts tokens"],
 ) -> dict[int, int]:
-    """Return how many neurons to remove from each layer, by the loss measured with each layer pruned alone.
-
-    Args:
-        ranked: every neuron's score.
-        fraction: which share of all goes.
-        without: returns the model with a given number of neurons of each layer removed.
-        ids: calibration text, token ids `[texts, tokens]`.
-    """
+    """Return how many neurons to remove from each layer, by the loss measured with each layer pruned alone."""
     none = dict.fromkeys(ranked, 0)
     costs = {
         layer: np.array([mean_loss(without(none | {layer: round(share * len(of_layer))}), ids) for share in FRACTIONS])

@@ -54,22 +54,12 @@ Weights = Callable[[Transformer, Array], tuple[list[Array], list[Array]]]
 
 
 def losses(logits: Float[Array, "... tokens vocab"], ids: Int[Array, "... tokens"]) -> Float[Array, "... tokens"]:
-    """Return the cross-entropy `−log p` of every token, in nats.
-
-    Args:
-        logits: the logits that predict each token, `[..., tokens, vocab]`.
-        ids: the tokens, `[..., tokens]`.
-    """
+    """Return the cross-entropy `−log p` of every token, in nats."""
     return -jnp.take_along_axis(jax.nn.log_softmax(logits), ids[..., None], -1)[..., 0]
 
 
 def gradients(model: Transformer, ids: Int[Array, "batch tokens"]) -> tuple[list[Array], list[Array]]:
-    """Return each layer's activations, and the gradients of each text's loss with respect to them: `w = g = ∂loss/∂a`.
-
-    Args:
-        model: a language model.
-        ids: token ids, `[batch, tokens]`.
-    """
+    """Return each layer's activations, and the gradients of each text's loss in them: `w = g = ∂loss/∂a`."""
     every = [sites.neurons(layer) for layer in range(model.config.layers)]
     x = model.embed(ids[:, :-1])
 
@@ -84,17 +74,9 @@ def gradients(model: Transformer, ids: Int[Array, "batch tokens"]) -> tuple[list
 
 
 def held_coefficients(model: Transformer, ids: Int[Array, "batch tokens"]) -> tuple[list[Array], list[Array]]:
-    """Return each layer's activations, and their coefficients in the loss with every dynamic parameter held: `w = u`.
-
-    The read-out is the loss's own gradient in the logits, `r = p − 1[next token]`; pulled back through the linear path
-    it is `u`, and with `C_j` the term's outer weight, `u_j = C_jᵀ r`: the contribution of a neuron is `u a`.
-
-    Args:
-        model: a language model.
-        ids: token ids, `[batch, tokens]`.
-
-    Source: Wang & Li, Eq. 11; the split of one read-out follows from its linearity in the terms.
-    """
+    """Return each layer's activations, and their coefficients in the loss with all dynamic parameters held: `w = u`."""
+    # The read-out is the loss's own gradient in the logits, `r = p − 1[next token]`; pulled back through the linear
+    # path it is `u`, and with `C_j` the term's outer weight, `u_j = C_jᵀ r`: the contribution of a neuron is `u a`.
     every = [sites.neurons(layer) for layer in range(model.config.layers)]
     recording = record_kinds(model.output, model.embed(ids[:, :-1]), (*KINDS, marks.POINT))
     readout = jax.grad(lambda logits: losses(logits, ids[:, 1:]).sum())(recording.value)
@@ -112,16 +94,7 @@ def in_batches(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[np.ndarray]:
-    """Add up sums over all texts, a batch at a time, in double precision.
-
-    Args:
-        sums: returns the sums over some texts, `[batch, tokens]`.
-        ids: token ids, `[texts, tokens]`.
-        progress: called with the number of texts read and that of all.
-
-    Raises:
-        BadText: if there are none.
-    """
+    """Add up sums over all texts, a batch at a time, in double precision."""
     if len(ids) < 1 or ids.shape[1] < 2:
         raise BadText("there is no calibration text: give at least one text of two tokens")
     totals: list[np.ndarray] = []
@@ -153,15 +126,6 @@ def moments(
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Moments]:
     """Return the moments of every layer's neurons on calibration text.
-
-    Args:
-        model: a language model.
-        ids: token ids, `[texts, tokens]`; the last token of each text is predicted but not read.
-        weights: the weights of the activations, a name in `WEIGHTS`.
-        progress: called with the number of texts read and that of all.
-
-    Raises:
-        BadText: if there are no texts.
 
     Example:
         >>> import duat_jax as duat, numpy as np

@@ -30,15 +30,7 @@ STATES_BIAS = ("llama", "granite", "smollm3")
 
 
 def require_writable(model: Transformer, compensation: str = "none") -> None:
-    """Raise an error unless a pruned model of this family can be saved, with its compensation.
-
-    Args:
-        model: the model, before it is pruned.
-        compensation: a name in `COMPENSATIONS`; all but `"none"` give MLPs biases.
-
-    Raises:
-        BadCheckpoint: if it can't; the message names the families that can, or the compensation.
-    """
+    """Raise an error unless a pruned model of this family can be saved, with its compensation."""
     family = model.config.family
     if family not in FIELDS:
         raise BadCheckpoint(f"a pruned model of the family {family} can't be saved: only {', '.join(FIELDS)} can")

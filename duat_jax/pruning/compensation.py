@@ -17,13 +17,7 @@ FEW, STRONG = 4, 0.1
 def refitted(
     covariance: Float[np.ndarray, "kept kept"], with_target: Float[np.ndarray, "kept outputs"], tokens: int
 ) -> Float[np.ndarray, "kept outputs"]:
-    """Return the least-squares weights from centred activations to a centred target: `C⁻¹ C_y`.
-
-    Args:
-        covariance: `C`, of the activations.
-        with_target: `C_y`, of activations and target.
-        tokens: the number of tokens that both are means over.
-    """
+    """Return the least-squares weights from centred activations to a centred target: `C⁻¹ C_y`."""
     diagonal = np.diag(covariance)
     # Where no activation varies, the mean of the diagonal is 0: a ridge of 1 keeps the system solvable.
     ridge = (STRONG if tokens < FEW * len(diagonal) else RIDGE) * diagonal.mean() or 1.0
@@ -38,16 +32,6 @@ def compensated(
 ) -> tuple[Float[np.ndarray, "neurons features"], Float[np.ndarray, "features"]]:
     """Return the compensated outer weights, zero for removed neurons, and the change of the bias.
 
-    With `K` kept and `R` removed, `m = E a` and `C` the covariance of the activations: `"mean"` adds `m_R W_R` to the
-    bias. `"refit"` adds `X = C_KK⁻¹ C_KR W_R` to `W_K`, and `m_R W_R − m_K X` to the bias: the outer weights and
-    bias closest, by least squares over calibration text, to the output of all neurons.
-
-    Args:
-        outer: `W`, `[neurons, features]`.
-        kept: which neurons are kept.
-        moments: the neurons' moments.
-        compensation: a name in `COMPENSATIONS`.
-
     Example:
         >>> products = np.array([[2.0, 4.0], [4.0, 8.0]])
         >>> moments = Moments(np.array([1.0, 2.0]), products, np.zeros(2), np.zeros((3, 2)), tokens=9)
@@ -55,6 +39,9 @@ def compensated(
         >>> weights.round(3).tolist(), abs(bias).round(3).tolist()
         ([[3.0], [0.0]], [0.0])
     """
+    # With `K` kept and `R` removed, `m = E a` and `C` the covariance of the activations: `"mean"` adds `m_R W_R` to the
+    # bias. `"refit"` adds `X = C_KK⁻¹ C_KR W_R` to `W_K`, and `m_R W_R − m_K X` to the bias: the outer weights and bias
+    # closest, by least squares over calibration text, to the output of all neurons.
     left, removed = outer * kept[:, None], outer[~kept]
     if compensation == "none" or kept.all():
         return left, np.zeros(outer.shape[1])

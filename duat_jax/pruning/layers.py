@@ -64,13 +64,7 @@ def _score(model: Transformer, ids: Array, method: str) -> list[Array]:
 
 
 def layer_scores(model: Transformer, ids: Int[np.ndarray, "texts tokens"], method: str) -> Float[np.ndarray, "layers"]:
-    """Return a score for each layer; the layer with the smallest score is removed first.
-
-    Args:
-        model: a language model.
-        ids: calibration text, token ids `[texts, tokens]`.
-        method: a name in `METHODS`.
-    """
+    """Return a score for each layer; the layer with the smallest score is removed first."""
     (total,) = in_batches(partial(_score, model, method=method), ids)
     return total / (ids.shape[0] * (ids.shape[1] - 1))
 
@@ -78,27 +72,14 @@ def layer_scores(model: Transformer, ids: Int[np.ndarray, "texts tokens"], metho
 def least_important(
     model: Transformer, ids: Int[np.ndarray, "texts tokens"], count: int, method: str, *, seed: int = 0
 ) -> list[int]:
-    """Return the indices of the layers with the smallest scores, sorted; the first layer is never among them.
-
-    Args:
-        model: a language model.
-        ids: calibration text, token ids `[texts, tokens]`.
-        count: the number of layers.
-        method: a name in `METHODS`, or `RANDOM`.
-        seed: the seed of a random choice.
-    """
+    """Return the indices of the layers with the smallest scores, sorted; the first layer is never among them."""
     drawn = np.random.default_rng(seed).random(model.config.layers)
     scores = drawn if method == RANDOM else layer_scores(model, ids, method)
     return sorted((1 + np.argsort(scores[1:], kind="stable")[:count]).tolist())
 
 
 def how_many_layers(model: Transformer, fraction: float) -> int:
-    """Return how many layers a fraction amounts to, at most all but the first.
-
-    Args:
-        model: the model.
-        fraction: the fraction to remove.
-    """
+    """Return how many layers a fraction amounts to, at most all but the first."""
     return min(round(fraction * model.config.layers), model.config.layers - 1)
 
 
@@ -141,12 +122,7 @@ def prune_layers(
 
 
 def compensation_problems(model: Transformer, compensation: str) -> list[str]:
-    """Return an error message if an earlier layer can't compensate for a removed layer.
-
-    Args:
-        model: the model.
-        compensation: a name in `COMPENSATIONS`.
-    """
+    """Return an error message if an earlier layer can't compensate for a removed layer."""
     normed = (block.arrangement == "post-norm" or block.output_norms for block in model.config.blocks)
     if compensation == "none" or not any(normed):
         return []
@@ -167,25 +143,14 @@ def remove_layers(
 ) -> Transformer:
     """Return a smaller model without some of its layers.
 
-    The update of neighbouring removed layers, `y = x_end − x_begin`, is compensated in the layer before them: its mean
-    is folded into that layer's bias, `b_3 + E y`, or its `W_3` and `b_3` are refitted by least squares to its own
-    output plus `y`.
-
-    Args:
-        model: a language model; it stays as it is.
-        ids: calibration text, token ids `[texts, tokens]`.
-        layers: the layers to remove, from 0; the first layer can't be removed, since no earlier layer could compensate.
-        compensation: the compensation for removed layers: `"none"`, `"mean"` or `"refit"`.
-
-    Raises:
-        DuatError: if an argument is wrong; the message names every problem.
-        BadText: if there is no calibration text.
-
     Example:
         >>> import duat_jax as duat, numpy as np
         >>> remove_layers(duat.load(), np.arange(40, dtype=np.int32).reshape(2, 20), [2, 3]).config.layers
         4
     """
+    # The update of neighbouring removed layers, `y = x_end − x_begin`, is compensated in the layer before them: its
+    # mean is folded into that layer's bias, `b_3 + E y`, or its `W_3` and `b_3` are refitted by least squares to its
+    # own output plus `y`.
     removed = places.chosen(model, layers)
     problems = places.problems_of(model, removed)
     if 0 in removed:

@@ -7,14 +7,8 @@ from duat_jax.models.transformer import Transformer
 
 
 def problems_of(model: Transformer, layers: Iterable[int] | None = None) -> list[str]:
-    """Return an error message for every reason why layers of a model can't be pruned.
-
-    The model has to predict the next token, and to have one MLP in every layer, each with parameters of its own.
-
-    Args:
-        model: the model.
-        layers: which layers, from 0; all if absent.
-    """
+    """Return an error message for every reason why layers of a model can't be pruned."""
+    # The model has to predict the next token, and to have one MLP in every layer, each with parameters of its own.
     problems, known = [], range(model.config.layers)
     if model.config.head.kind != "next token":
         problems.append(
@@ -35,10 +29,5 @@ def problems_of(model: Transformer, layers: Iterable[int] | None = None) -> list
 
 
 def chosen(model: Transformer, layers: Iterable[int] | None) -> list[int]:
-    """Return layer indices sorted and without duplicates; all of the model's layers if none are given.
-
-    Args:
-        model: the model.
-        layers: the layer indices, from 0; all if absent.
-    """
+    """Return layer indices sorted and without duplicates; all of the model's layers if none are given."""
     return sorted(set(range(model.config.layers) if layers is None else layers))

@@ -31,20 +31,7 @@ def check(
     layers: Sequence[int] | None,
     what: str = "neurons",
 ) -> None:
-    """Validate pruning arguments.
-
-    Args:
-        model: the model.
-        fractions: the fractions to remove.
-        methods: the rankings, names in `METHODS` or in `layers.RANKINGS`.
-        compensations: names in `COMPENSATIONS`.
-        budget: a name in `BUDGETS`, or `MEASURED`.
-        layers: which layers are pruned; all if absent.
-        what: what is pruned, a name in `KNOWN`.
-
-    Raises:
-        DuatError: if an argument is wrong; the message names every problem.
-    """
+    """Validate pruning arguments."""
     require_loaded(model)
     require_layers(model.config)
     problems = fraction_problems(fractions)
@@ -78,16 +65,7 @@ def scores(
     layers: Sequence[int] | None = None,
     seed: int = 0,
 ) -> Scores:
-    """Return a score for each neuron; the neurons with the smallest scores are removed first.
-
-    Args:
-        model: the model.
-        layer_moments: the moments of every layer's neurons.
-        method: a name in `METHODS`.
-        compensation: a name in `COMPENSATIONS`; with any but `"none"` a removed neuron is replaced by its mean.
-        layers: which layers are scored; all if absent.
-        seed: the seed of random scores.
-    """
+    """Return a score for each neuron; the neurons with the smallest scores are removed first."""
     random, replaced = np.random.default_rng(seed), compensation != "none"
     return {
         layer: METHODS[method].score(
@@ -98,12 +76,7 @@ def scores(
 
 
 def keep_largest(ranked: Scores, counts: Mapping[int, int]) -> Kept:
-    """Return which neurons are kept if those with the smallest scores are removed; each layer keeps at least one.
-
-    Args:
-        ranked: every neuron's score.
-        counts: the number of neurons to remove from each layer.
-    """
+    """Return which neurons are kept if those with the smallest scores are removed; each layer keeps at least one."""
     kept = {}
     for layer, of_layer in ranked.items():
         kept[layer] = np.ones(len(of_layer), bool)
@@ -112,16 +85,9 @@ def keep_largest(ranked: Scores, counts: Mapping[int, int]) -> Kept:
 
 
 def silenced(model: Transformer, kept: Kept, layer_moments: Sequence[Moments], compensation: str) -> Transformer:
-    """Return a model of the same size whose removed neurons have zero outer weights, with compensation.
-
-    If the compensation needs a bias that the model doesn't have, every MLP gets biases, zero where they aren't needed.
-
-    Args:
-        model: the model; it stays as it is.
-        kept: which neurons are kept, of each pruned layer.
-        layer_moments: the moments of every layer's neurons.
-        compensation: a name in `COMPENSATIONS`.
-    """
+    """Return a model of the same size whose removed neurons have zero outer weights, with compensation."""
+    # If the compensation needs a bias that the model doesn't have, every MLP gets biases, zero where they aren't
+    # needed.
     rest = layer_parts.written_out(model) if compensation == "none" else with_biases(model)
     for layer, stays in kept.items():
         output = layer_parts.mlps(rest)[layer].output
@@ -140,17 +106,7 @@ def removal_counts(
     budget: str,
     ids: Int[np.ndarray, "texts tokens"],
 ) -> dict[int, int]:
-    """Return how many neurons to remove from each layer.
-
-    Args:
-        model: the model.
-        layer_moments: the moments of every layer's neurons.
-        ranked: every neuron's score, by pruned layer.
-        compensation: a name in `COMPENSATIONS`.
-        fraction: the fraction of all these neurons to remove.
-        budget: a name in `BUDGETS`, or `MEASURED`.
-        ids: calibration text, token ids `[texts, tokens]`.
-    """
+    """Return how many neurons to remove from each layer."""
     if budget != MEASURED:
         return BUDGETS[budget](ranked, fraction)
 
@@ -167,15 +123,7 @@ def pruned(
     removed: Mapping[int, int],
     compensation: str,
 ) -> Transformer:
-    """Return a smaller model without the neurons of the smallest scores.
-
-    Args:
-        model: the model; it stays as it is.
-        layer_moments: the moments of every layer's neurons.
-        ranked: every neuron's score, by pruned layer.
-        removed: the number of neurons to remove from each layer.
-        compensation: a name in `COMPENSATIONS`.
-    """
+    """Return a smaller model without the neurons of the smallest scores."""
     kept = keep_largest(ranked, removed)
     return resized(silenced(model, kept, layer_moments, compensation), kept)
 

@@ -19,21 +19,12 @@ Kept = Mapping[int, Bool[np.ndarray, "neurons"]]
 
 
 def linear_maps(mlp: MLP | GatedMLP) -> dict[str, Linear]:
-    """Return the linear maps of an MLP, by name: `"input"`, `"factor"` if it is gated, and `"output"`.
-
-    Args:
-        mlp: the MLP.
-    """
+    """Return the linear maps of an MLP, by name: `"input"`, `"factor"` if it is gated, and `"output"`."""
     return {name: getattr(mlp, name) for name in ("input", "factor", "output") if hasattr(mlp, name)}
 
 
 def resized(model: Transformer, kept: Kept) -> Transformer:
-    """Return a smaller model without the removed neurons.
-
-    Args:
-        model: the model; it stays as it is.
-        kept: which neurons are kept, by pruned layer.
-    """
+    """Return a smaller model without the removed neurons."""
     smaller = layer_parts.written_out(model)
     parts = []
     for layer, (before, part) in enumerate(zip(layer_parts.mlps(model), model.config.blocks, strict=True)):
@@ -51,11 +42,7 @@ def resized(model: Transformer, kept: Kept) -> Transformer:
 
 
 def with_biases(model: Transformer) -> Transformer:
-    """Return a model that computes the same and whose MLPs have biases: zeros where there were none.
-
-    Args:
-        model: the model; it stays as it is.
-    """
+    """Return a model that computes the same and whose MLPs have biases: zeros where there were none."""
     copy = layer_parts.written_out(model)
     for mlp in layer_parts.mlps(copy):
         for linear in linear_maps(mlp).values():
@@ -69,13 +56,7 @@ def with_biases(model: Transformer) -> Transformer:
 def rewrite(
     output: Linear, kernel: Float[np.ndarray, "neurons features"], added: Float[np.ndarray, "features"]
 ) -> None:
-    """Replace the weights of an outer map in place, and add to its bias if it has one.
-
-    Args:
-        output: the map; it is modified.
-        kernel: its new weights.
-        added: the change of its bias.
-    """
+    """Replace the weights of an outer map in place, and add to its bias if it has one."""
     dtype = output.kernel.dtype
     output.kernel.set_value(jnp.asarray(kernel, dtype))
     if output.bias is not None:

@@ -31,14 +31,7 @@ class Neurons(NamedTuple):
 
 
 def neurons_of(mlp: MLP | GatedMLP, moments: Moments, *, replaced: bool, random: np.random.Generator) -> Neurons:
-    """Collect the inputs of the scores of an MLP's neurons.
-
-    Args:
-        mlp: the MLP.
-        moments: the moments of its neurons.
-        replaced: whether a removed neuron is replaced by its mean.
-        random: a source of random numbers.
-    """
+    """Collect the inputs of the scores of an MLP's neurons."""
     *inner, outer = (np.asarray(linear.kernel[...], np.float64) for linear in linear_maps(mlp).values())
     return Neurons(np.concatenate(inner), outer, moments, moments.mean * replaced, random)
 

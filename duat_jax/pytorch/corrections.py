@@ -21,12 +21,7 @@ def _cummax(x: jax.Array, dim: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _by_name(torch: Any, operators: Any) -> dict[Any, Any]:
-    """Return functions whose arguments have other names in torchax than in PyTorch.
-
-    Args:
-        torch: PyTorch.
-        operators: torchax' operators.
-    """
+    """Return functions whose arguments have other names in torchax than in PyTorch."""
     names: dict[Any, dict[str, str]] = {
         torch.arange: {},
         torch.nn.functional.linear: {"input": "self", "weight": "weights"},
@@ -42,11 +37,7 @@ def _by_name(torch: Any, operators: Any) -> dict[Any, Any]:
 
 @contextmanager
 def corrections(environment: Any) -> Iterator[None]:
-    """Have operations computed rightly.
-
-    Args:
-        environment: torchax' environment, which computes every operation.
-    """
+    """Have operations computed rightly."""
     import torch
     from torchax.ops import jax_reimplement, ops_registry
     from torchax.tensor import Tensor

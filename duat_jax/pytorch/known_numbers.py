@@ -19,11 +19,7 @@ def _known(tensor: Any) -> bool:
 
 @contextmanager
 def known_numbers(environment: Any) -> Iterator[None]:
-    """Compute at once what a module computes of whole numbers alone, and give its code their values.
-
-    Args:
-        environment: torchax' environment, which computes every operation.
-    """
+    """Compute at once what a module computes of whole numbers alone, and give its code their values."""
     import torch
     import torchax
 

@@ -39,11 +39,7 @@ UNKNOWN = (
 
 
 def torch_and_torchax() -> tuple[Any, Any]:
-    """Return the two libraries.
-
-    Raises:
-        DuatError: naming what has to be installed.
-    """
+    """Return the two libraries."""
     try:
         import torch
         import torchax
@@ -151,10 +147,8 @@ def _arrays(output: Any, convert: Any) -> Any:
 
 
 def _names(module: "torch.nn.Module") -> dict[Any, str]:
-    """Return the scope of each module inside another one: `layers.3` for one of a list, else its own name.
-
-    What stands around the only list of layers, as `model` does, and a module without weights have none.
-    """
+    """Return the scope of each module inside another one: `layers.3` for one of a list, else its own name."""
+    # What stands around the only list of layers, as `model` does, and a module without weights have none.
     import torch
 
     modules = dict(module.named_modules())
@@ -200,11 +194,7 @@ def _scopes(module: "torch.nn.Module") -> Iterator[None]:
 
 
 def weights_of(module: "torch.nn.Module") -> dict[str, jax.Array]:
-    """Return a module's parameters and buffers as arrays, which share its memory where JAX can.
-
-    Args:
-        module: the module.
-    """
+    """Return a module's parameters and buffers as arrays, which share its memory where JAX can."""
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     return {name: jnp.asarray(tensor.detach().cpu().numpy()) for name, tensor in tensors.items()}
 
@@ -261,13 +251,7 @@ def _array(value: Any) -> Any:
 
 
 def torch_outputs(module: "torch.nn.Module", args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return what PyTorch itself computes, as arrays of NumPy.
-
-    Args:
-        module: the module.
-        args: its arguments: tensors, or arrays.
-        kwargs: the same by name.
-    """
+    """Return what PyTorch itself computes, as arrays of NumPy."""
     import torch
 
     def tensor(value: Any) -> Any:
@@ -279,17 +263,7 @@ def torch_outputs(module: "torch.nn.Module", args: Sequence[Any], kwargs: Mappin
 
 
 def require_agreement(function: TorchFunction, expected: Any, found: Any, what: str = "the example") -> None:
-    """Raise where outputs differ from PyTorch's by more than rounding.
-
-    Args:
-        function: the converted module.
-        expected: what PyTorch computes.
-        found: what JAX computes.
-        what: the inputs, for the message.
-
-    Raises:
-        DuatError: naming the first output that differs, with both numbers.
-    """
+    """Raise where outputs differ from PyTorch's by more than rounding."""
     structures: list[Any] = [jax.tree.structure(expected), jax.tree.structure(found)]
     if structures[0] != structures[1]:
         raise DuatError(f"{type(function.module).__name__}: on {what} its outputs have another structure in JAX")

@@ -35,27 +35,15 @@ class DenseAffine(NamedTuple):
     offset: Float[Array, "outputs"]
 
     def after(self, inner: "DenseAffine") -> "DenseAffine":
-        """Compose this map with another that is applied first.
-
-        Args:
-            inner: the map that is applied first.
-        """
+        """Compose this map with another that is applied first."""
         return DenseAffine(self.matrix @ inner.matrix, self.matrix @ inner.offset + self.offset)
 
     def times(self, factor: float) -> "DenseAffine":
-        """Multiply this map by a number.
-
-        Args:
-            factor: the number.
-        """
+        """Multiply this map by a number."""
         return DenseAffine(factor * self.matrix, factor * self.offset)
 
     def plus(self, other: "DenseAffine") -> "DenseAffine":
-        """Add another map to this one.
-
-        Args:
-            other: the other summand.
-        """
+        """Add another map to this one."""
         return DenseAffine(self.matrix + other.matrix, self.offset + other.offset)
 
 
@@ -145,15 +133,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(block: Any, held: Held) -> Parts:
-    """Compute the parts of a block from its weights and held values.
-
-    Args:
-        block: a block.
-        held: its held values by name, as in `residual_term`.
-
-    Raises:
-        DuatError: as in `residual_term`.
-    """
+    """Compute the parts of a block from its weights and held values."""
     if type(block) is not Block:
         raise _unknown("block", block, "Block")
     mlp: Any = block.mlp
@@ -174,32 +154,15 @@ def parts_of(block: Any, held: Held) -> Parts:
 
 
 def residual_term(block: Any, held: Held) -> ResidualTerm:
-    """Compute a block's residual term from its weights and held values.
-
-    | block | `W_{i,1}` | `W_{i,2}` | `W_{i,3}` |
-    |---|---|---|---|
-    | paper (Eq. 30) | `A D1` | `W2 D2 A D1` | `W3` |
-    | pre-norm | `I + A D1` | `W2 D2 (I + A D1)` | `W3` |
-    | post-norm | `D2 D1 (I + A)` | `W2 D1 (I + A)` | `D2 W3` |
-    | parallel | `I + A D1` | `W2 D2` | `W3` |
-
-    The papers' blocks have no norms, `D1 = D2 = I`; theirs with an attention residual is then the row "pre-norm". A
-    gated MLP has the dynamic outer weight `W3 diag(u)`.
-
-    Args:
-        block: a block.
-        held: its held values by name: the pattern `[heads, queries, keys]`, the norms' scales `[tokens, 1]` and a gated
-            MLP's factor `[tokens, neurons]`.
-
-    Returns:
-        Dense matrices and vectors that act on `vec(x)`.
-
-    Raises:
-        DuatError: if the block or one of its parts isn't in the table (a subclass may compute anything), or a held
-            value is missing.
-
-    Source: Wang & Li, Eq. 20 and 30.
-    """
+    """Compute a block's residual term from its weights and held values."""
+    # | block | `W_{i,1}` | `W_{i,2}` | `W_{i,3}` |
+    # |---|---|---|---|
+    # | paper (Eq. 30) | `A D1` | `W2 D2 A D1` | `W3` |
+    # | pre-norm | `I + A D1` | `W2 D2 (I + A D1)` | `W3` |
+    # | post-norm | `D2 D1 (I + A)` | `W2 D1 (I + A)` | `D2 W3` |
+    # | parallel | `I + A D1` | `W2 D2` | `W3` |
+    # The papers' blocks have no norms, `D1 = D2 = I`; theirs with an attention residual is then the row "pre-norm". A
+    # gated MLP has the dynamic outer weight `W3 diag(u)`.
     mixed, norm_1, norm_2, inner, (outer, offset), gate = parts_of(block, held)
     outer = outer if gate is None else outer * gate
     identity = DenseAffine(jnp.eye(len(offset), dtype=offset.dtype), jnp.zeros_like(offset))
@@ -222,17 +185,7 @@ def residual_term(block: Any, held: Held) -> ResidualTerm:
 
 
 def residual_terms(stack: Stack, held: Sequence[Held]) -> list[ResidualTerm]:
-    """Compute the residual term of every block of a stack from its weights and held values.
-
-    Args:
-        stack: the stack.
-        held: the held values of every block, by name.
-
-    Raises:
-        DuatError: if a block isn't in the table, or held values are missing.
-
-    Source: Wang & Li, Eq. 20 and 30.
-    """
+    """Compute the residual term of every block of a stack from its weights and held values."""
     if type(stack) is not Stack:
         raise _unknown("stack", stack, "Stack")
     if len(held) != len(stack.blocks):

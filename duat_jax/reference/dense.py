@@ -7,25 +7,16 @@ from jaxtyping import Array, Float
 def vec(x: Float[Array, "tokens features"]) -> Float[Array, "entries"]:
     """Return the entries of `x` row by row, `x'` (the papers' `T_D`).
 
-    Args:
-        x: `[tokens, features]`.
-
     Example:
         >>> import jax.numpy as jnp
         >>> vec(jnp.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
         [1.0, 2.0, 3.0, 4.0]
-
-    Source: Wang & Li, Section 2.2.
     """
     return x.reshape(-1)
 
 
 def unvec(x: Float[Array, "entries"], tokens: int) -> Float[Array, "tokens features"]:
     """Return the array whose `vec` is `x`.
-
-    Args:
-        x: `[tokens · features]`.
-        tokens: number of rows.
 
     Example:
         >>> import jax.numpy as jnp
@@ -38,10 +29,6 @@ def unvec(x: Float[Array, "entries"], tokens: int) -> Float[Array, "tokens featu
 def linear_on_features(kernel: Float[Array, "inputs outputs"], tokens: int) -> Float[Array, "rows columns"]:
     """Return the matrix `W' = I_N ⊗ Wᵀ` of `y = x W`.
 
-    Args:
-        kernel: `W`, `[inputs, outputs]`.
-        tokens: `N`.
-
     Example:
         >>> import jax.numpy as jnp
         >>> linear_on_features(jnp.array([[2.0]]), 2).tolist()
@@ -53,16 +40,10 @@ def linear_on_features(kernel: Float[Array, "inputs outputs"], tokens: int) -> F
 def linear_on_rows(matrix: Float[Array, "outputs tokens"], features: int) -> Float[Array, "rows columns"]:
     """Return the matrix `W' = W ⊗ I_M` of `y = W x`, the papers' orientation, of density `1/M`.
 
-    Args:
-        matrix: `W`, `[outputs, tokens]`.
-        features: `M`.
-
     Example:
         >>> import jax.numpy as jnp
         >>> linear_on_rows(jnp.array([[2.0]]), 2).tolist()
         [[2.0, 0.0], [0.0, 2.0]]
-
-    Source: Wang & Li, Eq. 5.
     """
     return jnp.kron(matrix, jnp.eye(features, dtype=matrix.dtype))
 
@@ -74,18 +55,11 @@ def attention(
 ) -> Float[Array, "rows columns"]:
     """Return `W'_{HVO} = Σ_h H_h ⊗ (W_{V,h} W_{O,h})ᵀ` of an attention, which the papers call too complex to state.
 
-    Args:
-        pattern: the held patterns `H_h`, `[heads, queries, keys]`.
-        value: `W_{V,h}`, `[heads, features, head_features]`.
-        output: `W_{O,h}`, `[heads, head_features, features]`.
-
     Example:
         >>> import jax.numpy as jnp
         >>> ones = jnp.ones((1, 1, 1))
         >>> attention(jnp.eye(2)[None], 2 * ones, ones).tolist()
         [[2.0, 0.0], [0.0, 2.0]]
-
-    Source: Wang & Li, Eq. 9.
     """
     summands = [jnp.kron(h, (v @ o).T) for h, v, o in zip(pattern, value, output, strict=True)]
     return jnp.sum(jnp.stack(summands), axis=0)

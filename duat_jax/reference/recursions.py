@@ -43,33 +43,16 @@ class Unrolled(NamedTuple):
         return sum((term.outer @ term.activation for term in self.terms), jnp.zeros_like(self.bias))
 
     def evaluate(self, x0: Float[Array, "inputs"]) -> Float[Array, "outputs"]:
-        """Compute `P_i x_0 + q_i + UAT^R_i`.
-
-        Args:
-            x0: `vec(x_0)`.
-        """
+        """Compute `P_i x_0 + q_i + UAT^R_i`."""
         return self.input @ x0 + self.bias + self.term_sum()
 
 
 def unroll_terms(
     terms: list[ResidualTerm], activation: Callable[[Array], Array], x0: Float[Array, "inputs"]
 ) -> list[Unrolled]:
-    """Unroll a stack of residual terms.
-
-    `P_i = W_{i,1} P_{i−1}`, `q_i = W_{i,1} q_{i−1} + b_{i,3}`,
-    `C_j^{(i)} = W_{i,1} C_j^{(i−1)}`, `C_i^{(i)} = W_{i,3}`,
-    `B_i = W_{i,2} P_{i−1}` and `c_i = b_{i,2} + W_{i,2} (q_{i−1} + UAT^R_{i−1})`.
-
-    Args:
-        terms: the residual term of every layer.
-        activation: the elementwise `σ`.
-        x0: `vec(x_0)`.
-
-    Returns:
-        The unrolled form at every depth, beginning with depth 0, where it is the identity.
-
-    Source: Wang & Li, Eq. 34, with two indices where the papers reuse one symbol.
-    """
+    """Unroll a stack of residual terms."""
+    # `P_i = W_{i,1} P_{i−1}`, `q_i = W_{i,1} q_{i−1} + b_{i,3}`, `C_j^{(i)} = W_{i,1} C_j^{(i−1)}`, `C_i^{(i)} =
+    # W_{i,3}`, `B_i = W_{i,2} P_{i−1}` and `c_i = b_{i,2} + W_{i,2} (q_{i−1} + UAT^R_{i−1})`.
     form = Unrolled(jnp.eye(len(x0), dtype=x0.dtype), jnp.zeros_like(x0), ())
     forms = [form]
     for layer in terms:

@@ -52,15 +52,7 @@ def number(
     other: Int[Array, "places"] | None,
     x: Float[Array, "tokens features"],
 ) -> Float[Array, ""]:
-    """Return the sum over a text's places of the explained number.
-
-    Args:
-        model: a language model.
-        explained: the number.
-        ids: the text's token ids.
-        other: of a margin, the most probable other token at each place; found and held here if absent.
-        x: the embeddings of the text, or of a baseline.
-    """
+    """Return the sum over a text's places of the explained number."""
     states, expected = model.states(x)[:-1], ids[1:]
     if explained.target is not None:
         wanted = jnp.full_like(expected, explained.target)
@@ -77,12 +69,7 @@ def number(
 
 
 def runner_up(logits: Float[Array, "places vocab"], expected: Int[Array, "places"]) -> Int[Array, "places"]:
-    """Return of each place the most probable token that isn't the expected one; of several the first.
-
-    Args:
-        logits: at each place.
-        expected: the token that stands there next.
-    """
+    """Return of each place the most probable token that isn't the expected one; of several the first."""
     vocab = logits.shape[-1]
     others = jnp.where(jnp.arange(vocab, dtype=expected.dtype) == expected[:, None], -jnp.inf, logits)
     # On a CPU XLA makes vector instructions of a maximum, and none of `argmax`, which is left the best block alone.
@@ -108,13 +95,7 @@ class Parts(NamedTuple):
 
 
 def contributions(model: Transformer, explained: Explained, ids: Int[Array, "tokens"]) -> Parts:
-    """Return the contributions to a text's number.
-
-    Args:
-        model: a language model.
-        explained: the number.
-        ids: the text's token ids.
-    """
+    """Return the contributions to a text's number."""
     kinds = (*decomposition.KINDS, marks.POINT)
     recording = record_kinds(partial(number, model, explained, ids, None), model.embed(ids), kinds)
     table = decomposition.contributions(recording)
@@ -134,14 +115,7 @@ def contributions(model: Transformer, explained: Explained, ids: Int[Array, "tok
 
 
 def secants(model: Transformer, explained: Explained, ids: Int[Array, "tokens"], baseline: Reference) -> Parts:
-    """Return the parts of the difference of a number between a text and its baseline.
-
-    Args:
-        model: a language model.
-        explained: the number; the most probable other token is that of the text, in the baseline too.
-        ids: the text's token ids.
-        baseline: of the text.
-    """
+    """Return the parts of the difference of a number between a text and its baseline."""
     x = model.embed(ids)
     recording = record_kinds(model.output, x, (marks.ACTIVATION, marks.POINT))
     of = partial(number, model, explained, ids, runner_up(recording.value[:-1], ids[1:]))

@@ -38,12 +38,7 @@ DRAWN = 64
 def counted(
     activations: Float[Array, "windows predicted units"], real: Bool[Array, "windows"]
 ) -> Int[Array, "intervals units"]:
-    """Return how many activations lie in each interval.
-
-    Args:
-        activations: of the units.
-        real: whether a window counts.
-    """
+    """Return how many activations lie in each interval."""
     units = activations.shape[-1]
     # The exponent e of the number, 2^(e − 1) ≤ |number| < 2^e; as fast as a sum, unlike a comparison with each bound.
     exponent = jnp.where(activations == 0, -POWERS, jnp.frexp(activations)[1])
@@ -54,11 +49,7 @@ def counted(
 
 
 def largest(values: Float[Array, "windows predicted units"]) -> tuple[Array, Array]:
-    """Return the largest values of each unit, and their places in the batch; of equal ones the first.
-
-    Args:
-        values: of all units in a batch.
-    """
+    """Return the largest values of each unit, and their places in the batch; of equal ones the first."""
     blocks = values.reshape(-1, BATCH, values.shape[-1])
     # The largest are in the blocks with the largest maxima, which are found in less time than they in all.
     _, best = _first(blocks.max(1), jnp.arange(len(blocks), dtype=jnp.int32)[:, None])
@@ -120,22 +111,9 @@ def measure(
     explained: Explained = MARGIN,
     baseline: Reference | None = None,
 ) -> State:
-    """Return the statistics of a part of a corpus.
-
-    The explained number is summed over the places of a window, so that a unit's part at a token is that of the numbers
-    of this place and of all later ones.
-
-    Args:
-        model: a language model.
-        windows: token ids, `[windows, tokens]`.
-        first: the number of the first window in the corpus.
-        explained: the number: the margin if absent, the logit of the token that stands there next, minus that of the
-            most probable other token, which is held.
-        baseline: of each window the baseline from which differences are split; contributions if absent.
-
-    Raises:
-        NotFinite: naming the first window at which the model's number is NaN or infinite.
-    """
+    """Return the statistics of a part of a corpus."""
+    # The explained number is summed over the places of a window, so that a unit's part at a token is that of the
+    # numbers of this place and of all later ones.
     length = windows.shape[1]
     predicted = length - 1
     places = ((first + np.arange(len(windows)))[:, None] * length + np.arange(predicted)).reshape(-1)

@@ -51,9 +51,6 @@ def _megabytes(size: int) -> str:
 def bytes_of_part(config: Config) -> int:
     """Estimate the size of a part's file.
 
-    Args:
-        config: the model's parts.
-
     Example:
         >>> from duat_jax.models.loader import load_config
         >>> f"{bytes_of_part(load_config()) / 1e6:.2f} MB"
@@ -65,15 +62,9 @@ def bytes_of_part(config: Config) -> int:
 
 
 def bytes_of_tables(config: Config, windows: Sequence[int]) -> int:
-    """Estimate the size of the tables: most are the sampled activations, a column for each neuron, and the contexts.
-
-    Bytes of Parquet are those of the embedded model's tables, in which numbers and texts are compressed: texts of other
-    tokens have other lengths.
-
-    Args:
-        config: the model's parts.
-        windows: the shape of the corpus, `[windows, tokens]`.
-    """
+    """Estimate the size of the tables: most are the sampled activations, a column for each neuron, and the contexts."""
+    # Bytes of Parquet are those of the embedded model's tables, in which numbers and texts are compressed: texts of
+    # other tokens have other lengths.
     units, neurons = _units(config), sum(block.neurons for block in config.blocks)
     places = windows[0] * (windows[1] - 1)
     rows = EXTREMES * min(TOP, places) * units

@@ -84,10 +84,6 @@ class State(NamedTuple):
 def merge_extremes(one: Extremes, other: Extremes) -> Extremes:
     """Return the largest values of two sets; of equal ones the first in the corpus.
 
-    Args:
-        one: of the one set.
-        other: of the other, which has other places.
-
     Example:
         >>> one, other = (Extremes(np.array([[v]]), np.array([[p]])) for v, p in ((1.0, 7), (2.0, 3)))
         >>> merge_extremes(one, other).places.tolist()
@@ -99,26 +95,15 @@ def merge_extremes(one: Extremes, other: Extremes) -> Extremes:
 
 
 def merge_units(one: Units, other: Units) -> Units:
-    """Return the statistics of one layer's units over two parts of a corpus.
-
-    Args:
-        one: over the one part.
-        other: over the other.
-    """
+    """Return the statistics of one layer's units over two parts of a corpus."""
     pairs: list[tuple[Any, Any]] = list(zip(one, other, strict=True))
     merged: list[Any] = [merge_extremes(*pair) if isinstance(pair[0], Extremes) else sum(pair) for pair in pairs]
     return Units(*merged)
 
 
 def merge(one: State, other: State) -> State:
-    """Return the statistics of two parts of a corpus together.
-
-    Counts, extremes and the sample don't depend on the grouping of several parts; sums of numbers do, by rounding.
-
-    Args:
-        one: of the one part.
-        other: of the other.
-    """
+    """Return the statistics of two parts of a corpus together."""
+    # Counts, extremes and the sample don't depend on the grouping of several parts; sums of numbers do, by rounding.
     kept = len(one.sample.priorities)
     order = np.argsort(np.concatenate([one.sample.priorities, other.sample.priorities]), kind="stable")[:kept]
 
@@ -139,11 +124,7 @@ def merge(one: State, other: State) -> State:
 
 
 def merge_all(states: Iterable[State]) -> State:
-    """Merge states in a fixed tree: neighbours first, then pairs of neighbours, so that sums are rounded alike.
-
-    Args:
-        states: of parts of a corpus, in its order; at least one.
-    """
+    """Merge states in a fixed tree: neighbours first, then pairs of neighbours, so that sums are rounded alike."""
     waiting: list[tuple[int, State]] = []
     for state in states:
         size = 1
@@ -157,13 +138,7 @@ def merge_all(states: Iterable[State]) -> State:
 
 
 def priorities(places: Int[np.ndarray, "places"]) -> UInt[np.ndarray, "places"]:
-    """Return a number for each place, as if drawn at random: a bijection, so that no two are equal.
-
-    Args:
-        places: of tokens in the corpus.
-
-    Source: Steele, Lea & Flood, "Fast Splittable Pseudorandom Number Generators", 2014 (the finaliser of SplitMix64).
-    """
+    """Return a number for each place, as if drawn at random: a bijection, so that no two are equal."""
     z = (places.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -171,11 +146,7 @@ def priorities(places: Int[np.ndarray, "places"]) -> UInt[np.ndarray, "places"]:
 
 
 def flat(state: State) -> dict[str, np.ndarray]:
-    """Return the arrays of a state by name, for a file.
-
-    Args:
-        state: the state.
-    """
+    """Return the arrays of a state by name, for a file."""
     arrays = {"predicted": np.array(state.predicted), "worst": np.array(state.worst)}
     arrays |= {f"sums/{name}": np.array(value) for name, value in state.sums.items()}
     arrays |= {"sample/priorities": state.sample.priorities, "sample/places": state.sample.places}
@@ -188,11 +159,7 @@ def flat(state: State) -> dict[str, np.ndarray]:
 
 
 def nested(arrays: dict[str, np.ndarray]) -> State:
-    """Return the state whose arrays were kept by `flat`.
-
-    Args:
-        arrays: by name.
-    """
+    """Return the state whose arrays were kept by `flat`."""
 
     def under(prefix: str) -> dict[str, Any]:
         return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}

@@ -69,11 +69,7 @@ class Survey:
 
 
 def require_tables() -> None:
-    """Raise if what writes tables isn't installed.
-
-    Raises:
-        DuatError: naming what to install.
-    """
+    """Raise if what writes tables isn't installed."""
     try:
         import pandas  # noqa: F401
         import pyarrow  # noqa: F401
@@ -129,15 +125,7 @@ def write(
     corpus: Int[np.ndarray, "windows tokens"],
     tokenizer: "Tokenizer",
 ) -> None:
-    """Write the tables of a survey.
-
-    Args:
-        place: its directory.
-        state: of the whole corpus.
-        manifest: what was surveyed.
-        corpus: its windows.
-        tokenizer: the model's.
-    """
+    """Write the tables of a survey."""
     import pandas as pd
 
     names = {kind: sorted((n for n in state.units if n.endswith(kind)), key=_layer) for kind in ("neurons", "heads")}
@@ -178,11 +166,7 @@ def write(
 
 
 def column(manifest: Mapping[str, Any]) -> str:
-    """Return the name of the column that holds the parts of the explained number.
-
-    Args:
-        manifest: what was surveyed.
-    """
+    """Return the name of the column that holds the parts of the explained number."""
     return CONTRIBUTION if manifest.get("baseline") is None else DIFFERENCE
 
 

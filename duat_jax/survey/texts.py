@@ -17,14 +17,7 @@ REMOTE = "://"
 
 
 def read_corpus(paths: Iterable[Path | str]) -> list[str]:
-    """Read the texts of files: `.jsonl` and `.parquet` have a field `text`, any other file is one text.
-
-    Args:
-        paths: local files, or addresses of fsspec, such as `s3://bucket/corpus.jsonl` or `zip://a.txt::texts.zip`.
-
-    Raises:
-        BadText: naming every file that can't be read, and why.
-    """
+    """Read the texts of files: `.jsonl` and `.parquet` have a field `text`, any other file is one text."""
     texts, problems = list[str](), list[str]()
     for path in map(str, paths):
         try:

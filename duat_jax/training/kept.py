@@ -241,11 +241,7 @@ def _require_finite(kept: Kept, beginning: Moment, losses: list[float], first: i
 
 
 def is_skipped(step: Step) -> bool:
-    """Return whether a step's gradients aren't finite and its optimiser left the weights as they were.
-
-    Args:
-        step: the step.
-    """
+    """Return whether a step's gradients aren't finite and its optimiser left the weights as they were."""
     pairs = zip(jax.tree.leaves(step.before.weights), jax.tree.leaves(step.after.weights), strict=True)
     finite = all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(step.gradients))
     return not finite and all(jnp.array_equal(before, after) for before, after in pairs)

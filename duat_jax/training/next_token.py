@@ -31,15 +31,7 @@ class Settings(NamedTuple):
 
 
 def require_enough(ids: Int[np.ndarray, "pieces tokens"], settings: Settings) -> None:
-    """Raise unless there are as many pieces as a step reads.
-
-    Args:
-        ids: the pieces.
-        settings: the settings of the training.
-
-    Raises:
-        BadText: with both numbers.
-    """
+    """Raise unless there are as many pieces as a step reads."""
     if len(ids) < settings.batch:
         raise BadText(
             f"a step needs {settings.batch} texts, and there are {len(ids)}: give more text, or a smaller batch"
@@ -47,32 +39,18 @@ def require_enough(ids: Int[np.ndarray, "pieces tokens"], settings: Settings) ->
 
 
 def learning_rate(settings: Settings) -> optax.Schedule:
-    """Return the learning rate of every step: it warms up and decays to zero.
-
-    Args:
-        settings: the settings of the training.
-    """
+    """Return the learning rate of every step: it warms up and decays to zero."""
     warm = min(settings.steps // 10, 100)
     return optax.warmup_cosine_decay_schedule(0.0 if warm else settings.rate, settings.rate, warm, settings.steps)
 
 
 def optimiser_of(settings: Settings) -> optax.GradientTransformation:
-    """Return Adam with clipped gradients and the learning rate of the settings.
-
-    Args:
-        settings: the settings of the training.
-    """
+    """Return Adam with clipped gradients and the learning rate of the settings."""
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(learning_rate(settings)))
 
 
 def rows_of_step(step: int, pieces: int, settings: Settings) -> Int[np.ndarray, "batch"]:
-    """Return the numbers of the pieces that a step reads: every pass has its own random order.
-
-    Args:
-        step: how many steps come before it.
-        pieces: how many pieces there are.
-        settings: the settings of the training.
-    """
+    """Return the numbers of the pieces that a step reads: every pass has its own random order."""
     of_a_pass = pieces // settings.batch
     order = np.random.default_rng([settings.seed, step // of_a_pass]).permutation(pieces)
     first = step % of_a_pass * settings.batch
@@ -80,15 +58,7 @@ def rows_of_step(step: int, pieces: int, settings: Settings) -> Int[np.ndarray, 
 
 
 def next_token_run(ids: Int[np.ndarray, "pieces tokens"], settings: Settings) -> Run:
-    """Return the training of all weights of a language model on pieces of text.
-
-    Args:
-        ids: the pieces, of one length.
-        settings: the settings of the training.
-
-    Raises:
-        BadText: if a step needs more pieces than there are.
-    """
+    """Return the training of all weights of a language model on pieces of text."""
     require_enough(ids, settings)
 
     def terms(model: Transformer, rows: Int[Array, "batch tokens"]) -> Float[Array, "batch predicted"]:
@@ -105,13 +75,7 @@ def next_token_run(ids: Int[np.ndarray, "pieces tokens"], settings: Settings) ->
 def parts_of_pieces(
     influence: Influence, pieces: int, settings: Settings
 ) -> tuple[Float[np.ndarray, "pieces predicted"], Int[np.ndarray, "pieces"]]:
-    """Return the part of every token of every piece, summed over the steps that read it, and the number of these steps.
-
-    Args:
-        influence: what a run of `next_token_run` did to a number.
-        pieces: how many pieces there are.
-        settings: the settings of the training.
-    """
+    """Return the part of every token of every piece, summed over the steps that read it, and their number."""
     which = np.stack([rows_of_step(step, pieces, settings) for step in range(settings.steps)])
     parts = np.zeros((pieces, influence.examples.shape[-1]))
     np.add.at(parts, which, influence.examples)

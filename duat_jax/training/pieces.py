@@ -28,16 +28,7 @@ def piece_of(
     tokenizer: "Tokenizer",
     place: str,
 ) -> Piece:
-    """Return a piece with the token that did most in its direction.
-
-    Args:
-        index: the number of the piece.
-        ids: its tokens.
-        parts: the parts of all tokens but the first.
-        reads: the number of steps that read it.
-        tokenizer: the model's tokenizer.
-        place: the file and the line where it begins.
-    """
+    """Return a piece with the token that did most in its direction."""
     part = float(parts.sum())
     most = 1 + int(np.argmax(parts * np.sign(part)))
     first = max(0, most - NEAR)
@@ -48,25 +39,14 @@ def piece_of(
 
 
 def extremes(parts: Float[np.ndarray, "pieces"], count: int) -> Int[np.ndarray, "some"]:
-    """Return the numbers of the pieces with the lowest parts and of those with the highest, without zeros.
-
-    Args:
-        parts: of every piece.
-        count: the largest number of pieces on either side.
-    """
+    """Return the numbers of the pieces with the lowest parts and of those with the highest, without zeros."""
     order = np.argsort(parts, kind="stable")
     lowest, highest = order[:count], order[::-1][:count][::-1]
     return np.concatenate([lowest[parts[lowest] < 0], highest[parts[highest] > 0]])
 
 
 def render(pieces: list[Piece], examples: float, difference: float) -> RenderableType:
-    """Return the table of pieces, with the sum of all others and of all else that moved the number.
-
-    Args:
-        pieces: those that are shown.
-        examples: the sum of the parts of all pieces.
-        difference: the number's change.
-    """
+    """Return the table of pieces, with the sum of all others and of all else that moved the number."""
     table = NumberTable(title="Pieces of text that moved the number most, and the token in each that did")
     for column in ("piece", "read"):
         table.add_column(column, justify="right")

@@ -76,18 +76,7 @@ def as_training_record(
     pieces: list[Piece],
     places: list[str],
 ) -> dict[str, Any]:
-    """Return the record as plain data.
-
-    Args:
-        found: the change of the loss.
-        model: name of the model.
-        family: its checkpoint family.
-        text: the text whose loss it is.
-        settings: the settings of the training.
-        parts: of every piece, the parts of all tokens but the first.
-        pieces: the pieces that are shown.
-        places: the file and the line where every piece begins.
-    """
+    """Return the record as plain data."""
     return as_record(
         TrainLedgerRecord,
         settings,

@@ -33,9 +33,6 @@ SHOWN = 4
 def names_of(weights: Weights) -> list[str]:
     """Return the name of every array of a pytree: the steps of its path, and of a model those of `duat.diff`.
 
-    Args:
-        weights: the pytree.
-
     Example:
         >>> names_of({"layers": [{"kernel": 1.0}, {"kernel": 2.0}]})
         ['layers.0.kernel', 'layers.1.kernel']
@@ -51,11 +48,7 @@ def names_of(weights: Weights) -> list[str]:
 
 
 def wide(tree: Any) -> Any:
-    """Return a pytree with all floats in float32 at least, which doesn't change them.
-
-    Args:
-        tree: the pytree.
-    """
+    """Return a pytree with all floats in float32 at least, which doesn't change them."""
 
     def of_leaf(leaf: Any) -> Any:
         leaf = jnp.asarray(leaf) if not hasattr(leaf, "dtype") else leaf
@@ -66,14 +59,7 @@ def wide(tree: Any) -> Any:
 
 
 def named_arrays(weights: Weights) -> dict[str, np.ndarray]:
-    """Return the arrays of a pytree of weights on the host, by their names.
-
-    Args:
-        weights: the pytree.
-
-    Raises:
-        DuatError: if there are none, some aren't arrays of floats, or several have one name.
-    """
+    """Return the arrays of a pytree of weights on the host, by their names."""
     names, leaves = names_of(weights), jax.tree.leaves(weights)
     floats = [jnp.issubdtype(jnp.result_type(leaf), jnp.floating) for leaf in leaves]
     wrong = [name for name, is_float in zip(names, floats, strict=True) if not is_float]
@@ -148,27 +134,13 @@ class Update:
         self._means = [flow.kind is Kind.LINEAR for flow in state]
 
     def means_of(self, state: Any) -> list[Array]:
-        """Return the running means in an optimiser's state: what the update is linear in.
-
-        Args:
-            state: the state.
-        """
+        """Return the running means in an optimiser's state: what the update is linear in."""
         return [leaf for leaf, is_mean in zip(jax.tree.leaves(state), self._means, strict=True) if is_mean]
 
     def transposed(
         self, gradients: Weights, state: Any, weights: Weights
     ) -> tuple[tuple[Weights, Any], Callable[[Weights, list[Array]], Multipliers]]:
-        """Return the updates and the next state, and the transposed map with held factors.
-
-        Args:
-            gradients: the gradients.
-            state: the optimiser's state.
-            weights: the weights.
-
-        Returns:
-            The updates and the next state; and a function of multipliers of the updates and of the next state's running
-            means, which returns the `Multipliers` of the arguments.
-        """
+        """Return the updates and the next state, and the transposed map with held factors."""
         leaves, structure = jax.tree.flatten(state)
 
         def results_of(gradients: Weights, means: list[Array], weights: Weights) -> Any:

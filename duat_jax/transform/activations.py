@@ -11,15 +11,7 @@ from duat_jax.transform.recording import Recording
 
 
 def activations_of(recording: Recording, pre_activations: Seen) -> Seen:
-    """Compute `σ(z)` of every term; of a term within another's `σ` that one computes its pre-activation itself.
-
-    Args:
-        recording: the recording.
-        pre_activations: `z` by its mark; the recorded ones where absent.
-
-    Raises:
-        NotAffine: naming every mark whose condition fails, such as an activation that isn't elementwise.
-    """
+    """Compute `σ(z)` of every term; of a term within another's `σ` that one computes its pre-activation itself."""
     recording.traced.affinity.require(value=False)
     program, found = recording.program, Seen()
     holds, levels = program.of_kind(marks.HOLD), _levels(program)

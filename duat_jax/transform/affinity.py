@@ -60,16 +60,8 @@ class Affinity:
         return self._results if target is None else [self.at(target)]
 
     def at(self, step: Step) -> Flow:
-        """Return the flow of a marked value: a stream, pre-activation, term's output, point or hold.
-
-        The flow of a hold is that of its value before it is held.
-
-        Args:
-            step: the mark.
-
-        Raises:
-            DuatError: if it marks something else.
-        """
+        """Return the flow of a marked value: a stream, pre-activation, term's output, point or hold."""
+        # The flow of a hold is that of its value before it is held.
         if step not in self._at:
             raise DuatError(
                 f"{step.site.kind} {step} is no stream, pre-activation, term's output, point or hold of this program"
@@ -77,11 +69,7 @@ class Affinity:
         return self._at[step]
 
     def adds_a_constant(self, *targets: Step | None) -> bool:
-        """Return whether a value may be nonzero where everything that flows is zero, for lack of a mark.
-
-        Args:
-            *targets: marked values; `None` is the function's result.
-        """
+        """Return whether a value may be nonzero where everything that flows is zero, for lack of a mark."""
         return any(flow.constant for target in targets for flow in self._flows(target))
 
     def _activations(self, target: Step | None) -> list[Step]:
@@ -89,12 +77,7 @@ class Affinity:
         return [s for s in self.sources(sources) if s != INPUT and s.site.kind == marks.ACTIVATION]
 
     def upstream(self, target: Step | None, factors: Mapping[Site, Site] | None = None) -> tuple[Step, ...]:
-        """Return the pre-activations of all terms that a value depends on, directly or through other terms.
-
-        Args:
-            target: a marked value; `None` is the function's result.
-            factors: of some activations, the held factor that carries their product too; these are returned as well.
-        """
+        """Return the pre-activations of all terms that a value depends on, directly or through other terms."""
         steps: dict[Step, None] = {}
         waiting = [target]
         while waiting:
@@ -122,16 +105,7 @@ class Affinity:
         }
 
     def require(self, *targets: Step, value: bool = True) -> None:
-        """Raise unless the function's result, or some marked values, are affine in everything that flows.
-
-        Args:
-            *targets: marked values that have to be.
-            value: whether the result has to be.
-
-        Raises:
-            NotAffine: naming every offending operation with its source line and the mark that is missing, and every
-                mark whose condition fails.
-        """
+        """Raise unless the function's result, or some marked values, are affine in everything that flows."""
         reached = [*(self._results if value else ()), *map(self.at, targets)]
         offences = reduce(lambda bits, flow: bits | flow.offences, reached, 0)
         missing = [f"{line}: {sentence}" for (line, sentence), i in self._offences.items() if offences >> i & 1]
@@ -142,11 +116,7 @@ class Affinity:
             raise NotAffine(f"the replayed function isn't affine{remedy}:\n  {reasons}")
 
     def sources(self, bits: int) -> set[Any]:
-        """Return a set of sources as steps of activations, offsets and streams, and `INPUT`.
-
-        Args:
-            bits: a flow's `sources` or `since`.
-        """
+        """Return a set of sources as steps of activations, offsets and streams, and `INPUT`."""
         return {source for source, i in self._bits.items() if bits >> i & 1}
 
     def _bit(self, source: Any) -> int:

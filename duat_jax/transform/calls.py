@@ -29,15 +29,7 @@ CUSTOM_RULES = frozenset(("custom_jvp_call", "custom_vjp_call"))
 
 
 def parameter_of(equation: core.JaxprEqn, name: str) -> Any:
-    """Return a parameter of an equation.
-
-    Args:
-        equation: any equation.
-        name: the name of the parameter.
-
-    Raises:
-        UnsupportedProgram: if this version of JAX has no such parameter.
-    """
+    """Return a parameter of an equation."""
     if name not in equation.params:
         raise UnsupportedProgram(
             f"{equation.primitive.name} has no parameter {name!r} in JAX {jax.__version__}: this version of JAX isn't"
@@ -59,21 +51,13 @@ class SubProgram(NamedTuple):
 
 
 def closed(program: Any) -> SubProgram:
-    """Return a program with the values of its constants.
-
-    Args:
-        program: an open or a closed program.
-    """
+    """Return a program with the values of its constants."""
     # From JAX 0.11 on an open and a closed program are of one class.
     return SubProgram(getattr(program, "jaxpr", program), getattr(program, "consts", ()))
 
 
 def sub_program(equation: core.JaxprEqn) -> SubProgram | None:
-    """Return the program that a call or a scan runs, or `None` for any other equation.
-
-    Args:
-        equation: any equation.
-    """
+    """Return the program that a call or a scan runs, or `None` for any other equation."""
     name = equation.primitive.name
     if name == "scan":
         return closed(parameter_of(equation, "jaxpr"))
@@ -81,11 +65,7 @@ def sub_program(equation: core.JaxprEqn) -> SubProgram | None:
 
 
 def called_name_of(equation: core.JaxprEqn) -> str:
-    """Return the name of the function that a call runs, without underscores around it; empty where it has none.
-
-    Args:
-        equation: a call.
-    """
+    """Return the name of the function that a call runs, without underscores around it; empty where it has none."""
     return str(equation.params.get("name") or "").strip("_")
 
 
@@ -108,14 +88,7 @@ class Scan(NamedTuple):
 
 
 def scan_of(equation: core.JaxprEqn) -> Scan:
-    """Return the division of a scan's operands and results.
-
-    Args:
-        equation: a scan.
-
-    Raises:
-        UnsupportedProgram: if this version of JAX describes scans in another way.
-    """
+    """Return the division of a scan's operands and results."""
     if "ft_in" in equation.params:  # from JAX 0.11 on
         consts, carries, _ = map(len, equation.params["ft_in"].unpack())
     else:
@@ -124,11 +97,7 @@ def scan_of(equation: core.JaxprEqn) -> Scan:
 
 
 def programs_in(equation: core.JaxprEqn) -> list[SubProgram]:
-    """Return every program among an equation's parameters.
-
-    Args:
-        equation: any equation.
-    """
+    """Return every program among an equation's parameters."""
     programs: list[SubProgram] = []
 
     def look(value: Any) -> None:
@@ -143,12 +112,7 @@ def programs_in(equation: core.JaxprEqn) -> list[SubProgram]:
 
 
 def with_programs(equation: core.JaxprEqn, change: Callable[[core.Jaxpr], core.Jaxpr]) -> core.JaxprEqn:
-    """Return an equation with another program in the place of each of those that it runs; itself where none differs.
-
-    Args:
-        equation: any equation.
-        change: makes the other program, with the same operands and results; the same object where there is no other.
-    """
+    """Return an equation with another program in the place of each of those that it runs; itself where none differs."""
 
     def changed(value: Any) -> Any:
         if isinstance(value, tuple | list):
@@ -184,10 +148,6 @@ class While(NamedTuple):
 
 
 def while_of(equation: core.JaxprEqn) -> While:
-    """Return the programs of a `while` and its numbers of operands.
-
-    Args:
-        equation: a `while`.
-    """
+    """Return the programs of a `while` and its numbers of operands."""
     condition, body = (closed(parameter_of(equation, name)).jaxpr for name in ("cond_jaxpr", "body_jaxpr"))
     return While(condition, body, parameter_of(equation, "cond_nconsts"), parameter_of(equation, "body_nconsts"))

@@ -10,13 +10,8 @@ from typing import Any
 
 @contextmanager
 def modules_restored(fn: Callable) -> Iterator[None]:
-    """Give the modules that a function closes over their attributes back where the work in this context fails.
-
-    A trace that fails inside of `nnx.jit` leaves them without any.
-
-    Args:
-        fn: the function.
-    """
+    """Give the modules that a function closes over their attributes back where the work in this context fails."""
+    # A trace that fails inside of `nnx.jit` leaves them without any.
     attributes = list(_attributes(_closed_over(fn)))
     try:
         yield

@@ -15,16 +15,10 @@ KEPT = 256
 
 
 def compiled(fn: Callable[Arguments, Result], *, static_argnames: tuple[str, ...] = ()) -> Callable[Arguments, Result]:
-    """Compile a function of recordings as `jax.jit` does, with a cache of limited size.
-
-    JAX keeps a function's traces as long as the function lives, for every structure of its arguments; the structure of
-    a recording includes its program.  So each structure gets a function of its own, and the least recently used ones
-    are dropped.
-
-    Args:
-        fn: the function.
-        static_argnames: the arguments that aren't arrays.
-    """
+    """Compile a function of recordings as `jax.jit` does, with a cache of limited size."""
+    # JAX keeps a function's traces as long as the function lives, for every structure of its arguments; the structure
+    # of a recording includes its program. So each structure gets a function of its own, and the least recently used
+    # ones are dropped.
     signature = inspect.signature(fn)
 
     @lru_cache(maxsize=KEPT)

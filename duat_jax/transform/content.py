@@ -49,13 +49,7 @@ class _Itself:
 
 
 def content_of(jaxpr: core.Jaxpr, consts: Sequence[Any] = (), orders: int = ORDERS) -> Hashable:
-    """Describe a program by its computations and source lines, without the names of its variables.
-
-    Args:
-        jaxpr: its equations.
-        consts: the values of its `constvars`, of a program within another.
-        orders: how many derivatives of a `custom_jvp` are described.
-    """
+    """Describe a program by its computations and source lines, without the names of its variables."""
     numbers: dict[Any, int] = {}
     describe = partial(described, orders=orders)
 
@@ -93,12 +87,7 @@ def content_of(jaxpr: core.Jaxpr, consts: Sequence[Any] = (), orders: int = ORDE
 
 
 def described(value: Any, orders: int = ORDERS) -> Hashable:
-    """Describe a value hashably: by its content where that is known, else by its identity.
-
-    Args:
-        value: a parameter of an equation, or anything else.
-        orders: how many derivatives of a `custom_jvp` are described.
-    """
+    """Describe a value hashably: by its content where that is known, else by its identity."""
     if hasattr(value, "eqns"):
         return content_of(getattr(value, "jaxpr", value), getattr(value, "consts", ()), orders)
     if isinstance(value, tuple | list):

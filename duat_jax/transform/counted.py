@@ -16,11 +16,7 @@ MOST = 10_000
 
 
 def counted(program: core.Jaxpr) -> core.Jaxpr:
-    """Return a program in which every `while` with a fixed number of steps is a scan; itself if there is none.
-
-    Args:
-        program: the program, and all that it calls.
-    """
+    """Return a program in which every `while` with a fixed number of steps is a scan; itself if there is none."""
     equations = [_scanned(with_programs(equation, counted)) for equation in program.eqns]
     same = all(a is b for a, b in zip(equations, program.eqns, strict=True))
     return program if same else program.replace(eqns=equations)

@@ -44,42 +44,23 @@ class Definitions:
         return (v.aval, v.val) if isinstance(v, core.Literal) else self.first.get(v, v)
 
     def equation_of(self, v: Any, *names: str) -> core.JaxprEqn | None:
-        """Return the equation that computes a variable.
-
-        Args:
-            v: a variable or a literal.
-            names: its primitive, if any of these; any primitive if absent.
-        """
+        """Return the equation that computes a variable."""
         equation = None if isinstance(v, core.Literal) else self.equations.get(self.first.get(v, v))
         return equation if equation is not None and (not names or equation.primitive.name in names) else None
 
     def root(self, v: Any, through: frozenset[str] = KEEPS_NUMBERS) -> Any:
-        """Return the variable with the same numbers, before changes of shape and dtype.
-
-        Args:
-            v: a variable or a literal.
-            through: primitives of one operand to look through.
-        """
+        """Return the variable with the same numbers, before changes of shape and dtype."""
         while (equation := self.equation_of(v, *through)) is not None and _is_exact(equation):
             v = equation.invars[0]
         return v if isinstance(v, core.Literal) else self.first.get(v, v)
 
     def is_number(self, v: Any, number: float) -> bool:
-        """Return whether all entries of a variable are one given constant.
-
-        Args:
-            v: a variable or a literal.
-            number: the number.
-        """
+        """Return whether all entries of a variable are one given constant."""
         root = self.root(v)
         return isinstance(root, core.Literal) and bool(root.val == number)
 
     def spread(self, v: Any) -> Any:
-        """Return the operand that was broadcast to a variable by NumPy's rules, or `None` for any other change.
-
-        Args:
-            v: a variable or a literal.
-        """
+        """Return the operand that was broadcast to a variable by NumPy's rules, or `None` for any other change."""
         while (equation := self.equation_of(v, "broadcast_in_dim", *CONVERTS)) is not None and _is_exact(equation):
             if equation.primitive.name == "broadcast_in_dim":
                 axes, shape = broadcast_dimensions_of(equation), v.aval.shape
@@ -89,11 +70,7 @@ class Definitions:
         return v if isinstance(v, core.Literal) else self.first.get(v, v)
 
     def choice(self, v: Any) -> tuple[Any, ...] | None:
-        """Return the condition and the cases of a variable computed by `select_n` or `jnp.where`, else `None`.
-
-        Args:
-            v: a variable or a literal.
-        """
+        """Return the condition and the cases of a variable computed by `select_n` or `jnp.where`, else `None`."""
         equation = self.equation_of(v)
         if equation is None:
             return None
@@ -113,14 +90,7 @@ class Definitions:
 
 
 def is_along(definitions: Definitions, v: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Return whether a variable holds one number for each row of an array, brought into its shape.
-
-    Args:
-        definitions: how the program's variables are computed.
-        v: the variable.
-        axes: the axes that a row goes over.
-        shape: the array's shape.
-    """
+    """Return whether a variable holds one number for each row of an array, brought into its shape."""
     v = definitions.root(v, CONVERTS | {"stop_gradient"})
     root, own = definitions.root(v), v.aval.shape
     rows = tuple(size for axis, size in enumerate(shape) if axis not in axes)

@@ -16,13 +16,8 @@ _FUNCTIONS_OF_NETWORKS = ("jax/_src/nn", "flax", "torchax/ops")
 
 
 def source_line(equation: core.JaxprEqn) -> str | None:
-    """Return `file:line (function)` of the user's code that an equation comes from, if it is known.
-
-    The operation may sit in a library; then the line is the one that calls it.
-
-    Args:
-        equation: any equation.
-    """
+    """Return `file:line (function)` of the user's code that an equation comes from, if it is known."""
+    # The operation may sit in a library; then the line is the one that calls it.
     traceback = equation.source_info.traceback
     frames: Any = traceback.frames if traceback else ()
     for frame in frames:
@@ -32,11 +27,7 @@ def source_line(equation: core.JaxprEqn) -> str | None:
 
 
 def library_function(equations: Sequence[core.JaxprEqn]) -> str | None:
-    """Return the name of the innermost library's function in which all of some equations are written, if there is one.
-
-    Args:
-        equations: the equations.
-    """
+    """Return the name of the innermost library's function in which all of some equations are written, if any."""
     stacks = []
     for equation in equations:
         traceback = equation.source_info.traceback
@@ -48,22 +39,13 @@ def library_function(equations: Sequence[core.JaxprEqn]) -> str | None:
 
 
 def is_of_a_library(jaxpr: core.Jaxpr) -> bool:
-    """Return whether a program is a library's function.
-
-    It is traced once for all its calls, so its source line is that of the first one.
-
-    Args:
-        jaxpr: the program that a call runs.
-    """
+    """Return whether a program is a library's function."""
+    # It is traced once for all its calls, so its source line is that of the first one.
     return str(getattr(jaxpr.debug_info, "func_filename", "")).startswith(_LIBRARIES)
 
 
 def advice(equation: core.JaxprEqn) -> str:
-    """Explain why an equation isn't linear in what flows through it, and how to mend it.
-
-    Args:
-        equation: an equation that the affine check didn't accept.
-    """
+    """Explain why an equation isn't linear in what flows through it, and how to mend it."""
     name = equation.primitive.name
     if name in REFUSED:
         return f"{name} isn't supported yet where something flows through it: {REFUSED[name]}"

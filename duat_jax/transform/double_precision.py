@@ -59,11 +59,7 @@ class Step(NamedTuple):
 
 
 def double(x: Any) -> Any:
-    """Return floating-point numbers, complex ones too, in double precision, and anything else as it is.
-
-    Args:
-        x: an array or a number.
-    """
+    """Return floating-point numbers, complex ones too, in double precision, and anything else as it is."""
     for kind, dtype in ((jnp.floating, jnp.float64), (jnp.complexfloating, jnp.complex128)):
         if jnp.issubdtype(jnp.result_type(x), kind):
             return jnp.asarray(x, dtype)
@@ -84,12 +80,7 @@ class DoublePrecision:
         """The equations that were evaluated, by path."""
 
     def __call__(self, arguments: Sequence[Any], shifts: dict[Path, Any]) -> tuple[Array, dict[Path, Any]]:
-        """Return the program's only result, and every value on the way, by the path of its equation.
-
-        Args:
-            arguments: the leaves of the program's argument.
-            shifts: what is added to some of these values; of an equation in a scan, step by step.
-        """
+        """Return the program's only result, and every value on the way, by the path of its equation."""
         places: list[Path] = [(-1 - i,) for i in range(len(arguments))]
         ((result,), _), seen = self._run(self._program, (), None, list(map(double, arguments)), places, shifts)
         return jnp.asarray(result), seen

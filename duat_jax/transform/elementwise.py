@@ -20,15 +20,7 @@ State = Why | Axes
 def why_not_elementwise(
     jaxpr: core.Jaxpr, equations: range, z: core.Var, activation: Any, elsewhere: set[Any]
 ) -> Why | None:
-    """Return why an activation isn't elementwise in its pre-activation alone, or `None` where it is.
-
-    Args:
-        jaxpr: the program in which both stand.
-        equations: the equations between them.
-        z: the pre-activation.
-        activation: `σ(z)`.
-        elsewhere: the variables of the program that flow.
-    """
+    """Return why an activation isn't elementwise in its pre-activation alone, or `None` where it is."""
     states: dict[Any, State] = dict.fromkeys(elsewhere, "it depends on something else that flows")
     states[z] = own_axes(z)
     _visit(jaxpr, equations, states)

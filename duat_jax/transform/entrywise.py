@@ -30,21 +30,12 @@ def _shape(v: Any) -> tuple[int, ...]:
 
 
 def own_axes(v: Any) -> Axes:
-    """Return the axes of an array as a function of itself: those with more than one entry.
-
-    Args:
-        v: a variable.
-    """
+    """Return the axes of an array as a function of itself: those with more than one entry."""
     return tuple(axis for axis, size in enumerate(_shape(v)) if size != 1)
 
 
 def axes_of_results(equation: core.JaxprEqn, operands: Sequence[Axes | None]) -> list[Axes | None]:
-    """Return the axes of an equation's results; `None` for each that may depend on several entries of the origin.
-
-    Args:
-        equation: any equation but a call or a loop.
-        operands: the axes of every operand; `None` for one that doesn't depend on the origin.
-    """
+    """Return the axes of an equation's results; `None` for each that may depend on several entries of the origin."""
     name, results = equation.primitive.name, equation.outvars
     if name == "optimization_barrier":
         return list(operands)
@@ -81,13 +72,7 @@ def _moved(equation: core.JaxprEqn, axes: Axes, before: tuple[int, ...], after: 
 
 
 def laid(x: Array, axes: Axes, shape: tuple[int, ...]) -> Array:
-    """Return an origin's entries in the places of those that are computed from them.
-
-    Args:
-        x: an array of the origin's shape.
-        axes: the axes of the array that is computed from it.
-        shape: its shape.
-    """
+    """Return an origin's entries in the places of those that are computed from them."""
     if jnp.shape(x) == shape and axes == tuple(axis for axis, size in enumerate(shape) if size != 1):
         return x
     x = x.reshape([size for size in jnp.shape(x) if size != 1])

@@ -22,11 +22,7 @@ class Flow(NamedTuple):
     offences: int = 0
 
     def __or__(self, other: "Flow") -> "Flow":
-        """Return the flow of a value that is computed from two others.
-
-        Args:
-            other: the other value's flow.
-        """
+        """Return the flow of a value that is computed from two others."""
         return Flow(
             self.sources | other.sources,
             self.since | other.since,

@@ -48,12 +48,7 @@ STILL, LINEAR = Dependence(Kind.STILL), Dependence(Kind.LINEAR)
 
 
 def dependences(program: SubProgram, arguments: Sequence[Dependence]) -> list[Dependence]:
-    """Return how each result of a program depends on what flows.
-
-    Args:
-        program: the program.
-        arguments: how each of its arguments does.
-    """
+    """Return how each result of a program depends on what flows."""
     found = dict.fromkeys(program.jaxpr.constvars, STILL) | dict(zip(program.jaxpr.invars, arguments, strict=True))
 
     def read(atom: Any) -> Dependence:
@@ -67,15 +62,9 @@ def dependences(program: SubProgram, arguments: Sequence[Dependence]) -> list[De
 def with_held_factors(
     program: SubProgram, arguments: Sequence[Dependence]
 ) -> Callable[[Sequence[jax.Array]], list[jax.Array]]:
-    """Return a program as a function whose derivative is the map with all nonlinear factors held.
-
-    Its values are the program's wherever factors are finite. Where they aren't, as in a branch that isn't taken, they
-    count as zero, so that a derivative of zero stays zero.
-
-    Args:
-        program: the program.
-        arguments: how each of its arguments depends on what flows.
-    """
+    """Return a program as a function whose derivative is the map with all nonlinear factors held."""
+    # Its values are the program's wherever factors are finite. Where they aren't, as in a branch that isn't taken, they
+    # count as zero, so that a derivative of zero stays zero.
 
     def run(values: Sequence[jax.Array]) -> list[jax.Array]:
         found: dict[Any, Any] = dict(zip(program.jaxpr.constvars, program.consts, strict=True))

@@ -27,22 +27,12 @@ mlir.register_lowering(mark_p, lambda _, x, **__: [x])
 
 
 def bind_mark(x: Any, kind: str, name: str) -> Any:
-    """Return an array with a mark.
-
-    Args:
-        x: any array.
-        kind: its role.
-        name: its name.
-    """
+    """Return an array with a mark."""
     return mark_p.bind(jnp.asarray(x), kind=kind, name=name, batch_axes=0)
 
 
 def is_marked(equation: core.JaxprEqn) -> bool:
-    """Return whether an equation is a mark, or runs a program with one.
-
-    Args:
-        equation: any equation.
-    """
+    """Return whether an equation is a mark, or runs a program with one."""
     inside = (inner for program in programs_in(equation) for inner in program.jaxpr.eqns)
     return equation.primitive is mark_p or any(map(is_marked, inside))
 

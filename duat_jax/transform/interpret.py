@@ -40,26 +40,7 @@ def evaluate(
     live: Live | None = None,
     flows: Flows | None = None,
 ) -> tuple[Any, Seen]:
-    """Evaluate a program, with some marks' values provided and others read.
-
-    Args:
-        program: the traced function.
-        constants: the arrays it closes over.
-        arguments: the leaves of its argument.
-        question: which marks are provided and wanted.
-        provided: the provided values; of a linearised activation `σ(z) = at_zero + slope · z` both
-            numbers, and `factor_slope` where it shares a product; of a mark that is edited to `kept · value + added`,
-            either or both.
-        live: the equations that are needed; computed from the question if absent.
-        flows: from the affine check: with it, values that flow through a scan are separated from those that don't, as
-            `jax.linear_transpose` requires.
-
-    Returns:
-        The function's result (`None` where the question doesn't ask for it), and the values of the wanted marks.
-
-    Raises:
-        DuatError: if an argument or a provided value isn't of the shape that it has in the program.
-    """
+    """Evaluate a program, with some marks' values provided and others read."""
     _require_shapes(program, arguments, provided)
     live = liveness(program, question) if live is None else live
     evaluation = _Evaluation(program, inside(program, question), live, flows or Flows())

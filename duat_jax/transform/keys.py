@@ -15,9 +15,6 @@ Value = TypeVar("Value")
 def range_of(scope: str) -> tuple[str, range] | None:
     """Return the numbers that a scope names as a slice does, and what stands before them; `None` if it names none.
 
-    Args:
-        scope: the name of a `jax.named_scope`.
-
     Example:
         >>> range_of("layers.0:6:2"), range_of("layers.3")
         (('layers.', range(0, 6, 2)), None)
@@ -29,9 +26,6 @@ def range_of(scope: str) -> tuple[str, range] | None:
 def has_slice(scope: str) -> bool:
     """Return whether a slice stands in a scope's name, also one that `range_of` can't read.
 
-    Args:
-        scope: the name of a `jax.named_scope`.
-
     Example:
         >>> has_slice("layer0:4"), has_slice("layers.:4"), has_slice("step 1: mix")
         (True, True, False)
@@ -41,10 +35,6 @@ def has_slice(scope: str) -> bool:
 
 def of_step(scopes: tuple[str, ...], step: int) -> tuple[str, ...]:
     """Return scopes with each that names numbers replaced by the one that it names in a step of a scan.
-
-    Args:
-        scopes: the names of `jax.named_scope`s.
-        step: the step.
 
     Example:
         >>> of_step(("layers.1:6:2", "mlp"), 2)

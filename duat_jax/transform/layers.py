@@ -40,23 +40,13 @@ def _in_part(program: Program, stack: Site, given: list[Site]) -> bool:
 
 
 def stacks_of(program: Program, sites: Iterable[Site]) -> frozenset[Site]:
-    """Return marks with those of layers replaced by the one that stands for all of them.
-
-    Args:
-        program: the traced function.
-        sites: marks, or values provided at them.
-    """
+    """Return marks with those of layers replaced by the one that stands for all of them."""
     single, stacks = _by_stack(program, sites)
     return frozenset((*single, *stacks))
 
 
 def provided_inside(program: Program, sites: Iterable[Site]) -> dict[Site, Site]:
-    """Return what stands inside a scan for each provided mark; one provided in some layers only is an edit in all.
-
-    Args:
-        program: the traced function.
-        sites: marks whose value is provided.
-    """
+    """Return what stands inside a scan for each provided mark; one provided in some layers only is an edit in all."""
     single, stacks = _by_stack(program, sites)
     found = {site: site for site in single}
     for stack, given in stacks.items():
@@ -66,12 +56,7 @@ def provided_inside(program: Program, sites: Iterable[Site]) -> dict[Site, Site]
 
 
 def stacked(program: Program, values: Mapping[Site, jax.Array]) -> dict[Site, jax.Array]:
-    """Stack the values that are provided at the marks of layers.
-
-    Args:
-        program: the traced function.
-        values: the provided values.
-    """
+    """Stack the values that are provided at the marks of layers."""
     single, stacks = _by_stack(program, values)
     found, in_part = {site: values[site] for site in single}, dict[Site, tuple[jax.Array, jax.Array]]()
     for stack, given in stacks.items():
@@ -90,12 +75,7 @@ def stacked(program: Program, values: Mapping[Site, jax.Array]) -> dict[Site, ja
 
 
 def apart(program: Program, values: Mapping[Site, jax.Array]) -> dict[Site, jax.Array]:
-    """Return values with those of a scan over layers taken apart, one for every layer.
-
-    Args:
-        program: the traced function.
-        values: the values of marks.
-    """
+    """Return values with those of a scan over layers taken apart, one for every layer."""
     found = dict[Site, jax.Array]()
     for site, value in values.items():
         if site in program.stacks:

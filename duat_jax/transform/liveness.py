@@ -42,12 +42,7 @@ class Question:
 
 
 def inside(program: Program, question: Question) -> Question:
-    """Return a question with the marks of layers replaced by those that stand for all layers inside a scan.
-
-    Args:
-        program: the traced function.
-        question: the question.
-    """
+    """Return a question with the marks of layers replaced by those that stand for all layers inside a scan."""
     if not program.stacks:
         return question
     provided = provided_inside(program, question.provided)
@@ -62,13 +57,7 @@ def inside(program: Program, question: Question) -> Question:
 
 
 def liveness(program: Program, question: Question, part: tuple[core.Jaxpr, Path, list[bool]] | None = None) -> Live:
-    """Return the equations that answering a question needs.
-
-    Args:
-        program: the traced function.
-        question: the question.
-        part: a sub-program, where it stands, and which of its results are needed; the whole program if absent.
-    """
+    """Return the equations that answering a question needs."""
     live: Live = {}
     question = inside(program, question)
     wanted = [program.place(site).path for site in question.wanted]

@@ -13,14 +13,9 @@ from duat_jax.transform.parameters import bind, with_parameters
 
 
 def by_own_operations(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function with the same values whose derivative is that of its operations.
-
-    The rules of `jax.custom_jvp` and `jax.custom_vjp` and `jax.lax.stop_gradient` are left out, in branches and loops
-    too.
-
-    Args:
-        fn: a pure function of one pytree of arrays.
-    """
+    """Return a function with the same values whose derivative is that of its operations."""
+    # The rules of `jax.custom_jvp` and `jax.custom_vjp` and `jax.lax.stop_gradient` are left out, in branches and loops
+    # too.
 
     def evaluated(x: Any) -> Any:
         program, shape = jax.make_jaxpr(fn, return_shape=True)(x)

@@ -59,13 +59,7 @@ class Place(NamedTuple):
 
 
 def order(path: Path, loops: Iterable[Loop], index: Iterable[int]) -> list[int]:
-    """Return when an equation is computed, as numbers that sort so.
-
-    Args:
-        path: its path.
-        loops: the scans around it, outermost first.
-        index: the step of each of them.
-    """
+    """Return when an equation is computed, as numbers that sort so."""
     places = list(path)
     for loop, step in reversed([*zip(loops, index, strict=True)]):
         places.insert(loop.depth + 1, -step if loop.reverse else step)
@@ -181,16 +175,7 @@ def _numbered(found: Iterable[_Mark]) -> list[Site]:
 
 
 def sites_of(jaxpr: core.Jaxpr) -> tuple[dict[Path, Site], dict[Site, Place]]:
-    """Return the mark at every path, one for all steps of a scan, and the place of every mark as it is computed.
-
-    Args:
-        jaxpr: the equations of a traced function.
-
-    Raises:
-        UnsupportedProgram: where a mark is inside a `while`, a `cond` or another place that can't be followed, terms
-            are nested, a scope in a scan has a misspelt slice or names another number of steps, or one that names
-            them is around the scan.
-    """
+    """Return the mark at every path, one for all steps of a scan, and the place of every mark as it is computed."""
     found = list(_walk(jaxpr, (), (), ()))
     scans = _scans_of_layers(found)
     by_step = [(mark, _by_step(mark, scans)) for mark in found]

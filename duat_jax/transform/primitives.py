@@ -137,12 +137,7 @@ NONLINEAR = {
 
 
 def linear_operands(equation: core.JaxprEqn, flowing: Sequence[int]) -> tuple[int, ...] | None:
-    """Return the operands in which an equation is linear together, or `None` where its primitive isn't in the table.
-
-    Args:
-        equation: any equation but a call.
-        flowing: the operands that flow; of a product only one may.
-    """
+    """Return the operands in which an equation is linear together, or `None` where its primitive isn't in the table."""
     name, count = equation.primitive.name, len(equation.invars)
     if name == "select_n":
         return tuple(range(1, count))
@@ -163,21 +158,15 @@ def linear_operands(equation: core.JaxprEqn, flowing: Sequence[int]) -> tuple[in
 
 
 def _begins_once(equation: core.JaxprEqn) -> bool:
-    """Return whether a `reduce_window` adds its initial value exactly once.
-
-    By the specification padded entries hold the initial value too; compilers leave them out.
-    """
+    """Return whether a `reduce_window` adds its initial value exactly once."""
+    # By the specification padded entries hold the initial value too; compilers leave them out.
     window, initial = window_of(equation), equation.invars[1]
     padded = any(map(any, window.padding)) or any(apart != 1 for apart in window.base_dilation)
     return not padded or (isinstance(initial, core.Literal) and not np.any(np.asarray(initial.val)))
 
 
 def adds_a_constant(equation: core.JaxprEqn) -> bool:
-    """Return whether a linear primitive's result may be nonzero where all its operands are zero.
-
-    Args:
-        equation: any equation.
-    """
+    """Return whether a linear primitive's result may be nonzero where all its operands are zero."""
     fill = fill_value_of(equation)
     return fill is not None and bool(np.any(np.asarray(fill)))
 
@@ -256,12 +245,7 @@ TRANSPOSABLE: dict[str, Callable[..., list[Any]]] = {
 
 
 def apply(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
-    """Compute the results of an equation by primitives that JAX can transpose.
-
-    Args:
-        equation: any equation.
-        operands: its operands.
-    """
+    """Compute the results of an equation by primitives that JAX can transpose."""
     rewrite = TRANSPOSABLE.get(equation.primitive.name)
     return bind(equation, operands) if rewrite is None else rewrite(equation, *operands)
 

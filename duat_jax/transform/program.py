@@ -193,16 +193,8 @@ class Program:
 
 
 def enters(program: Program, equation: core.JaxprEqn, path: Path, *, linear: bool) -> SubProgram | None:
-    """Return the sub-program that is followed equation by equation, or `None` for a single step.
-
-    A call with a derivative of its own and no mark inside is one step, unless it is to be transposed.
-
-    Args:
-        program: the traced function.
-        equation: one of its equations.
-        path: its path.
-        linear: whether the program is going to be transposed.
-    """
+    """Return the sub-program that is followed equation by equation, or `None` for a single step."""
+    # A call with a derivative of its own and no mark inside is one step, unless it is to be transposed.
     if equation.primitive.name in CUSTOM_RULES and not linear and path not in program.around:
         return None
     return sub_program(equation)
@@ -224,19 +216,7 @@ def _gated(jaxpr: core.Jaxpr, path: Path, sites: dict[Path, Site]) -> Iterator[t
 
 
 def trace(fn: Callable, x: Any) -> tuple[Program, list[Any]]:
-    """Trace a function with marks.
-
-    Args:
-        fn: a pure function of one pytree of arrays.
-        x: its argument, or the shapes of it.
-
-    Returns:
-        The program, and the arrays that `fn` closes over.
-
-    Raises:
-        UnsupportedProgram: where a mark is inside a `while`, a `cond` or another place that can't be followed, or the
-            function changes the state of a Flax module.
-    """
+    """Trace a function with marks."""
     # JAX caches traces by the function, and a module's weights may have changed since: a new function object.
     try:
         with modules_restored(fn):

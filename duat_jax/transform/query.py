@@ -24,26 +24,14 @@ Target = Step | None
 
 
 def is_float(x: Any) -> bool:
-    """Return whether an array holds floating-point numbers.
-
-    Args:
-        x: any array.
-    """
+    """Return whether an array holds floating-point numbers."""
     return jnp.issubdtype(jnp.result_type(x), jnp.inexact)
 
 
 def question_of(
     recording: Recording, target: Target, *, linear: Iterable[Site] = (), fixed: Iterable[Site] | None = None
 ) -> Question:
-    """Build the question for one target, with terms, offsets and dynamic parameters provided.
-
-    Args:
-        recording: the recording.
-        target: the value that is read.
-        linear: marks that the answer is linear in besides the argument; activations and offsets that aren't among
-            them are provided all the same.
-        fixed: marks that are provided besides; activations, offsets and dynamic parameters if absent.
-    """
+    """Build the question for one target, with terms, offsets and dynamic parameters provided."""
     provided = recording.program.of_kind(marks.HOLD, marks.ACTIVATION, marks.OFFSET) if fixed is None else fixed
     linear = frozenset(linear)
     return Question(
@@ -56,15 +44,7 @@ def question_of(
 
 
 def ask(recording: Recording, question: Question, target: Target, arguments: list[Any], provided: Seen) -> Any:
-    """Evaluate a target under a question, proved to be affine in everything that flows.
-
-    Args:
-        recording: the recording.
-        question: the marks that are provided.
-        target: the value that is read.
-        arguments: the leaves of the function's argument.
-        provided: values that are provided instead of the recorded ones.
-    """
+    """Evaluate a target under a question, proved to be affine in everything that flows."""
     value, seen = answer(recording, question, [target], arguments, provided)
     return value if target is None else seen[target.site][target.iteration]
 
@@ -72,15 +52,7 @@ def ask(recording: Recording, question: Question, target: Target, arguments: lis
 def answer(
     recording: Recording, question: Question, targets: Iterable[Target], arguments: list[Any], provided: Seen
 ) -> tuple[Any, Seen]:
-    """Evaluate an affine question after proving that it is affine; every answer passes through here.
-
-    Args:
-        recording: the recording.
-        question: the marks that are provided, and the values that are read.
-        targets: the marks that are read, and `None` for the function's result.
-        arguments: the leaves of the function's argument.
-        provided: values that are provided instead of the recorded ones.
-    """
+    """Evaluate an affine question after proving that it is affine; every answer passes through here."""
     traced, targets = recording.traced, tuple(targets)
     factors = {site: held for site, held in traced.affinity.factors.items() if site in question.shared}
     upstream = [step for t in targets for step in traced.affinity.upstream(t, factors)] if question.linearised else []
@@ -112,16 +84,7 @@ def _require(recording: Recording, step: Step, kinds: tuple[str, ...], role: str
 
 
 def require_affine(recording: Recording, target: Target) -> None:
-    """Raise unless a target is affine in everything that flows.
-
-    Args:
-        recording: the recording.
-        target: the value that is read.
-
-    Raises:
-        DuatError: if it is no recording, if that has no such mark, or if it is one that is held.
-        NotAffine: naming every operation that isn't linear and the mark that is missing.
-    """
+    """Raise unless a target is affine in everything that flows."""
     if not isinstance(recording, Recording):
         raise DuatError(
             f"the recording is a {type(recording).__name__}: give that of a function at an input, duat.record(fn)(x),"
@@ -135,18 +98,7 @@ def require_affine(recording: Recording, target: Target) -> None:
 def pull_back(
     recording: Recording, question: Question, target: Target, readout: Any, provided: Seen
 ) -> tuple[list[Array | None], Seen]:
-    """Pull a read-out of the target back to the argument and to all linear marks, in one pass.
-
-    Args:
-        recording: the recording.
-        question: the marks that are provided, and those of them that are linear.
-        target: the value that is read.
-        readout: a covector on the target, of its structure.
-        provided: values that are provided instead of the recorded ones.
-
-    Returns:
-        The derivative in every leaf of the argument (`None` for whole numbers), and in every linear mark.
-    """
+    """Pull a read-out of the target back to the argument and to all linear marks, in one pass."""
     floats = {i: argument for i, argument in enumerate(recording.arguments) if is_float(argument)}
     linear = {s: provided[s] if s in provided else recording.seen[s] for s in question.linear}
 
@@ -159,30 +111,14 @@ def pull_back(
 
 
 def at_zero(recording: Recording, question: Question, target: Target, provided: Seen) -> Any:
-    """Return the contribution of unmarked constants: the target where the argument and all linear marks are zero.
-
-    Args:
-        recording: the recording.
-        question: the marks that are provided, and those of them that are linear.
-        target: the value that is read.
-        provided: values that are provided instead of the recorded ones.
-    """
+    """Return the contribution of unmarked constants: the target where the argument and all linear marks are zero."""
     zeros = {s: jnp.zeros_like(provided[s] if s in provided else recording.seen[s]) for s in question.linear}
     arguments = [jnp.zeros_like(a) if is_float(a) else a for a in recording.arguments]
     return ask(recording, question, target, arguments, provided | zeros)
 
 
 def pre_activations_of(recording: Recording, arguments: list[Any], activations: Seen) -> Seen:
-    """Compute `B_j x_0 + c_j` of every term, with held parameters as recorded.
-
-    Args:
-        recording: the recording.
-        arguments: the leaves of the function's argument.
-        activations: `σ(z)` by its mark; the recorded ones where absent.
-
-    Raises:
-        NotAffine: naming every operation that isn't linear and the mark that is missing.
-    """
+    """Compute `B_j x_0 + c_j` of every term, with held parameters as recorded."""
     program = recording.program
     question = Question(
         provided=frozenset(program.of_kind(marks.HOLD, marks.OFFSET, marks.ACTIVATION)),
@@ -206,12 +142,7 @@ class Between:
     target: Target
 
     def __call__(self, recording: Recording, change: Array) -> Array:
-        """Carry a change forwards from the source to the target.
-
-        Args:
-            recording: the recording.
-            change: an array of the source's shape.
-        """
+        """Carry a change forwards from the source to the target."""
         if self.source is not None and self.source == self.target:
             return change
         return _carry(recording, change, self.source, self.target)
@@ -265,11 +196,7 @@ def linear_map(recording: Recording, source: Step | None = None, target: Target 
 
 
 def seen_of(dynamics: Dynamics) -> Seen:
-    """Return recorded values by mark.
-
-    Args:
-        dynamics: the dynamics of a recording.
-    """
+    """Return recorded values by mark."""
     return {Site(kind, key): v for kind, values in zip(KINDS, dynamics, strict=True) for key, v in values.items()}
 
 

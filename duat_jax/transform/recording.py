@@ -179,13 +179,7 @@ class Recording:
 
 
 def record_kinds(fn: Callable[[Any], Any], x: Any, kinds: Iterable[str]) -> Recording:
-    """Run a function once and keep the marks of some kinds.
-
-    Args:
-        fn: a pure function of one pytree of arrays, with marks.
-        x: its argument.
-        kinds: kinds of mark to keep.
-    """
+    """Run a function once and keep the marks of some kinds."""
     program, constants = trace(fn, x)
     leaves, in_tree = jax.tree.flatten(x)
     # A Python number isn't an array yet.

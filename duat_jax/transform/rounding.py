@@ -30,11 +30,7 @@ class Rounding(NamedTuple):
     equations: dict[Path, float]
 
     def at(self, path: Path) -> float:
-        """Return the epsilon of an equation's results.
-
-        Args:
-            path: its path.
-        """
+        """Return the epsilon of an equation's results."""
         return self.equations.get(path, 0.0)
 
     @property
@@ -49,11 +45,7 @@ def _eps(variable: object) -> float:
 
 
 def eps_of(equation: core.JaxprEqn) -> float:
-    """Return the largest epsilon to which an equation rounds: of its results, and of everything inside it.
-
-    Args:
-        equation: any equation.
-    """
+    """Return the largest epsilon to which an equation rounds: of its results, and of everything inside it."""
     inside = [eps_of(inner) for program in programs_in(equation) for inner in program.jaxpr.eqns]
     bits = mantissa_bits(equation)
     return max([*map(_eps, equation.outvars), *inside, 0.0 if bits is None else 2.0**-bits])
@@ -61,12 +53,6 @@ def eps_of(equation: core.JaxprEqn) -> float:
 
 def rounding_of(program: Program, *, provided: Iterable[Site], wanted: Iterable[Site], value: bool) -> Rounding:
     """Return the coarsest epsilon on the way from every value of a program to the values read.
-
-    Args:
-        program: the traced function.
-        provided: marks whose value is provided: values before them are not on the way.
-        wanted: marks that are read.
-        value: whether the function's result is read.
 
     Example:
         >>> import jax.numpy as jnp

@@ -21,17 +21,7 @@ _TOKENS = 3
 
 
 def random_stack(block: str, depth: int, key: int = 0) -> Stack:
-    """Return a small stack with random parameters, including biases and norms.
-
-    Args:
-        block: a name in `duat_jax.nn.BLOCKS`.
-        depth: number of layers.
-        key: seed.
-
-    Raises:
-        DuatError: if the block isn't known.
-        SymbolicError: if the depth isn't a positive integer.
-    """
+    """Return a small stack with random parameters, including biases and norms."""
     if block not in BLOCKS:
         raise DuatError(f"no block is called {block!r}: choose one of {', '.join(BLOCKS)}")
     config = BLOCKS[block](features=6, heads=2, neurons=10)
@@ -40,13 +30,7 @@ def random_stack(block: str, depth: int, key: int = 0) -> Stack:
 
 
 def randomised(module: Module, key: int = 0, scale: float = 0.3) -> Module:
-    """Add noise to every parameter of a module, so that none is zero or one.
-
-    Args:
-        module: the module.
-        key: seed.
-        scale: standard deviation of the noise.
-    """
+    """Add noise to every parameter of a module, so that none is zero or one."""
     leaves, tree = jax.tree.flatten(module)
     keys = jax.random.split(jax.random.key(key), len(leaves))
     noisy = [x + scale * jax.random.normal(k, x.shape, x.dtype) for x, k in zip(leaves, keys, strict=True)]

@@ -8,11 +8,6 @@ import numpy as np
 def rounding_bound(dtype: Any, layers: int, size: Any) -> Any:
     """Return the rounding bound of an array that two routes compute, `8 · eps · (layers + 2) · size`.
 
-    Args:
-        dtype: the dtype of both computations.
-        layers: number of layers between the input and the array.
-        size: the size of the summands, `Σ|parts|` of an entry, or an array of such sizes.
-
     Example:
         >>> rounding_bound(np.float32, layers=2, size=1.0) == 8 * 2**-23 * 4
         True

@@ -76,14 +76,7 @@ def block_arrays(stack: Stack, held: Sequence[Mapping[str, Array]], x0: Float[Ar
 
 
 def derived(block: SymbolicBlock, depth: int, arrays: dict[str, Array], activation: str) -> dict[str, Array]:
-    """Evaluate every part of the symbolic form: streams from the block as written, parts by the recursions.
-
-    Args:
-        block: the block's formula, with the parameters of Eq. 20 derived from it.
-        depth: number of layers.
-        arrays: the arrays of the block's symbols.
-        activation: the name of `σ`.
-    """
+    """Evaluate every part of the symbolic form: streams from the block as written, parts by the recursions."""
     s, function = block.stack, ACTIVATIONS[activation]
     expressions: dict[str, MatrixExpr] = {}
     for i in range(1, depth + 1):
@@ -99,24 +92,13 @@ def derived(block: SymbolicBlock, depth: int, arrays: dict[str, Array], activati
 
 
 def forward(form: ClosedForm, stack: Stack, x: Array) -> dict[str, Array]:
-    """Return the residual streams of the plain pass: block by block, the last one by the whole stack.
-
-    Args:
-        form: the stack's closed form.
-        stack: the blocks.
-        x: their input.
-    """
+    """Return the residual streams of the plain pass: block by block, the last one by the whole stack."""
     streams = {f"x/{i}": vec(x_i) for i, x_i in enumerate(form.dynamics.streams.values()) if i}
     return streams | {f"x/{len(stack.blocks)}": vec(jax.jit(lambda x: stack(x))(x))}
 
 
 def recorded(form: ClosedForm, depth: int) -> dict[str, Array]:
-    """Compute the parts of the closed form by record and replay.
-
-    Args:
-        form: the closed form.
-        depth: number of layers.
-    """
+    """Compute the parts of the closed form by record and replay."""
     activations = form.dynamics.activations
     parts: dict[str, Array] = {}
     for i in range(1, depth + 1):
@@ -133,12 +115,7 @@ def recorded(form: ClosedForm, depth: int) -> dict[str, Array]:
 
 
 def recursive(forms: list[Unrolled], x0: Array) -> dict[str, Array]:
-    """Compute the parts of the closed form by the dense recursions.
-
-    Args:
-        forms: the unrolled form at every depth.
-        x0: `vec(x_0)`.
-    """
+    """Compute the parts of the closed form by the dense recursions."""
     parts: dict[str, Array] = {}
     for i, form in enumerate(forms[1:], 1):
         born = form.terms[-1]

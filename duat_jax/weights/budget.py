@@ -19,15 +19,7 @@ DRAWS = 5
 
 
 def require_budget(bits: int, share: float) -> None:
-    """Raise unless a budget leaves a choice.
-
-    Args:
-        bits: of the matrices that don't get eight.
-        share: the largest share of the matrices' weights that may have eight bits.
-
-    Raises:
-        DuatError: if these are eight bits or more, or the share isn't above 0 and below 1.
-    """
+    """Raise unless a budget leaves a choice."""
     if bits >= FINER:
         raise DuatError(f"a budget gives {FINER} bits to some matrices: round the others to fewer than these")
     if not 0 < share < 1:
@@ -44,20 +36,7 @@ def spend(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Budget:
-    """Choose the matrices that get eight bits by the sizes of their parts, and measure the loss on fresh text.
-
-    Args:
-        model: the model that is rounded.
-        parts: of every parameter, in the difference that rounding makes on other text.
-        bits: of all other matrices.
-        share: the largest share of the matrices' weights that may have eight bits.
-        fresh: pieces of text that the parts weren't computed on.
-        seed: the seed of the random choices.
-        progress: called after each measured loss with the number of these and of all.
-
-    Raises:
-        DuatError: as `require_budget`.
-    """
+    """Choose the matrices that get eight bits by the sizes of their parts, and measure the loss on fresh text."""
     require_budget(bits, share)
     sizes = sizes_of_matrices(model)
     finer = within_budget({name: abs(parts[name]) for name in sizes}, sizes, share)
@@ -76,11 +55,7 @@ def spend(
 
 
 def render(budget: Budget) -> RenderableType:
-    """Return the table of a budget.
-
-    Args:
-        budget: the result to show.
-    """
+    """Return the table of a budget."""
     table = NumberTable(title="A budget of bits, judged on fresh text")
     table.add_column("matrices")
     table.add_column("loss", justify="right")

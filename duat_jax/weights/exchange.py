@@ -25,17 +25,7 @@ def run_again(
     count: int,
     report: Callable[[], None],
 ) -> list[RunAgain]:
-    """Exchange the parameters with the largest parts, one at a time and together, and run the model again.
-
-    Args:
-        before: the reference.
-        after: the model, of the same structure.
-        numbers: the numbers over which the effects are means.
-        values: of each of them, the reference's and the model's.
-        parts: the part of every parameter.
-        count: how many parameters are exchanged.
-        report: called after each run.
-    """
+    """Exchange the parameters with the largest parts, one at a time and together, and run the model again."""
     places, names = numbered(before)
     first, second = values.mean(0).tolist()
     chosen = sorted(parts, key=lambda name: -abs(parts[name]))[:count]

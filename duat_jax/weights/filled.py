@@ -24,12 +24,7 @@ FAR = 0.5
 
 
 def is_pruned(smaller: Config, larger: Config) -> bool:
-    """Return whether a configuration differs from another one in fewer neurons or layers, and biases of MLPs, alone.
-
-    Args:
-        smaller: the configuration.
-        larger: the other one.
-    """
+    """Return whether a configuration differs from another one in fewer neurons or layers, and biases of MLPs, alone."""
 
     def without_sizes(block: BlockConfig) -> BlockConfig:
         return replace(block, neurons=1, mlp_bias=False)
@@ -47,21 +42,9 @@ def is_pruned(smaller: Config, larger: Config) -> bool:
 
 
 def filled(before: Transformer, after: Transformer) -> tuple[Transformer, Transformer]:
-    """Return two models in one shape, where one of them is the other one without some neurons or layers.
-
-    Layers and neurons are recognised by their weights, in their order. What is missing has weights of zero, so that the
-    model computes what it did. MLPs that got biases by pruning have biases of zero before it.
-
-    Args:
-        before: the reference.
-        after: the model.
-
-    Returns:
-        Both, as they are if neither is the other one pruned.
-
-    Raises:
-        DuatError: if layers or neurons of the smaller one aren't recognised.
-    """
+    """Return two models in one shape, where one of them is the other one without some neurons or layers."""
+    # Layers and neurons are recognised by their weights, in their order. What is missing has weights of zero, so that
+    # the model computes what it did. MLPs that got biases by pruning have biases of zero before it.
     if is_pruned(before.config, after.config):
         return filled(after, before)[::-1]
     if not is_pruned(after.config, before.config):

@@ -31,21 +31,13 @@ class Number:
     stream: int | None = field(default=None, metadata={"static": True})
 
     def read(self, model: Transformer) -> Reading:
-        """Return the reading of a target.
-
-        Args:
-            model: the model.
-        """
+        """Return the reading of a target."""
         given, real, segments = self.inputs
         passed = forward_from(model, model.embed(given, segments), jnp.asarray(real), self.stream)
         return cast(Reader, self.reader).read(model, passed)
 
     def __call__(self, model: Transformer) -> Float[Array, ""]:
-        """Return the number.
-
-        Args:
-            model: the model.
-        """
+        """Return the number."""
         if self.reader is not None:
             return self.read(model).value
         ids, real, segments = self.inputs
@@ -57,21 +49,11 @@ class Number:
 
 @jax.jit
 def reading_of(model: Transformer, number: Number) -> Reading:
-    """Return a model's reading of a target.
-
-    Args:
-        model: the model.
-        number: of the target.
-    """
+    """Return a model's reading of a target."""
     return number.read(model)
 
 
 @jax.jit
 def value_of(model: Transformer, number: Number) -> Float[Array, ""]:
-    """Return a model's number.
-
-    Args:
-        model: the model.
-        number: the number.
-    """
+    """Return a model's number."""
     return number(model)

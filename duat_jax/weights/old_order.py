@@ -10,11 +10,7 @@ from duat_jax.weights.result import ModelDiff
 
 
 def accepts_two_models(diff: Callable[..., ModelDiff]) -> Callable[..., ModelDiff]:
-    """Return a `diff` that still takes `diff(before, after, inputs, target)`, and warns.
-
-    Args:
-        diff: the function of the model, the inputs and the target, with `reference=`.
-    """
+    """Return a `diff` that still takes `diff(before, after, inputs, target)`, and warns."""
 
     @wraps(diff)
     def call(*args: Any, **kwargs: Any) -> ModelDiff:

@@ -22,27 +22,14 @@ BIAS = "bias"
 def rounded(model: Transformer, bits: int, finer: Iterable[str] = ()) -> Transformer:
     """Round every matrix of a model's layers to the nearest of a few numbers, output by output.
 
-        ŵ_ij = s_j round(w_ij / s_j),    s_j = max_i |w_ij| / (2^{b−1} − 1)
-
-    Embeddings, norms and biases stay as they are.
-
-    Args:
-        model: the model; it stays as it is.
-        bits: `b`, the number of bits of a weight, from 2 to 16.
-        finer: names of matrices that get eight bits, or `bits` if that is more.
-
-    Raises:
-        DuatError: for another number of bits, or a name that no matrix has.
-
     Example:
         >>> import duat_jax as duat
         >>> kernel = rounded(duat.load(), 2).stack.blocks[0].mlp.input.kernel[...][:, 0]
         >>> len(set(kernel.tolist()))
         3
-
-    Source: symmetric rounding to nearest for each channel, as in Jacob et al., "Quantization and Training of Neural
-    Networks for Efficient Integer-Arithmetic-Only Inference", 2018.
     """
+    # ŵ_ij = s_j round(w_ij / s_j), s_j = max_i |w_ij| / (2^{b−1} − 1)
+    # Embeddings, norms and biases stay as they are.
     if not FEWEST <= bits <= MOST:
         raise DuatError(f"bits is {bits}: give a number of bits from {FEWEST} to {MOST}")
     model = written_out(model)
@@ -59,11 +46,7 @@ def rounded(model: Transformer, bits: int, finer: Iterable[str] = ()) -> Transfo
 
 
 def sizes_of_matrices(model: Transformer) -> dict[str, int]:
-    """Return the number of weights of every matrix of a model's layers, by its name.
-
-    Args:
-        model: the model.
-    """
+    """Return the number of weights of every matrix of a model's layers, by its name."""
     parameters = parameters_of(model)
     return {
         name: leaf.size
@@ -74,11 +57,6 @@ def sizes_of_matrices(model: Transformer) -> dict[str, int]:
 
 def within_budget(scores: Mapping[str, float], sizes: Mapping[str, int], share: float) -> list[str]:
     """Return the matrices with the highest scores for each of their weights that fit into a budget, the best first.
-
-    Args:
-        scores: of every matrix.
-        sizes: the number of weights of every matrix.
-        share: the budget, as a share of all weights, above 0 and below 1.
 
     Example:
         >>> within_budget({"a": 3.0, "b": 8.0, "c": 1.0}, {"a": 1, "b": 4, "c": 1}, 0.4)

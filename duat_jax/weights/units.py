@@ -22,9 +22,6 @@ ROWS = "embedding.token", "embedding.position", "embedding.segment", "head.unemb
 def parameters_of(model: Transformer) -> dict[str, Any]:
     """Return every parameter of a model by its name, the layers of a loop each for itself.
 
-    Args:
-        model: the model, its shapes, or a number for each of its weights in the same structure.
-
     Example:
         >>> import duat_jax as duat
         >>> parameters_of(duat.load())["layers.0.mlp.input.kernel"].shape
@@ -34,11 +31,7 @@ def parameters_of(model: Transformer) -> dict[str, Any]:
 
 
 def name_of(path: Any) -> str:
-    """Return the name of a parameter of a model whose layers are written out.
-
-    Args:
-        path: its path in the model.
-    """
+    """Return the name of a parameter of a model whose layers are written out."""
     name = jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value")
     return LAYERS + name.removeprefix(BLOCKS) if name.startswith(BLOCKS) else name
 
@@ -62,11 +55,7 @@ class Units(NamedTuple):
 
 
 def units_of(numbers: Transformer) -> Units:
-    """Sum a number for each weight of a model by unit.
-
-    Args:
-        numbers: the numbers, in the model's structure.
-    """
+    """Sum a number for each weight of a model by unit."""
     numbers = written_out(numbers)
     parameters = parameters_of(numbers)
     neurons: dict[str, Array] = {}
@@ -109,14 +98,7 @@ def _heads(attention: Any) -> dict[str, Array]:
 
 
 def numbered(model: Transformer) -> tuple[Transformer, list[str]]:
-    """Return the number of the parameter that each weight belongs to, and the parameters' names.
-
-    Args:
-        model: the model; the layers of a loop count each for itself.
-
-    Returns:
-        The numbers, of a loop's parameters one for each step, in the model's structure; and the names in their order.
-    """
+    """Return the number of the parameter that each weight belongs to, and the parameters' names."""
     count = 0
 
     def numbers(path: Any, leaf: Array) -> np.ndarray:

@@ -23,15 +23,7 @@ NAMES_ALONE = "family", "positions"
 
 
 def require_alike(before: Transformer, after: Transformer) -> None:
-    """Raise unless two models are one function of weights of one shape.
-
-    Args:
-        before: the reference, or its skeleton.
-        after: the model.
-
-    Raises:
-        DuatError: naming every setting and every parameter's shape in which they differ.
-    """
+    """Raise unless two models are one function of weights of one shape."""
     for model in (before, after):
         require_layers(model.config)
     known = parameters_of(skeleton(after.config, "float32"))
@@ -53,12 +45,7 @@ def require_alike(before: Transformer, after: Transformer) -> None:
 
 
 def untied_alike(before: Transformer, after: Transformer) -> tuple[Transformer, Transformer]:
-    """Return two models, the tied read-out of one as a matrix of its own where the other one has that.
-
-    Args:
-        before: the reference, or its skeleton.
-        after: the model.
-    """
+    """Return two models, the tied read-out of one as a matrix of its own where the other one has that."""
     heads = before.config.head, after.config.head
     if {head.kind for head in heads} == {"next token"} and heads[0].tied != heads[1].tied:
         return untied(before), untied(after)
@@ -66,18 +53,7 @@ def untied_alike(before: Transformer, after: Transformer) -> tuple[Transformer, 
 
 
 def alike_models(before: Transformer, after: Transformer) -> tuple[Transformer, Transformer]:
-    """Return two models as two values of one function's weights: of one structure, dtype and division among devices.
-
-    Args:
-        before: the reference.
-        after: the model; of a pruned one what is missing gets weights of zero.
-
-    Returns:
-        Both, with the configuration of the one with the shorter context, in float32 at least.
-
-    Raises:
-        DuatError: naming every setting and every parameter's shape in which they differ.
-    """
+    """Return two models as two values of one function's weights: of one structure, dtype and division among devices."""
     for model in (before, after):
         require_loaded(model)
     before, after = untied_alike(*filled(before, after))

@@ -13,13 +13,7 @@ from experiments.generalization.tasks import Examples, Task
 
 
 def with_random_biases(network: Network, key: Array, scale: Array) -> Network:
-    """Return a network whose inner weights are larger by a factor, with biases as large, and places of variance 1.
-
-    Args:
-        network: with random weights.
-        key: which biases.
-        scale: the factor.
-    """
+    """Return a network whose inner weights are larger by a factor, with biases as large, and places of variance 1."""
     network = jax.tree.map(lambda leaf: leaf, network)  # a copy, whose weights are changed
     if network.places is not None:
         network.places[...] /= network.places[...].std()
@@ -50,16 +44,10 @@ def _neurons(block: Any, x: Array, mask: Array) -> tuple[Array, Array]:
 
 @jax.jit
 def fitted(network: Network, examples: Examples) -> Network:
-    """Return a network whose outer weights and read-out are fitted, from the first layer on.
-
-    Each layer's neurons at the last token are fitted by least squares to what the layers before have left of the
-    target, and write it along one direction of the stream, at every token: `W_3 = c uᵀ`. The read-out is fitted to the
-    last stream. Of a single layer the outer weights and the linear path are fitted.
-
-    Args:
-        network: with random weights.
-        examples: that the weights are fitted to.
-    """
+    """Return a network whose outer weights and read-out are fitted, from the first layer on."""
+    # Each layer's neurons at the last token are fitted by least squares to what the layers before have left of the
+    # target, and write it along one direction of the stream, at every token: `W_3 = c uᵀ`. The read-out is fitted to
+    # the last stream. Of a single layer the outer weights and the linear path are fitted.
     network = jax.tree.map(lambda leaf: leaf, network)  # a copy, whose weights are changed
     stack: Any = network.stack
     targets = examples.targets
@@ -98,15 +86,7 @@ def _fitted_layer(network: Network, x: Float[Array, "examples inputs"], targets:
 
 
 def computed(sizes: Sizes, task: Task, key: Array, scale: Array, number: int) -> Network:
-    """Return a network with random inner weights and outer ones that are fitted to examples.
-
-    Args:
-        sizes: of the network.
-        task: the task.
-        key: the random weights and the examples.
-        scale: a factor of the MLPs' inner weights.
-        number: of the examples.
-    """
+    """Return a network with random inner weights and outer ones that are fitted to examples."""
     weights_key, biases_key, examples_key = jax.random.split(key, 3)
     network = with_random_biases(drawn(sizes, task, weights_key), biases_key, scale)
     return fitted(network, task.draw(examples_key, number))
@@ -114,12 +94,7 @@ def computed(sizes: Sizes, task: Task, key: Array, scale: Array, number: int) ->
 
 @jax.jit
 def features(network: Network, examples: Examples) -> Float[Array, "examples features"]:
-    """Return all that a Transformer has at the last token: every layer's neurons, the streams around them, and a one.
-
-    Args:
-        network: with random weights.
-        examples: whose inputs it reads.
-    """
+    """Return all that a Transformer has at the last token: each layer's neurons, the streams around them, and a one."""
     stack: Any = network.stack
     x = jax.vmap(network.embed)(examples.inputs)
     found = [x[:, -1], jnp.ones((len(x), 1))]
@@ -131,11 +106,5 @@ def features(network: Network, examples: Examples) -> Float[Array, "examples fea
 
 
 def read_out(network: Network, examples: Examples, tested: Examples) -> Float[Array, "examples outputs"]:
-    """Return the outputs by least squares on all that a Transformer has at the last token.
-
-    Args:
-        network: with random weights.
-        examples: that the read-out is fitted to.
-        tested: those that it is applied to.
-    """
+    """Return the outputs by least squares on all that a Transformer has at the last token."""
     return features(network, tested) @ _solved(features(network, examples), examples.targets)

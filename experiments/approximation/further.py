@@ -56,15 +56,7 @@ Results = dict[str, Any]
 
 
 def sizes_of(task: Task, kind: str, width: int, layers: int = 2, *, norms: bool = True) -> Sizes:
-    """Return the sizes of a network with as many parameters as the Transformer of two layers.
-
-    Args:
-        task: the task.
-        kind: the network's name.
-        width: of the Transformer's residual stream.
-        layers: number of layers.
-        norms: whether it has norms.
-    """
+    """Return the sizes of a network with as many parameters as the Transformer of two layers."""
     transformer = Sizes(kind=TRANSFORMER, norms=norms, layers=2, features=width, neurons=4 * width)
     # A perceptron's stream has all tokens in it, and is twice as wide.
     features = 2 * width if kind == "perceptron" else width
@@ -73,12 +65,7 @@ def sizes_of(task: Task, kind: str, width: int, layers: int = 2, *, norms: bool 
 
 
 def errors(network: Network, examples: Examples) -> dict[str, float]:
-    """Return the root mean square error, the share of points where it is above one half, and the largest.
-
-    Args:
-        network: the network.
-        examples: with the right outputs.
-    """
+    """Return the root mean square error, the share of points where it is above one half, and the largest."""
     return _of_errors(outputs(network, examples) - examples.targets)
 
 
@@ -90,12 +77,7 @@ def _of_errors(off: Array) -> dict[str, float]:
 
 
 def tested(task: Task, seed: int) -> Examples:
-    """Return examples that no network was trained on; of demonstrated functions with all demonstrations.
-
-    Args:
-        task: the task.
-        seed: which ones.
-    """
+    """Return examples that no network was trained on; of demonstrated functions with all demonstrations."""
     key = jax.random.key(seed)
     if isinstance(task, Demonstrated):
         return task.draw_with(key, TESTED, task.demonstrations)
@@ -103,12 +85,7 @@ def tested(task: Task, seed: int) -> Examples:
 
 
 def measured(task: Task, network: Network) -> dict[str, Any]:
-    """Return the errors of a network; on pointers also those by the number of steps.
-
-    Args:
-        task: the task.
-        network: the network.
-    """
+    """Return the errors of a network; on pointers also those by the number of steps."""
     found: dict[str, Any] = errors(network, tested(task, SEEDS + 2))
     if isinstance(task, Pointers):
         found["steps"] = [
@@ -119,14 +96,7 @@ def measured(task: Task, network: Network) -> dict[str, Any]:
 
 
 def trained(task: Task, sizes: Sizes, rate: float, steps: int) -> dict[str, Any]:
-    """Return the errors of networks of all seeds.
-
-    Args:
-        task: the task.
-        sizes: of the networks.
-        rate: the learning rate.
-        steps: of training.
-    """
+    """Return the errors of networks of all seeds."""
     seeds = [measured(task, network) for network in of_seeds(task, sizes, Budget(steps, BATCH), rate, SEEDS)]
     return {"sizes": asdict(sizes), "parameters": count(sizes, task), "rate": rate, "seeds": seeds}
 
@@ -155,21 +125,13 @@ def tuning() -> Iterator[Unit]:
 
 
 def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
-    """Yield the networks that are measured.
-
-    Args:
-        tuned: the errors of tuning.
-    """
+    """Yield the networks that are measured."""
     for name, task, of_norms in compared():
         yield name, trained, (task, *_chosen(tuned, name, of_norms), _steps(STEPS, task))
 
 
 def longer(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
-    """Yield the networks on pointers that are trained longer, which was asked afterwards.
-
-    Args:
-        tuned: the errors of tuning.
-    """
+    """Yield the networks on pointers that are trained longer, which was asked afterwards."""
     for name, task, of_norms in compared():
         if isinstance(task, Pointers):
             given = task, *_chosen(tuned, name, of_norms), LONGER * _steps(STEPS, task)
@@ -192,11 +154,7 @@ def _seconds(compute: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def from_data(name: str) -> dict[str, Any]:
-    """Return the errors and times of networks with weights computed from the data, and of trained ones.
-
-    Args:
-        name: of the task, in `DIRECT`.
-    """
+    """Return the errors and times of networks with weights computed from the data, and of trained ones."""
     task = DIRECT[name]
     return {kind: _from_data(task, kind) for kind in (TRANSFORMER, WHOLE[0])}
 
@@ -255,11 +213,7 @@ def direct() -> Iterator[Unit]:
 
 
 def fields(results: Results) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     text = tables(results)
     return {"tables": text, **cells(text)}
 

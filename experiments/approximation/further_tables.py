@@ -23,24 +23,12 @@ Networks = dict[tuple[str, str], dict[str, Any]]
 
 
 def of(results: Results, name: str, number: str = "error") -> Errors:
-    """Return a number of every seed of a network.
-
-    Args:
-        results: what was kept.
-        name: of the network.
-        number: `"error"`, `"far"` or `"largest"`.
-    """
+    """Return a number of every seed of a network."""
     return np.array([seed[number] for seed in results["networks"][name]["seeds"]])
 
 
 def ratio(rival: Errors, own: Errors, floor: float = FLOOR) -> Estimate:
-    """Return a rival's error over the own one, by Student's t of the logarithms.
-
-    Args:
-        rival: of every seed.
-        own: of every seed.
-        floor: errors below which count as this one.
-    """
+    """Return a rival's error over the own one, by Student's t of the logarithms."""
     logs = students_mean(np.log(np.maximum(rival, floor) / np.maximum(own, floor)))
     return Estimate(*np.exp([logs.value, logs.low, logs.high]).tolist())
 
@@ -53,13 +41,7 @@ def _said(rival: Errors, own: Errors) -> str:
 
 
 def together(said: list[str], holds: str, fails: str) -> str:
-    """Return the verdict on a prediction about several functions, by those that have one.
-
-    Args:
-        said: of each function.
-        holds: what confirms the prediction.
-        fails: what refutes it.
-    """
+    """Return the verdict on a prediction about several functions, by those that have one."""
     known = {each for each in said if each != NONE}
     return NONE if not known else "confirmed" if known == {holds} else "refuted" if known == {fails} else OPEN
 
@@ -81,13 +63,7 @@ def _smooth(results: Results) -> tuple[list[list[str]], list[str]]:
 
 
 def slope(results: Results, name: str, kind: str) -> Estimate:
-    """Return the exponent at which the share of points with an error above one half falls with the parameters.
-
-    Args:
-        results: what was kept.
-        name: of the function.
-        kind: of the network.
-    """
+    """Return the exponent at which the share of points with an error above one half falls with the parameters."""
     widths, tested = results["settings"]["widths"], results["settings"]["tested"]
     names = [f"{name}; {kind}; {width}" for width in widths]
     x = np.log([results["networks"][of_size]["parameters"] for of_size in names])
@@ -129,12 +105,7 @@ def _pointers(networks: Networks) -> tuple[list[list[str]], list[str]]:
 
 
 def pointers(results: Results, *, longer: bool = False) -> Networks:
-    """Return the networks on pointers, by kind and number of layers.
-
-    Args:
-        results: what was kept.
-        longer: whether those that were trained longer.
-    """
+    """Return the networks on pointers, by kind and number of layers."""
     named = results["longer" if longer else "networks"]
     networks = {}
     for name, of_name in named.items():
@@ -145,12 +116,7 @@ def pointers(results: Results, *, longer: bool = False) -> Networks:
 
 
 def of_steps(network: Results, steps: int) -> Errors:
-    """Return the error of every seed on pointers.
-
-    Args:
-        network: its measurements.
-        steps: that are asked for.
-    """
+    """Return the error of every seed on pointers."""
     return np.array([seed["steps"][steps - 1] for seed in network["seeds"]])
 
 
@@ -191,11 +157,7 @@ def _sizes(results: Results) -> list[list[str]]:
 
 
 def tables(results: Results) -> str:
-    """Return the tables of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the tables of the documentation page."""
     smooth, of_smooth = _smooth(results)
     jumps, of_jumps = _jumps(results)
     briefly, of_pointers = _pointers(pointers(results))

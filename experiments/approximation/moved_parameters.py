@@ -39,12 +39,7 @@ SYMBOLS = ("W'{},1", "W'{},2", "W'{},3", "q{}", "c{}")
 
 
 def parameters(states: Callable[[Array], Array], x: Float[Array, "tokens features"]) -> Parameters:
-    """Return the parameters of a network's closed form at one input.
-
-    Args:
-        states: the network, from its embeddings on.
-        x: its embeddings `x_0`, `[tokens, features]`.
-    """
+    """Return the parameters of a network's closed form at one input."""
     form = unroll(states, x)
     layers = range(1, len(form.terms) + 1)
     return Parameters(
@@ -69,17 +64,8 @@ def _apart(first: Array, second: Array) -> Array:
 
 @jax.jit
 def changes(network: Network, content: Float[Array, "number content"]) -> dict[str, Float[Array, "prompts prompts"]]:
-    """Return the relative difference of every parameter between two prompts before the same sequence.
-
-    `‖A(p) − A(q)‖ / √((‖A(p)‖² + ‖A(q)‖²) / 2)`, the mean over sequences.
-
-    Args:
-        network: the network.
-        content: sequences, `[number, content]`.
-
-    Returns:
-        For every parameter, by its symbol, the changes between any two prompts, `[prompts, prompts]`.
-    """
+    """Return the relative difference of every parameter between two prompts before the same sequence."""
+    # `‖A(p) − A(q)‖ / √((‖A(p)‖² + ‖A(q)‖²) / 2)`, the mean over sequences.
 
     def of_one(content: Array) -> Parameters:
         by_prompt = jax.vmap(partial(parameters, network.states))(_embedded(network, content))
@@ -96,16 +82,8 @@ def changes(network: Network, content: Float[Array, "number content"]) -> dict[s
 def evaluated(
     network: Network, x: Float[Array, "tokens features"], weights: Parameters, biases: Parameters
 ) -> Float[Array, "content"]:
-    """Evaluate the closed form with the weights of one input and the term biases of another.
-
-    `P_L x_0 + q_L + Σ_j C_j σ(B_j x_0 + c_j)`, written out: `c_j` from `biases`, everything else from `weights`.
-
-    Args:
-        network: the network, whose activation and read-out it takes.
-        x: the embeddings `x_0`, `[tokens, features]`.
-        weights: parameters at one input.
-        biases: parameters at another one, or the same.
-    """
+    """Evaluate the closed form with the weights of one input and the term biases of another."""
+    # `P_L x_0 + q_L + Σ_j C_j σ(B_j x_0 + c_j)`, written out: `c_j` from `biases`, everything else from `weights`.
     flat = x.reshape(-1)
     state = weights.paths[-1] @ flat + weights.biases[-1].reshape(-1)
     for inner, outer, bias in zip(weights.inners, weights.outers, biases.inner_biases, strict=True):
@@ -138,12 +116,7 @@ class Exchanged(NamedTuple):
 
 @jax.jit
 def exchange(network: Network, content: Float[Array, "number content"]) -> Exchanged:
-    """Exchange the sources of difference between two prompts, one by one: held in the closed form, and run again.
-
-    Args:
-        network: the network.
-        content: sequences, `[number, content]`.
-    """
+    """Exchange the sources of difference between two prompts, one by one: held in the closed form, and run again."""
 
     def of_pair(x: Array, own: Parameters, y: Array, other: Parameters) -> tuple[Array, Array, Array]:
         corners = [evaluated(network, x if i else y, own if w else other, own if b else other) for i, w, b in CORNERS]
@@ -171,12 +144,7 @@ def exchange(network: Network, content: Float[Array, "number content"]) -> Excha
 def with_mean_patterns(
     network: Network, content: Float[Array, "number content"]
 ) -> Float[Array, "number prompts content"]:
-    """Return a network's outputs with every attention pattern replaced by its mean over all sequences and prompts.
-
-    Args:
-        network: the network.
-        content: sequences, `[number, content]`.
-    """
+    """Return a network's outputs with every attention pattern replaced by its mean over all sequences and prompts."""
     x = jax.vmap(partial(_embedded, network))(content)
     of_all = jax.vmap(jax.vmap(partial(held_values, network.states)))(x)
     mean = jax.tree.map(lambda pattern: pattern.mean((0, 1)), of_all)
@@ -186,14 +154,8 @@ def with_mean_patterns(
 def way(
     written: Float[Array, "... number p q content"], outputs: Float[Array, "number p content"]
 ) -> Float[Array, "..."]:
-    """Return the relative position of outputs between those after the other prompt (0) and after the own prompt (1).
-
-    `Σ ⟨y − y_q, y_p − y_q⟩ / Σ ‖y_p − y_q‖²` over sequences and all pairs of prompts: 0 where it is `y_q`, 1 where it
-    is `y_p`.
-
-    Args:
-        written: `y`, `[..., number, prompts, prompts, content]`.
-        outputs: what the model writes after each prompt, `[number, prompts, content]`.
-    """
+    """Return the relative position of outputs between those after the other prompt (0) and after the own prompt (1)."""
+    # `Σ ⟨y − y_q, y_p − y_q⟩ / Σ ‖y_p − y_q‖²` over sequences and all pairs of prompts: 0 where it is `y_q`, 1 where it
+    # is `y_p`.
     own, other = outputs[:, :, None], outputs[:, None]
     return ((written - other) * (own - other)).sum((-4, -3, -2, -1)) / ((own - other) ** 2).sum()

@@ -162,11 +162,7 @@ def _further_table(results: dict[str, Any]) -> list[str]:
 
 
 def tables_of(results: dict[str, Any]) -> str:
-    """Return all tables, in Markdown.
-
-    Args:
-        results: what was kept.
-    """
+    """Return all tables, in Markdown."""
     parts = {
         "How the error falls with N": _fits_table,
         "Errors of every network": _networks_table,
@@ -180,11 +176,7 @@ def tables_of(results: dict[str, Any]) -> str:
 
 
 def numbers_of(results: dict[str, Any]) -> Fields:
-    """Return further numbers of the text, by name: root mean squares of fits, and errors with sources of both prompts.
-
-    Args:
-        results: what was kept.
-    """
+    """Return further numbers of the text, by name: root mean squares of fits, and errors with both prompts' sources."""
     fields: Fields = {}
     for name, errors in results["fits"].items():
         many = np.array([n for n in NEURONS if n >= 16], float)
@@ -201,11 +193,7 @@ def numbers_of(results: dict[str, Any]) -> Fields:
 
 
 def draw_pictures(results: dict[str, Any]) -> None:
-    """Draw the pictures of docs/approximation.md.
-
-    Args:
-        results: what was kept.
-    """
+    """Draw the pictures of docs/approximation.md."""
     fits = {
         dimensions: {
             name: sigmoids.Errors(

@@ -213,11 +213,7 @@ def measure() -> dict[str, Any]:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     tables = tables_of(results)
     return {"tables": tables, **cells(tables), **numbers_of(results)}
 

@@ -99,12 +99,7 @@ class FixedAttention(nnx.Module):
     def __call__(
         self, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None = None
     ) -> Float[Array, "tokens features"]:
-        """Mix the tokens.
-
-        Args:
-            x: the residual stream, `[tokens, features]`.
-            mask: true for real tokens, `[tokens]`; all are if absent.
-        """
+        """Mix the tokens."""
         pattern = jax.nn.softmax(self.scores[...], where=mask)
         values = self.value(x).reshape(len(x), len(pattern), -1)
         mixed = jnp.einsum("hqk,khd->qhd", pattern, values, precision=PRECISION)
@@ -148,12 +143,7 @@ class Network(nnx.Module):
         self.readout = Linear(features, numbers, "readout", dtype=dtype, rngs=None)
 
     def embed(self, content: Float[Array, "content"], prompt: Int[Array, ""]) -> Float[Array, "tokens features"]:
-        """Return the residual stream before the first layer, `x_0`.
-
-        Args:
-            content: the sequence, `[content]`.
-            prompt: the number of one of the task's functions.
-        """
+        """Return the residual stream before the first layer, `x_0`."""
         vectors = self.prompt[...]
         if self.placed == "nearly alike":
             vectors = jax.lax.stop_gradient(vectors[0] + ALIKE * (vectors - vectors[0]))
@@ -165,51 +155,26 @@ class Network(nnx.Module):
         return jnp.concatenate([vectors[prompt][None], numbers])
 
     def states(self, x: Float[Array, "tokens features"]) -> Float[Array, "content"]:
-        """Return the output of the network from its embeddings.
-
-        Args:
-            x: the stream before the first layer, `[tokens, features]`.
-        """
+        """Return the output of the network from its embeddings."""
         return self.read(self.stack(x))
 
     def read(self, x: Float[Array, "tokens features"]) -> Float[Array, "content"]:
-        """Return the output from the residual stream after the last layer.
-
-        Args:
-            x: the stream, `[tokens, features]`.
-        """
+        """Return the output from the residual stream after the last layer."""
         written = self.readout(x)
         return written[0] if self.whole else written[1:, 0]
 
     def __call__(self, content: Float[Array, "content"], prompt: Int[Array, ""]) -> Float[Array, "content"]:
-        """Return the output of the network.
-
-        Args:
-            content: the sequence, `[content]`.
-            prompt: the number of one of the task's functions.
-        """
+        """Return the output of the network."""
         return self.states(self.embed(content, prompt))
 
 
 def count(sizes: Sizes) -> int:
-    """Return the number of a network's parameters.
-
-    Args:
-        sizes: what it is made of.
-    """
+    """Return the number of a network's parameters."""
     return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(partial(Network, sizes))))
 
 
 def matched(sizes: S, parameters: int, count: Callable[[Any], int] = count) -> S:
     """Return the sizes with the number of neurons that brings the number of parameters closest to a target.
-
-    Args:
-        sizes: what it is made of.
-        parameters: how many there shall be.
-        count: the number of parameters of a network with such sizes.
-
-    Raises:
-        DuatError: if even one neuron in each layer is too many.
 
     Example:
         >>> like = Sizes(kind="perceptron", task="eight shifts", layers=2, features=8, neurons=5)
@@ -226,12 +191,7 @@ def matched(sizes: S, parameters: int, count: Callable[[Any], int] = count) -> S
 
 
 def with_random_weights(network: N, key: Array) -> N:
-    """Return a network with random weights of variance one over the number of inputs; vectors stay as they are.
-
-    Args:
-        network: the network, whose matrices are `[..., inputs, outputs]`.
-        key: which weights.
-    """
+    """Return a network with random weights of variance one over the number of inputs; vectors stay as they are."""
     leaves, tree = jax.tree.flatten(network)
     keys = jax.random.split(key, len(leaves))
     weights = [
@@ -243,41 +203,18 @@ def with_random_weights(network: N, key: Array) -> N:
 
 
 def drawn(sizes: Sizes, key: Array, dtype: DTypeLike = jnp.float32) -> Network:
-    """Return a network with random weights of variance one over the number of inputs, and zero biases.
-
-    Args:
-        sizes: what it is made of.
-        key: which weights.
-        dtype: dtype of the parameters.
-    """
+    """Return a network with random weights of variance one over the number of inputs, and zero biases."""
     return with_random_weights(Network(sizes, dtype), key)
 
 
 def sequences(key: Array, number: int, dtype: DTypeLike = jnp.float32) -> Float[Array, "number content"]:
-    """Return random sequences, every number uniform between −1 and 1.
-
-    Args:
-        key: which ones.
-        number: how many.
-        dtype: their dtype.
-    """
+    """Return random sequences, every number uniform between −1 and 1."""
     return jax.random.uniform(key, (number, CONTENT), dtype, -1.0, 1.0)
 
 
 @partial(jax.jit, static_argnames=("sizes", "steps", "batch"))
 def train(sizes: Sizes, keys: Array, *, steps: int, batch: int = 128, rate: float | Array = 3e-3) -> Network:
-    """Train networks on new sequences and prompts in every step, with Adam on the mean squared error.
-
-    Args:
-        sizes: what they are made of.
-        keys: one for each network: its weights and what it reads, `[seeds]`.
-        steps: how many.
-        batch: how many sequences in each.
-        rate: the highest learning rate; it rises over the first twentieth of the steps and falls to zero.
-
-    Returns:
-        The networks, with a leading axis of `seeds` in every parameter.
-    """
+    """Train networks on new sequences and prompts in every step, with Adam on the mean squared error."""
     share = optax.warmup_cosine_decay_schedule(0.0, 1.0, max(1, steps // 20), max(2, steps))
     rule = optax.adam(lambda step: rate * share(step))
     functions = list(TASKS[sizes.task].values())
@@ -304,12 +241,7 @@ def train(sizes: Sizes, keys: Array, *, steps: int, batch: int = 128, rate: floa
 
 @jax.jit
 def outputs(networks: Network, content: Float[Array, "number content"]) -> Float[Array, "seeds prompts number content"]:
-    """Return the outputs of networks for every prompt.
-
-    Args:
-        networks: with a leading axis of `seeds`.
-        content: sequences, `[number, content]`.
-    """
+    """Return the outputs of networks for every prompt."""
 
     def of_one(network: Network) -> Array:
         over_content = jax.vmap(network, (0, None))
@@ -319,30 +251,17 @@ def outputs(networks: Network, content: Float[Array, "number content"]) -> Float
 
 
 def targets(task: str, content: Float[Array, "number content"]) -> Float[Array, "prompts number content"]:
-    """Return the target of every prompt.
-
-    Args:
-        task: a name in `TASKS`.
-        content: sequences, `[number, content]`.
-    """
+    """Return the target of every prompt."""
     return jnp.stack([jax.vmap(function)(content) for function in TASKS[task].values()])
 
 
 def root_mean_square(error: Float[Array, "... number content"]) -> Float[Array, "..."]:
-    """Return the root mean square over sequences and positions.
-
-    Args:
-        error: `[..., number, content]`.
-    """
+    """Return the root mean square over sequences and positions."""
     return jnp.sqrt((error**2).mean((-2, -1)))
 
 
 def blind(task: str, content: Float[Array, "number content"]) -> Float[Array, "prompts"]:
     """Return the error of the best output independent of the prompt: the mean of all prompts' targets.
-
-    Args:
-        task: a name in `TASKS`.
-        content: sequences, `[number, content]`.
 
     Example:
         >>> import jax.numpy as jnp

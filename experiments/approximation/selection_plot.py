@@ -16,16 +16,8 @@ def draw_outputs(
     written: Mapping[str, Float[np.ndarray, "prompts content"]],
     prompts: Sequence[str],
 ) -> Figure:
-    """Plot one sequence, and each network's outputs after every prompt (lines) with the targets (circles).
-
-    The dotted line is the best output that doesn't depend on the prompt.
-
-    Args:
-        content: the sequence, `[content]`.
-        targets: the target of every prompt, `[prompts, content]`.
-        written: what each network writes, by its title, `[prompts, content]`.
-        prompts: their names.
-    """
+    """Plot one sequence, and each network's outputs after every prompt (lines) with the targets (circles)."""
+    # The dotted line is the best output that doesn't depend on the prompt.
     figure = Figure(figsize=(3.4 + 2.7 * len(written), 3.2))
     read, *axes = figure.subplots(1, 1 + len(written), sharey=True)
     places = np.arange(1, len(content) + 1)
@@ -45,11 +37,7 @@ def draw_outputs(
 
 @styled
 def draw_changes(changes: Mapping[str, Mapping[str, float]]) -> Figure:
-    """Plot a table of relative changes between two prompts as coloured cells; white is exactly zero.
-
-    Args:
-        changes: for each network, by its title, the change of each parameter, by its symbol.
-    """
+    """Plot a table of relative changes between two prompts as coloured cells; white is exactly zero."""
     symbols = list(next(iter(changes.values())))
     table = np.array([[of_one[symbol] for symbol in symbols] for of_one in changes.values()])
     figure = Figure(figsize=(2.2 + 0.72 * len(symbols), 1.0 + 0.42 * len(changes)))

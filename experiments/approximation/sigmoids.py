@@ -54,16 +54,10 @@ class Units(NamedTuple):
 def approximate(units: Units, x: Float[Array, "points dimensions"]) -> Float[Array, "points"]:
     """Return `G(x) = Σ_j α_j σ(w_j·x + b_j)`.
 
-    Args:
-        units: its parameters.
-        x: points, `[points, dimensions]`.
-
     Example:
         >>> import jax.numpy as jnp
         >>> approximate(Units(jnp.array([4.0]), jnp.array([[0.0]]), jnp.array([0.0])), jnp.array([[0.3]])).tolist()
         [2.0]
-
-    Source: Cybenko, "Approximation by superpositions of a sigmoidal function", 1989; Wang & Li, Eq. 1.
     """
     return _activations(units, x) @ units.outer
 
@@ -75,19 +69,13 @@ def _activations(units: Units, x: Array) -> Array:
 def staircase(function: Function, neurons: int, steepness: float = 1e9) -> Units:
     """Return `N` units that approximate a function of one variable by steps, as in a proof of Cybenko's theorem.
 
-    The first unit is the constant `f(x_1)`, the others are steps of `f(x_j) − f(x_{j−1})` half-way between neighbouring
-    points `x_j = (2j − 1) / 2N`: the error is at most the largest change of `f` within `1 / 2N`.
-
-    Args:
-        function: of points `[points, 1]`.
-        neurons: `N`.
-        steepness: of the sigmoids; a limit would be a step.
-
     Example:
         >>> import jax.numpy as jnp
         >>> approximate(staircase(lambda x: x[:, 0], 2), jnp.array([[0.0], [0.4], [0.6], [1.0]])).tolist()
         [0.25, 0.25, 0.75, 0.75]
     """
+    # The first unit is the constant `f(x_1)`, the others are steps of `f(x_j) − f(x_{j−1})` half-way between
+    # neighbouring points `x_j = (2j − 1) / 2N`: the error is at most the largest change of `f` within `1 / 2N`.
     places = (2 * jnp.arange(1, neurons + 1) - 1) / (2 * neurons)
     values = function(places[:, None])
     inner = jnp.full(neurons, steepness).at[0].set(0)
@@ -109,23 +97,8 @@ def fit(
     points: int = 8192,
     rate: float = 3e-2,
 ) -> Units:
-    """Fit sums of `N` sigmoids to a function on the unit cube: Adam on all parameters, then least squares for `α`.
-
-    The first units are steep to different degrees and bend at random points of the cube.
-
-    Args:
-        function: what is fitted.
-        keys: one for each fit, `[seeds]`.
-        neurons: `N`.
-        dimensions: of the cube.
-        steps: of Adam.
-        batch: how many new random points the squared error is taken at in each step.
-        points: how many it is taken at in the end.
-        rate: the first learning rate; it falls to zero.
-
-    Returns:
-        The units, with a leading axis of `seeds`.
-    """
+    """Fit sums of `N` sigmoids to a function on the unit cube: Adam on all parameters, then least squares for `α`."""
+    # The first units are steep to different degrees and bend at random points of the cube.
     rule = optax.adam(optax.cosine_decay_schedule(rate, steps))
 
     def solved(units: Units, key: Array) -> Units:
@@ -176,19 +149,9 @@ class Errors(NamedTuple):
 def errors(
     function: Function, units: Units, key: Array, *, points: int = 16384, climbers: int = 64, steps: int = 100
 ) -> Errors:
-    """Return the distance of sums of sigmoids from a function: `sup |G(x) − f(x)|` (Eq. 2) and the root mean square.
-
-    The supremum is looked for from random points, the worst of which climb on along the signs of the gradient; what is
-    found is never more than the supremum, and in many dimensions may be less.
-
-    Args:
-        function: `f`.
-        units: of several sums, with a leading axis of `seeds`.
-        key: which random points.
-        points: how many.
-        climbers: how many of them climb.
-        steps: how many steps they take.
-    """
+    """Return the distance of sums of sigmoids from a function: `sup |G(x) − f(x)|` (Eq. 2) and the root mean square."""
+    # The supremum is looked for from random points, the worst of which climb on along the signs of the gradient; what
+    # is found is never more than the supremum, and in many dimensions may be less.
     dimensions = units.inner.shape[-1]
     x = jax.random.uniform(key, (points, dimensions))
 
@@ -227,10 +190,6 @@ class Slope(NamedTuple):
 
 def slope(neurons: Float[np.ndarray, "sizes"], error: Float[np.ndarray, "sizes seeds"]) -> Slope:
     """Return the exponent of an error's decrease: the least-squares line through `log error` over `log N`.
-
-    Args:
-        neurons: `N`, `[sizes]`.
-        error: of every seed, `[sizes, seeds]`.
 
     Example:
         >>> import numpy as np

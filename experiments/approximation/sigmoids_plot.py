@@ -12,12 +12,7 @@ from experiments.approximation.sigmoids import Errors
 
 @styled
 def draw_errors(errors: Mapping[int, Mapping[str, Errors]], neurons: Float[np.ndarray, "sizes"]) -> Figure:
-    """Plot the largest error and the root mean square against `N`, a row for each and a column for each dimension.
-
-    Args:
-        errors: for each dimension and each function the errors, `[sizes, seeds]`; the range over seeds is shaded.
-        neurons: `N`, `[sizes]`.
-    """
+    """Plot the largest error and the root mean square against `N`, a row for each and a column for each dimension."""
     figure = Figure(figsize=(1.0 + 3.2 * len(errors), 5.6))
     axes = figure.subplots(2, len(errors), squeeze=False, sharex=True, sharey="col")
     for j, (dimensions, functions) in enumerate(errors.items()):

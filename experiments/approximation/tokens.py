@@ -77,11 +77,7 @@ class Numbers:
         return NUMBERS if self.name in SMOOTH else 2
 
     def values(self, x: Float[Array, "points numbers"]) -> Float[Array, "points"]:
-        """Return the function's values, with a mean of 0 and a variance of 1 over the cube.
-
-        Args:
-            x: points of the unit cube.
-        """
+        """Return the function's values, with a mean of 0 and a variance of 1 over the cube."""
         function = (SMOOTH | JUMPS)[self.name]
         if self.name in JUMPS:
             return function(x)
@@ -91,12 +87,7 @@ class Numbers:
         return (function(x) - mean) / deviation
 
     def draw(self, key: Array, number: int) -> Examples:
-        """Draw examples as in training.
-
-        Args:
-            key: which ones.
-            number: how many.
-        """
+        """Draw examples as in training."""
         x = jax.random.uniform(key, (number, self.tokens))
         # Networks read numbers of variance 1.
         inputs = jnp.stack([12**0.5 * (x - 0.5), jnp.ones_like(x)], -1)
@@ -131,24 +122,14 @@ class Pointers:
         return 2 * ELEMENTS + self.most
 
     def draw(self, key: Array, number: int) -> Examples:
-        """Draw examples as in training.
-
-        Args:
-            key: which ones.
-            number: how many.
-        """
+        """Draw examples as in training."""
         steps_key, key = jax.random.split(key)
         return self.asked(key, jax.random.randint(steps_key, (number,), 1, self.most + 1))
 
     chosen_by = draw
 
     def asked(self, key: Array, steps: Int[Array, "examples"]) -> Examples:
-        """Draw examples of given numbers of steps.
-
-        Args:
-            key: which ones.
-            steps: of each example.
-        """
+        """Draw examples of given numbers of steps."""
         number = len(steps)
         pointers_key, start_key = jax.random.split(key)
         pointers = jax.vmap(lambda key: jax.random.permutation(key, ELEMENTS))(jax.random.split(pointers_key, number))

@@ -96,13 +96,7 @@ def _written(model: Transformer, ids: Array, recording: Recording, layer: int) -
 def written(
     model: Transformer, ids: Int[Array, "tokens"], layer: int
 ) -> tuple[Float[Array, "parts tokens features"], Float[Array, "heads queries keys"]]:
-    """Return the vector that every source writes to the stream, and the attention pattern of a layer.
-
-    Args:
-        model: a language model.
-        ids: the text.
-        layer: the layer; its sources are the embeddings of the tokens and the MLPs of all earlier layers.
-    """
+    """Return the vector that every source writes to the stream, and the attention pattern of a layer."""
     recording = duat.record(_forward(model, layer))(model.embed(ids))
     pattern = recording.seen[Site(marks.HOLD, duat.Key((f"layers.{layer}",), PATTERN, 0))]
     return _written(model, ids, recording, layer), pattern
@@ -117,16 +111,7 @@ def runs(
     sources: Sources,
     values: Float[Array, "sources features"],
 ) -> Runs:
-    """Replace each source alone, by a value or by zero; predict how the attention changes, and run the model again.
-
-    Args:
-        model: a pre-norm language model without a cap of its scores.
-        ids: the text.
-        layer: the layer of the head.
-        place: the head, and the tokens whose attention is compared.
-        sources: the sources, each replaced in a run of its own.
-        values: the resampled value of each.
-    """
+    """Replace each source alone, by a value or by zero; predict how the attention changes, and run the model again."""
     forward, x = _forward(model, layer), model.embed(ids)
     recording = duat.record(forward)(x)
     before = _written(model, ids, recording, layer)

@@ -64,14 +64,7 @@ def _measured(unit: Unit, replacement: str = RESAMPLED) -> np.ndarray:
 
 
 def correlations(units: list[Unit], ranking: str, which: str, replacement: str = RESAMPLED) -> np.ndarray:
-    """Return the rank correlation of a ranking with how much each source moves the attention, of every unit.
-
-    Args:
-        units: what was found.
-        ranking: how sources are ranked.
-        which: which sources, a name in `SETS`.
-        replacement: what a source is replaced by, `RESAMPLED` or `ZERO`.
-    """
+    """Return the rank correlation of a ranking with how much each source moves the attention, of every unit."""
 
     def correlation(unit: Unit) -> float:
         sources, moved = _of(unit, which), np.abs(_measured(unit, replacement))
@@ -132,11 +125,7 @@ def _percent(estimate: Estimate, sign: str = "") -> str:
 
 
 def decisive(results: dict[str, Any]) -> str:
-    """Return the table of rank correlations.
-
-    Args:
-        results: what was found about each model.
-    """
+    """Return the table of rank correlations."""
     columns = [(f"{name}: {title}", of["units"], *rest) for name, of in results.items() for title, *rest in COLUMNS]
     rows = [
         [ranking, *(interval(correlations(units, ranking, *rest), 2) for _, units, *rest in columns)]
@@ -198,11 +187,7 @@ def _embeddings(unit: Unit) -> list[int]:
 
 
 def numbers(results: dict[str, Any]) -> Fields:
-    """Return the fields of the page.
-
-    Args:
-        results: what was found about each model.
-    """
+    """Return the fields of the page."""
     text = decisive(results)
     fields: Fields = {"decisive": text, **cells("# Ranks\n" + text)}
     for name, of in results.items():

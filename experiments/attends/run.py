@@ -75,11 +75,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(score: duat.results.AttentionScore) -> Parts:
-    """Return the parts of an explained difference of scores, by source.
-
-    Args:
-        score: the explanation.
-    """
+    """Return the parts of an explained difference of scores, by source."""
 
     def by_source(sources: Any, columns: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
         return {
@@ -99,12 +95,7 @@ def parts_of(score: duat.results.AttentionScore) -> Parts:
 
 
 def drawn_place(pattern: np.ndarray, draw: np.random.Generator) -> Place:
-    """Draw a head and a query that attends to a token but the first, and another token that it sees.
-
-    Args:
-        pattern: a layer's attention, `[heads, queries, keys]`.
-        draw: the source of random numbers.
-    """
+    """Draw a head and a query that attends to a token but the first, and another token that it sees."""
     tokens = pattern.shape[1]
     attending = pattern[..., 1:].max(-1) >= ATTENDED
     attending[:, : tokens // 2] = False
@@ -115,13 +106,7 @@ def drawn_place(pattern: np.ndarray, draw: np.random.Generator) -> Place:
 
 
 def controls_of(parts: Parts, norms: np.ndarray, chosen: list[int]) -> list[tuple[int, int]]:
-    """Return sources with their controls: the same part at another token, as long a vector, but a small share.
-
-    Args:
-        parts: the sources.
-        norms: the length of what each writes to the stream.
-        chosen: the sources that a control is looked for, where there is one.
-    """
+    """Return sources with their controls: the same part at another token, as long a vector, but a small share."""
     found = []
     for source in chosen:
         ratio = np.abs(np.log(norms / norms[source]))
@@ -133,15 +118,7 @@ def controls_of(parts: Parts, norms: np.ndarray, chosen: list[int]) -> list[tupl
 
 
 def unit(model: Transformer, layer: int, ids: np.ndarray, other: np.ndarray, seed: int) -> Unit:
-    """Replace sources of one attention, each alone, and return how it changes, as predicted and as measured.
-
-    Args:
-        model: a language model.
-        layer: the layer of the head.
-        ids: the text.
-        other: another text, whose values sources are replaced by.
-        seed: the seed of all draws.
-    """
+    """Replace sources of one attention, each alone, and return how it changes, as predicted and as measured."""
     draw = np.random.default_rng(seed)
     (vectors, pattern), (others, _) = (map(np.asarray, written(model, jnp.asarray(of), layer)) for of in (ids, other))
     place = drawn_place(pattern, draw)
@@ -190,14 +167,7 @@ def unit(model: Transformer, layer: int, ids: np.ndarray, other: np.ndarray, see
 
 
 def measure(model: Transformer, pieces: np.ndarray, settings: Settings, journal: Journal) -> Iterator[Unit]:
-    """Yield every unit of a model; what is finished isn't run again.
-
-    Args:
-        model: a language model.
-        pieces: texts, two of each unit.
-        settings: the sizes.
-        journal: finished units.
-    """
+    """Yield every unit of a model; what is finished isn't run again."""
     for i, layer in enumerate(settings.layers):
         for j in range(settings.units):
             seed = i * settings.units + j
@@ -206,11 +176,7 @@ def measure(model: Transformer, pieces: np.ndarray, settings: Settings, journal:
 
 
 def units_of(name: str) -> list[Unit]:
-    """Return all units of a model on held-out text, those in its journal and those that are measured now.
-
-    Args:
-        name: a name in `SETTINGS`.
-    """
+    """Return all units of a model on held-out text, those in its journal and those that are measured now."""
     WORK.mkdir(parents=True, exist_ok=True)
     path, settings = smollm2.path() if name == SMOLLM2 else None, SETTINGS[name]
     model, tokenizer = duat.load(path), duat.load_tokenizer(path)
@@ -223,11 +189,7 @@ def units_of(name: str) -> list[Unit]:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     return numbers(results["models"])
 
 

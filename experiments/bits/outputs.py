@@ -29,22 +29,14 @@ class Shadowed(Biased):
         self.other = other.kernel
 
     def multiply(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
-        """Return `x W`.
-
-        Args:
-            x: `[..., inputs]`.
-        """
+        """Return `x W`."""
         y = product(x, self.kernel[...])
         change = product(x, self.other[...]) - y
         marks.point(jnp.stack([(change**2).sum(), (y**2).sum()]), SQUARES + self.matrix)
         return y
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
-        """Return `x W + b`.
-
-        Args:
-            x: `[..., inputs]`.
-        """
+        """Return `x W + b`."""
         return self.add_bias(self.multiply(x))
 
 
@@ -60,13 +52,7 @@ def _shadowed(part: nnx.Module, other: nnx.Module, name: str) -> nnx.Module:
 def squares_of_outputs(
     before: Transformer, after: Transformer, ids: Int[Array, "tokens"]
 ) -> dict[str, Float[Array, "2"]]:
-    """Return of every matrix `‖X δ‖²` and `‖X W‖²`, at the inputs `X` that it has in the first model.
-
-    Args:
-        before: the first model.
-        after: the second one, whose matrices are `W + δ`.
-        ids: a text.
-    """
+    """Return of every matrix `‖X δ‖²` and `‖X W‖²`, at the inputs `X` that it has in the first model."""
     first, second = written_out(before), written_out(after)
     for i, (block, other) in enumerate(zip(blocks(first), blocks(second), strict=True)):
         for part in ("attention", "mlp"):

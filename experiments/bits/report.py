@@ -52,14 +52,7 @@ Shares = Float[np.ndarray, "draws texts"]
 
 
 def taken_back(results: Found, name: str, bits: int, share: float) -> dict[str, Shares] | None:
-    """Return the loss that every score's choice takes back; nothing where rounding costs too little to judge.
-
-    Args:
-        results: what was kept.
-        name: the model.
-        bits: of a weight.
-        share: the budget.
-    """
+    """Return the loss that every score's choice takes back; nothing where rounding costs too little to judge."""
     of = results["pieces"][f"{name}, references"]
     low, high = np.array(of[str(bits)]), np.array(of[FINER])
     gap = float((low - high).mean())
@@ -83,12 +76,7 @@ def _means(results: Found, bits: tuple[int, ...]) -> dict[str, list[Shares]]:
 
 
 def estimate(models: list[Shares], comparisons: int = 1) -> Estimate:
-    """Return the mean over models, with an interval from resampling models, and draws and texts of each.
-
-    Args:
-        models: of every model.
-        comparisons: the number of intervals that hold together with 95 %.
-    """
+    """Return the mean over models, with an interval from resampling models, and draws and texts of each."""
     random, count = np.random.default_rng(0), len(models)
 
     def resampled(shares: Shares) -> Float[np.ndarray, "resamples"]:
@@ -105,11 +93,7 @@ def estimate(models: list[Shares], comparisons: int = 1) -> Estimate:
 
 
 def verdict(lead: Estimate) -> str:
-    """Return the verdict on a lead.
-
-    Args:
-        lead: of the size of the exact part over another score.
-    """
+    """Return the verdict on a lead."""
     if max(-lead.low, lead.high) <= LEVEL:
         return "level"
     if lead.low > 0:
@@ -118,11 +102,7 @@ def verdict(lead: Estimate) -> str:
 
 
 def fields(results: Found) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     every = tuple(results["bits"])
     means, models = _means(results, every), list(results["settings"])
     order = sorted(means, key=lambda score: -np.mean([of.mean() for of in means[score]]))

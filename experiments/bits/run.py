@@ -64,11 +64,7 @@ SETTINGS = {
 
 @cache
 def model_of(name: str) -> Transformer:
-    """Return a model.
-
-    Args:
-        name: a name in `SETTINGS`.
-    """
+    """Return a model."""
     if name == ANOTHER:
         followed = Followed(SIZES, SEEDS[0], STATES)
         return followed.network.model(followed.kept().last)
@@ -77,11 +73,7 @@ def model_of(name: str) -> Transformer:
 
 @cache
 def texts_of(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the texts of every draw, and the fresh ones; none is in two of them.
-
-    Args:
-        name: a name in `SETTINGS`.
-    """
+    """Return the texts of every draw, and the fresh ones; none is in two of them."""
     settings = SETTINGS[name]
     path, texts = (smollm2.path(), manual()) if name == SMOLLM2 else (None, held_out_sources())
     count = DRAWS * settings.texts + settings.fresh
@@ -90,12 +82,7 @@ def texts_of(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def losses(model: Transformer, ids: np.ndarray) -> list[float]:
-    """Return the loss of every text.
-
-    Args:
-        model: the model.
-        ids: the texts.
-    """
+    """Return the loss of every text."""
     rows = [
         token_losses(model, jnp.asarray(ids[start : start + TOGETHER])).mean(-1)
         for start in range(0, len(ids), TOGETHER)
@@ -104,11 +91,7 @@ def losses(model: Transformer, ids: np.ndarray) -> list[float]:
 
 
 def references(name: str) -> dict[str, Any]:
-    """Return the losses of fresh texts by a model, by it in eight bits, and in few.
-
-    Args:
-        name: the model.
-    """
+    """Return the losses of fresh texts by a model, by it in eight bits, and in few."""
     model, fresh = model_of(name), texts_of(name)[1]
     return {"original": losses(model, fresh)} | {
         str(bits): losses(rounded(model, bits), fresh) for bits in (*BITS, FINER)
@@ -116,13 +99,7 @@ def references(name: str) -> dict[str, Any]:
 
 
 def chosen(name: str, bits: int, draw: int) -> dict[str, Any]:
-    """Return the losses of fresh texts with the matrices that every score chooses, for every budget.
-
-    Args:
-        name: the model.
-        bits: of a weight.
-        draw: the number of the draw of texts.
-    """
+    """Return the losses of fresh texts with the matrices that every score chooses, for every budget."""
     model, (texts, fresh) = model_of(name), texts_of(name)
     scores, sizes = scores_of(model, bits, texts[draw], SETTINGS[name].run), sizes_of_matrices(model)
     random = np.random.default_rng([draw, bits])

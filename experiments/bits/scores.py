@@ -107,16 +107,8 @@ def _loss_from(model: Transformer, stream: Array, ids: Int[Array, "texts tokens"
 def changes_by_one(
     before: Transformer, after: Transformer, names: Iterable[str], ids: Int[Array, "texts tokens"]
 ) -> dict[str, float]:
-    """Return by how much the mean loss of texts changes with one matrix of another model.
-
-    The layers before the matrix compute what they do without it, so that the model is run from its layer on.
-
-    Args:
-        before: the model, its layers written out.
-        after: the other one.
-        names: the names of the matrices.
-        ids: the texts.
-    """
+    """Return by how much the mean loss of texts changes with one matrix of another model."""
+    # The layers before the matrix compute what they do without it, so that the model is run from its layer on.
     found = {}
     for layer, of_layer in groupby(names, lambda name: int(name.removeprefix(LAYERS).partition(".")[0])):
         stream = _stream(before, ids, layer)
@@ -140,14 +132,7 @@ def _without_text(sizes: dict[str, int]) -> Scores:
 
 
 def scores_of(model: Transformer, bits: int, ids: Int[np.ndarray, "texts tokens"], run: int) -> Scores:
-    """Return every score of every matrix.
-
-    Args:
-        model: the model that is rounded, its layers written out.
-        bits: to how many bits.
-        ids: the texts that scores are computed on.
-        run: on how many of them the model is run with single matrices rounded, or set back.
-    """
+    """Return every score of every matrix."""
     after, sizes = rounded(model, bits), sizes_of_matrices(model)
     rows = [on_host(_of_text(model, after, jnp.asarray(text[None]))) for text in ids]
     every = {kind: {name: np.array([float(row[kind][name]) for row in rows]) for name in sizes} for kind in rows[0]}

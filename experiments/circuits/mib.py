@@ -28,11 +28,7 @@ THINGS = words("box pencil car cup shirt flower hat ball door table chair book")
 
 
 def addition(draw: Random) -> Case:
-    """Return a sum of two numbers, of which the first digit comes next; flipped is the second number.
-
-    Args:
-        draw: what it is drawn with.
-    """
+    """Return a sum of two numbers, of which the first digit comes next; flipped is the second number."""
     one, other, third = (draw.randrange(10, 100) for _ in range(3))
     right, wrong = str(one + other)[0], str(one + third)[0]
     text = f"The sum of {one} and {{}} is "
@@ -40,11 +36,7 @@ def addition(draw: Random) -> Case:
 
 
 def subtraction(draw: Random) -> Case:
-    """Return a difference of two numbers, of which the first digit comes next; flipped is the second number.
-
-    Args:
-        draw: what it is drawn with.
-    """
+    """Return a difference of two numbers, of which the first digit comes next; flipped is the second number."""
     one = draw.randrange(30, 100)
     other, third = draw.randrange(10, one - 10), draw.randrange(10, one - 10)
     right, wrong = str(one - other)[0], str(one - third)[0]
@@ -58,11 +50,7 @@ def _question(thing: str, colour: str, letters: str, colours: list[str]) -> str:
 
 
 def choice_by_letter(draw: Random) -> Case:
-    """Return a question with four answers, of which the right one's letter comes next; flipped are all letters.
-
-    Args:
-        draw: what it is drawn with.
-    """
+    """Return a question with four answers, of which the right one's letter comes next; flipped are all letters."""
     colours, thing, place = draw.sample(COLOURS, 4), draw.choice(THINGS), draw.randrange(4)
     letters = "ABCD", "".join(draw.sample(ascii_uppercase[4:], 4))
     clean, corrupted = (_question(thing, colours[place], of, colours) for of in letters)
@@ -70,11 +58,7 @@ def choice_by_letter(draw: Random) -> Case:
 
 
 def choice_by_place(draw: Random) -> Case:
-    """Return the question of `choice_by_letter`; flipped is the right answer's place, with the letters as they are.
-
-    Args:
-        draw: what it is drawn with.
-    """
+    """Return the question of `choice_by_letter`; flipped is the right answer's place, with the letters as they are."""
     colours, thing, (place, other) = draw.sample(COLOURS, 4), draw.choice(THINGS), draw.sample(range(4), 2)
     exchanged = colours.copy()
     exchanged[place], exchanged[other] = colours[other], colours[place]
@@ -92,13 +76,7 @@ TASKS: dict[str, Callable[[Random], Case]] = {
 
 
 def answers(model: duat.models.Transformer, tokenizer: Any, case: Case) -> dict[str, bool]:
-    """Return whether a model prefers the right answer to the wrong one after both texts, and says it after the first.
-
-    Args:
-        model: a language model.
-        tokenizer: its tokenizer.
-        case: the texts and their answers.
-    """
+    """Return whether a model prefers the right answer to the wrong one after both texts, and says it after one."""
     right, wrong = (tokenizer.encode(answer).ids[-1] for answer in (case.right, case.wrong))
     after, corrupted = (_last(model, jnp.array(tokenizer.encode(text).ids)) for text in (case.clean, case.corrupted))
     return {
@@ -113,11 +91,7 @@ def _last(model: duat.models.Transformer, ids: jax.Array) -> jax.Array:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
 
     def rows() -> Iterator[list[str]]:
         for task, of_prompts in results["tasks"].items():

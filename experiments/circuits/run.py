@@ -214,11 +214,7 @@ def _by_task(results: dict[str, Any]) -> list[str]:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     tables = _page(results)
     of_all = [
         *("### All seven tasks", "", "A hundred prompts of each, neuron x position.", "", *_of_all_tasks(results)),
@@ -229,11 +225,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main(options: Sequence[str]) -> None:
-    """Run missing studies, and store the results.
-
-    Args:
-        options: of the command line.
-    """
+    """Run missing studies, and store the results."""
     parser = argparse.ArgumentParser(
         prog="circuits", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -34,11 +34,7 @@ Receive = Callable[[Float[Array, "senders tokens features"], Any], Float[Array, 
 
 
 def edges_of(config: Config) -> Bool[np.ndarray, "receivers senders"]:
-    """Return which senders each receiver reads: those before it.
-
-    Args:
-        config: the parts of the model.
-    """
+    """Return which senders each receiver reads: those before it."""
     counts, senders = [], 1
     for block in config.blocks:
         shared = block.heads if block.key_value_heads is None else block.key_value_heads
@@ -50,19 +46,7 @@ def edges_of(config: Config) -> Bool[np.ndarray, "receivers senders"]:
 def run(
     model: Transformer, x: Float[Array, "... tokens features"], receive: Receive, given: Any, rules: Rules | None = None
 ) -> tuple[Float[Array, "... features"], Float[Array, "senders ... tokens features"]]:
-    """Return the state from which the next token's logits are read, and what every part has sent.
-
-    Args:
-        model: a model whose layers are the steps of one loop: pre-norm blocks with standard attention, whose outputs
-            aren't normalised.
-        x: the embeddings of a text, or of several.
-        receive: gives the streams of receivers.
-        given: what it is given for each receiver, arrays `[receivers, ...]`.
-        rules: nonlinear parts and products with other ways back; the model's own if absent.
-
-    Raises:
-        ValueError: if the model has other blocks.
-    """
+    """Return the state from which the next token's logits are read, and what every part has sent."""
     config, layers = model.config.blocks[0], model.config.layers
     stack = model.stack
     if (
@@ -100,13 +84,7 @@ def run(
 def of_heads(
     attention: Attention, read: Float[Array, "receivers ... tokens features"], rules: Rules | None = None
 ) -> Float[Array, "heads ... tokens features"]:
-    """Return what each head adds to the stream; the output's bias is divided evenly.
-
-    Args:
-        attention: the attention of a layer.
-        read: what is read by each head's query, and by each key and value.
-        rules: of the softmax and of products, with other ways back; attention's own if absent.
-    """
+    """Return what each head adds to the stream; the output's bias is divided evenly."""
     heads, shared, size = attention.heads, attention.key_value_heads, attention.head_features
     of_queries, of_keys, of_values = jnp.split(read, (heads, heads + shared))
     projected = [
@@ -143,12 +121,7 @@ def _summed(sent: Array, added: Array) -> Array:
 
 
 def sent_by(model: Transformer, x: Float[Array, "tokens features"]) -> Float[Array, "senders tokens features"]:
-    """Return what every part sends on a text.
-
-    Args:
-        model: the model.
-        x: the embeddings of the text.
-    """
+    """Return what every part sends on a text."""
     return run(model, x, _summed, jnp.zeros((len(edges_of(model.config)), *x.shape), x.dtype))[1]
 
 
@@ -159,15 +132,7 @@ def with_mask(
     right: Int[Array, ""],
     wrong: Int[Array, ""],
 ) -> Callable[[Float[Array, "edges"]], Float[Array, ""]]:
-    """Return the logit difference on a text as a function of the mask of all edges.
-
-    Args:
-        model: the model.
-        x: the embeddings of the clean text.
-        corrupted: what every part sends on the corrupted text.
-        right: the right answer.
-        wrong: the wrong answer.
-    """
+    """Return the logit difference on a text as a function of the mask of all edges."""
     edges = edges_of(model.config)
     streams = _weighted(jnp.asarray(edges, x.dtype), corrupted)
 
@@ -189,14 +154,7 @@ def _weighted(weights: Array, sent: Array) -> Float[Array, "receivers tokens fea
 def with_added(
     model: Transformer, right: Int[Array, ""], wrong: Int[Array, ""], rules: Rules | None = None
 ) -> Callable[[Any], Float[Array, ""]]:
-    """Return the logit difference as a function of a text's embeddings and of what is added to each receiver's stream.
-
-    Args:
-        model: the model.
-        right: the right answer.
-        wrong: the wrong answer.
-        rules: nonlinear parts and products with other ways back, for rows of texts of which the first one is read.
-    """
+    """Return the logit difference as a function of a text's embeddings and of additions to each receiver's stream."""
 
     def number(given: Any) -> Array:
         state = run(model, given[0], _summed, given[1], rules)[0]

@@ -132,25 +132,13 @@ METHODS: dict[str, tuple[Scores, int]] = {
 
 @partial(jax.jit, static_argnames="scores")
 def scored(scores: Scores, model: Transformer, prompt: Prompt) -> Float[Array, "edges"]:
-    """Return the score of each edge.
-
-    Args:
-        scores: the scores of a method.
-        model: the model.
-        prompt: one prompt.
-    """
+    """Return the score of each edge."""
     return scores(model, prompt)
 
 
 @jax.jit
 def kept(model: Transformer, prompt: Prompt, live: Float[Array, "runs edges"]) -> Float[Array, "runs"]:
-    """Return the logit difference with only some edges live, and what others carry taken from the corrupted text.
-
-    Args:
-        model: the model.
-        prompt: one prompt.
-        live: one where an edge is live, in each run.
-    """
+    """Return the logit difference with only some edges live, and what others carry taken from the corrupted text."""
     x, corrupted = model.embed(prompt.clean), sent_by(model, model.embed(prompt.corrupted))
     return jax.lax.map(with_mask(model, x, corrupted, prompt.right, prompt.wrong), live)
 
@@ -168,11 +156,7 @@ def _piece(model: Transformer, tokenizer: Any, task: str, count: int, methods: I
 
 
 def summary(tasks: dict[str, Any]) -> dict[str, Any]:
-    """Return of each method its statistics on the new tasks and on the known ones, and by how much others are ahead.
-
-    Args:
-        tasks: the measurements on each task.
-    """
+    """Return of each method its statistics on the new tasks and on the known ones, and by how much others are ahead."""
     alone = by_task(tasks)
     found: dict[str, Any] = {
         method: {"passes": passes, "by task": alone[method]} for method, (_, passes) in METHODS.items()
@@ -187,11 +171,7 @@ def summary(tasks: dict[str, Any]) -> dict[str, Any]:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     methods, tasks = results["methods"], results["tasks"]
     texts = []
     for group in GROUPS:

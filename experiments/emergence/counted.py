@@ -10,10 +10,6 @@ COUNTS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 def single_tokens(read: Int[np.ndarray, "tokens"], vocabulary: int) -> Float[np.ndarray, "vocabulary"]:
     """Return the probability of every token by its count, each counted once more than it stands there.
 
-    Args:
-        read: the text that is counted.
-        vocabulary: the number of tokens.
-
     Example:
         >>> single_tokens(np.array([0, 0, 1]), 3).tolist()
         [0.5, 0.333..., 0.166...]
@@ -28,16 +24,8 @@ def losses_of_counts(
     measured: Int[np.ndarray, "texts tokens"],
     vocabulary: int,
 ) -> dict[str, float]:
-    """Return the mean losses of texts by a model of single tokens, and by one of pairs, in nats.
-
-    `p(b | a) = (n(a, b) + k p(b)) / (n(a) + k)`, with the number `k` that is best on other texts.
-
-    Args:
-        read: the texts that are counted.
-        choosing: the texts by which `k` is chosen.
-        measured: the texts whose loss is measured.
-        vocabulary: the number of tokens.
-    """
+    """Return the mean losses of texts by a model of single tokens, and by one of pairs, in nats."""
+    # `p(b | a) = (n(a, b) + k p(b)) / (n(a) + k)`, with the number `k` that is best on other texts.
     alone = single_tokens(read.ravel(), vocabulary)
     pairs, counts = np.unique(read[:, :-1].astype(np.int64) * vocabulary + read[:, 1:], return_counts=True)
     first = np.bincount(read[:, :-1].ravel(), minlength=vocabulary)

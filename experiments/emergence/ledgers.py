@@ -31,12 +31,7 @@ Found = dict[str, Any]
 
 
 def require_sum(name: str, completeness: Completeness) -> None:
-    """Raise unless parts sum to the change of a number.
-
-    Args:
-        name: of the number.
-        completeness: of the change.
-    """
+    """Raise unless parts sum to the change of a number."""
     if abs(float(completeness.error)) > float(completeness.tolerance) + ROUNDING:
         raise AssertionError(f"{name}: parts sum to {float(completeness.sum)}, the change is {completeness.value}")
 
@@ -49,13 +44,7 @@ def _simpson(number: "Number", after: Weights, before: Weights) -> Weights:
 
 
 def of_segments(network: Network, kept: Kept, numbers: dict[str, "Number"]) -> Found:
-    """Return numbers at every kept state, and the parts of arrays and of heads in every segment.
-
-    Args:
-        network: the network.
-        kept: its training.
-        numbers: the numbers; those of `FOLLOWED` are split.
-    """
+    """Return numbers at every kept state, and the parts of arrays and of heads in every segment."""
 
     def by_array(parts: Weights) -> dict[str, Array]:
         return {name: part.sum() for name, part in zip(names_of(parts), jax.tree.leaves(parts), strict=True)}
@@ -104,11 +93,7 @@ def of_segments(network: Network, kept: Kept, numbers: dict[str, "Number"]) -> F
 
 
 def helping(parts: Weights) -> dict[str, Array]:
-    """Return the share of the weights that lower a number, of those with a part, and the same of the sizes of parts.
-
-    Args:
-        parts: of every weight.
-    """
+    """Return the share of the weights that lower a number, of those with a part, and the same of the sizes of parts."""
     flat, _ = ravel_pytree(parts)
     lowering = flat < 0
     sizes = jnp.abs(flat)
@@ -116,12 +101,7 @@ def helping(parts: Weights) -> dict[str, Array]:
 
 
 def of_single_steps(kept: Kept, numbers: dict[str, "Number"]) -> list[Found]:
-    """Return the shares of weights that help at the second step of every segment, by the secant and to first order.
-
-    Args:
-        kept: the training.
-        numbers: the numbers beside the loss of the step's own batch.
-    """
+    """Return the shares of weights that help at the second step of every segment, by the secant and to first order."""
 
     @partial(jax.jit, static_argnames="name")
     def shares(after: Weights, before: Weights, batch: Any, name: str) -> Found:
@@ -148,13 +128,7 @@ def of_single_steps(kept: Kept, numbers: dict[str, "Number"]) -> list[Found]:
 
 
 def set_back(network: Network, kept: Kept, numbers: dict[str, "Number"]) -> dict[str, dict[str, float]]:
-    """Return what is lost of each number's change if a part of the network, or a head, gets its first weights again.
-
-    Args:
-        network: the network.
-        kept: its training.
-        numbers: the numbers.
-    """
+    """Return what is lost of each number's change if a part of the network, or a head, gets its first weights again."""
     last, first = kept.last, network.weights
     values = jax.jit(lambda weights: {name: number(weights) for name, number in numbers.items()})
     after = values(last)
@@ -194,14 +168,7 @@ def set_back(network: Network, kept: Kept, numbers: dict[str, "Number"]) -> dict
 
 
 def of_tokens(kept: Kept, numbers: dict[str, "Number"], texts: Texts, seed: int) -> Found:
-    """Return what the tokens of every step did to the numbers: by kind of token, in all, and the texts that did most.
-
-    Args:
-        kept: the training.
-        numbers: the numbers.
-        texts: what it read.
-        seed: the seed of the control tokens.
-    """
+    """Return what the tokens of every step did to the numbers: by kind, in all, and the texts that did most."""
     explained = influence(kept, {name: numbers[name] for name in (REPETITION, HELD_OUT)})
     before = continued(texts.training)
     kinds = {

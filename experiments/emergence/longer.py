@@ -34,9 +34,6 @@ EMBEDDED = "the embedded model"
 def smoothed(values: Float[np.ndarray, "states"]) -> Float[np.ndarray, "states"]:
     """Return the mean of every value and those beside it, and the first one, which has no noise, as it is.
 
-    Args:
-        values: at every state.
-
     Example:
         >>> smoothed(np.array([0.0, 3.0, 6.0, 0.0])).tolist()
         [0.0, 3.0, 3.0, 3.0]
@@ -66,13 +63,7 @@ class Longer:
         return float(np.interp(steps, self.numbers, self.values(name)))
 
     def later(self, name: str, share: float = HALF, end: float | None = None) -> float:
-        """Return the share of a number's fall after a share of the steps.
-
-        Args:
-            name: the number.
-            share: the share of the steps, the half if absent.
-            end: the number of steps that is taken for all, that of the training if absent.
-        """
+        """Return the share of a number's fall after a share of the steps."""
         start, middle, last = (self.at(name, (end or self.steps) * part) for part in (0.0, share, 1.0))
         return (middle - last) / (start - last)
 
@@ -118,11 +109,7 @@ class Longer:
 
 
 def fields(results: Found) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     longer = Longer(results)
     sections = {
         "Verdicts on a training that goes on": table(["claim", "verdict", "by"], longer.verdicts()),
@@ -179,11 +166,7 @@ def _shares(longer: Longer) -> list[str]:
 
 
 def of_embedded(of: Followed) -> dict[str, float]:
-    """Return the numbers of the embedded model.
-
-    Args:
-        of: the training whose texts they are measured on.
-    """
+    """Return the numbers of the embedded model."""
     graph, values = nnx.split(duat.load())
     network = Network(nnx.to_pure_dict(values), lambda weights: nnx.merge(graph, nnx.State(weights)))
     found: dict[str, Any] = {

@@ -35,20 +35,9 @@ def _loss(model: Transformer, x: Array, ids: Array, values: Seen) -> Array:
 def moving(
     model: Transformer, ids: Int[Array, "texts tokens"], others: Int[Array, "texts tokens"]
 ) -> tuple[dict[str, list[Float[Array, ""]]], dict[str, Float[Array, ""]]]:
-    """Return how far parameters move, and the loss with each group of them frozen, the model run again.
-
-    They are frozen at their means over other texts; once also at those of one other text. For biases each
-    pre-activation is set to `W'_{j,2} x_0 + mean(b'_{j,2})`, all else is made anew.
-
-    Args:
-        model: the model.
-        ids: texts that are read, of one length.
-        others: texts over which means are taken, of the same length and number.
-
-    Returns:
-        The movement of every attention pattern, norm's scale and term's bias over the other texts, by group; and the
-        mean losses by group, that of nothing frozen by the name `NOTHING`.
-    """
+    """Return how far parameters move, and the loss with each group of them frozen, the model run again."""
+    # They are frozen at their means over other texts; once also at those of one other text. For biases each
+    # pre-activation is set to `W'_{j,2} x_0 + mean(b'_{j,2})`, all else is made anew.
     x, y = (jax.vmap(model.embed)(texts) for texts in (ids, others))
     held = jax.lax.map(partial(held_values, model.output), y)
     _, biases = jax.lax.map(partial(_terms, model), y)
@@ -74,18 +63,9 @@ def moving(
 
 @jax.jit
 def parts_of_states(model: Transformer, ids: Int[Array, "texts tokens"]) -> dict[str, dict[str, Float[Array, "..."]]]:
-    """Return how much of the last states each part of the closed form is (Eq. 11), and how far it moves over texts.
-
-    `x_N = P x_0 + Σ_j C_j σ(B_j x_0 + c_j) + q`. Of a token with the state `x_N` the part `p` has the share
-    `⟨p, x_N⟩ / ‖x_N‖²`; the means over tokens and texts sum to one.
-
-    Args:
-        model: the model.
-        ids: texts, of one length.
-
-    Returns:
-        By `SHARE` and `MOVEMENT`, of the input on the linear path, of every layer's term `[layers]` and of the bias.
-    """
+    """Return how much of the last states each part of the closed form is (Eq. 11), and how far it moves over texts."""
+    # `x_N = P x_0 + Σ_j C_j σ(B_j x_0 + c_j) + q`. Of a token with the state `x_N` the part `p` has the share `⟨p, x_N⟩
+    # / ‖x_N‖²`; the means over tokens and texts sum to one.
 
     def of_text(x: Float[Array, "tokens features"]) -> tuple[Array, dict[str, Array]]:
         form = unroll(model.hidden, x)
@@ -101,12 +81,7 @@ def parts_of_states(model: Transformer, ids: Int[Array, "texts tokens"]) -> dict
 
 @jax.jit
 def attention_to_copies(model: Transformer, ids: Int[Array, "texts tokens"]) -> Float[Array, "layers heads"]:
-    """Return how much every head attends, from a token that stands in the text before, to the token after that place.
-
-    Args:
-        model: the model.
-        ids: texts whose second half is their first one.
-    """
+    """Return how much every head attends, from a token that stood in the text before, to the token after it there."""
     length = ids.shape[1] // 2
     places = jnp.arange(length, 2 * length - 1)
 

@@ -21,10 +21,6 @@ MEASURED = "read or not"
 def own_texts(texts: Texts, others: Sequence[Texts]) -> Int[np.ndarray, "times texts tokens"]:
     """Return texts of every stretch of a training that no other training reads: of each as many, evenly spread.
 
-    Args:
-        texts: those of the training.
-        others: those of the other trainings.
-
     Example:
         >>> from experiments.emergence.texts import Sizes, draw_texts
         >>> small = Sizes(tokens=8, batch=2, steps=32, measured=2, short=4)
@@ -44,17 +40,13 @@ def own_texts(texts: Texts, others: Sequence[Texts]) -> Int[np.ndarray, "times t
 def lower_when_read(losses: dict[int, dict[str, list[float]]]) -> Float[np.ndarray, "pairs times"]:
     """Return of every pair of trainings how much lower the losses of texts are that a training read.
 
-    Half of `L_b(R_a) − L_a(R_a) + L_a(R_b) − L_b(R_b)`: how well each of both models reads, and how hard the texts of
-    each are, cancel.
-
-    Args:
-        losses: of every seed, the mean losses at its end of the texts of every training, by stretches.
-
     Example:
         >>> losses = {0: {"read by seed 0": [2.0], "read by seed 1": [4.0]}}
         >>> lower_when_read(losses | {1: {"read by seed 0": [2.5], "read by seed 1": [3.8]}}).tolist()
         [[0.35]]
     """
+    # Half of `L_b(R_a) − L_a(R_a) + L_a(R_b) − L_b(R_b)`: how well each of both models reads, and how hard the texts of
+    # each are, cancel.
 
     def of(model: int, texts: int) -> Float[np.ndarray, "times"]:
         return np.array(losses[model][f"{READ_BY}{texts}"])
@@ -63,11 +55,7 @@ def lower_when_read(losses: dict[int, dict[str, list[float]]]) -> Float[np.ndarr
 
 
 def table_of_texts(losses: dict[int, dict[str, list[float]]]) -> list[str]:
-    """Return the table of losses of texts that were read and of others.
-
-    Args:
-        losses: as for `lower_when_read`.
-    """
+    """Return the table of losses of texts that were read and of others."""
 
     def mean(model: int, *names: str) -> float:
         return float(np.mean([losses[model][name] for name in names]))

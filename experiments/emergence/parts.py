@@ -4,9 +4,6 @@
 def part_of(name: str) -> str:
     """Return the part of the network that an array belongs to: a layer's attention or MLP, an embedding or a norm.
 
-    Args:
-        name: of the array, such as `stack.blocks.0.attention.query.kernel`.
-
     Example:
         >>> part_of("stack.blocks.0.attention.query.kernel"), part_of("stack.blocks.3.norm_1.scale")
         ('layer 0 attention', 'layer 3 norm_1')

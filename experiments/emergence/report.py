@@ -26,11 +26,7 @@ from experiments.markdown import Fields, cells, sections, table
 
 
 def picture(results: Found) -> Found:
-    """Return the numbers of the picture: of two numbers the parts by place and segment, and their course by seed.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the numbers of the picture: of two numbers the parts by place and segment, and their course by seed."""
     seeds = [Seed(results, seed) for seed in results["seeds"]]
     found: Found = {"steps": seeds[0].numbers.tolist()}
     for number in (HELD_OUT, REPETITION):
@@ -47,11 +43,7 @@ def picture(results: Found) -> Found:
 
 
 def fields(results: Found) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     seeds = [Seed(results, seed) for seed in results["seeds"]]
     first = results["seeds"][0]
     again = {

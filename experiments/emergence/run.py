@@ -56,11 +56,7 @@ class Followed:
         self.numbers = numbers_of(self.network, self.texts)
 
     def kept(self, kind: str = "") -> Kept:
-        """Return the training with its kept states, or another one of the same weights and texts.
-
-        Args:
-            kind: `WITHOUT`, `DRAWN`, or `UNCHANGED` and a part of the network.
-        """
+        """Return the training with its kept states, or another one of the same weights and texts."""
         before = continued(self.texts.training)
         counted = {WITHOUT: ~before, DRAWN: ~control(before, self.seed)}.get(kind)
         frozen = None
@@ -97,11 +93,7 @@ class Followed:
         return losses_of_counts(read, self.texts.means, self.texts.frozen, CONFIG.vocab)
 
     def read_or_not(self, trainings: "Sequence[Followed]") -> dict[str, list[float]]:
-        """Return the mean losses at the end, of texts that one training alone reads, by stretches, and of other files.
-
-        Args:
-            trainings: all trainings.
-        """
+        """Return the final mean losses: of texts that one training alone reads, by stretches, and of other files."""
         model = self.network.model(self.kept().last)
         losses = {OTHER_FILES: [mean_loss(model, self.texts.other_files)]}
         for training in trainings:
@@ -111,24 +103,13 @@ class Followed:
         return {name: significant(np.array(each)) for name, each in losses.items()}
 
     def trained_again(self, kind: str) -> Found:
-        """Return the numbers at the end of another training.
-
-        Args:
-            kind: as for `kept`.
-        """
+        """Return the numbers at the end of another training."""
         last = self.kept(kind).last
         return {name: significant(np.asarray(jax.jit(of)(last))) for name, of in self.numbers.items()}
 
 
 def pieces(sizes: Sizes, seeds: tuple[int, ...], work: Path, journal: Journal) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the result of every measurement, those that are finished from the journal.
-
-    Args:
-        sizes: the sizes.
-        seeds: the seeds.
-        work: the folder in which states are kept.
-        journal: what is finished.
-    """
+    """Yield the name and the result of every measurement, those that are finished from the journal."""
     followed = cache(partial(Followed, sizes, work=work))
 
     def once(seed: int, name: str, compute: Any) -> tuple[str, Any]:
@@ -153,13 +134,7 @@ def pieces(sizes: Sizes, seeds: tuple[int, ...], work: Path, journal: Journal) -
 
 
 def measure_all(sizes: Sizes = SIZES, seeds: tuple[int, ...] = SEEDS, work: Path = WORK) -> Found:
-    """Run what isn't measured yet, and return the results.
-
-    Args:
-        sizes: the sizes.
-        seeds: the seeds.
-        work: the folder of what is finished.
-    """
+    """Run what isn't measured yet, and return the results."""
     work.mkdir(parents=True, exist_ok=True)
     settings = {"sizes": sizes._asdict(), "seeds": list(seeds)}
     journal = Journal(work / "journal", settings)

@@ -23,12 +23,7 @@ Found = dict[str, Any]
 
 
 def of_parts(segments: Found, rule: str = "parts") -> dict[str, Float[np.ndarray, "segments"]]:
-    """Return the parts of a number's change over parts of the network, segment by segment.
-
-    Args:
-        segments: what was kept of a number.
-        rule: a name in `RULES`.
-    """
+    """Return the parts of a number's change over parts of the network, segment by segment."""
     found: dict[str, Any] = {}
     for name, parts in segments[rule].items():
         found[part_of(name)] = found.get(part_of(name), 0) + np.array(parts)
@@ -36,15 +31,7 @@ def of_parts(segments: Found, rule: str = "parts") -> dict[str, Float[np.ndarray
 
 
 def raising(segments: list[Found], rules: Iterable[str]) -> dict[str, float]:
-    """Return the parts of the network that raise the loss of trained-on text in all seeds, by all of some rules.
-
-    Args:
-        segments: of every seed.
-        rules: names in `RULES`.
-
-    Returns:
-        By name, the mean over seeds and rules as a share of the loss's fall.
-    """
+    """Return the parts of the network that raise the loss of trained-on text in all seeds, by all of some rules."""
     raised: dict[str, list[float]] = {}
     for of_seed in segments:
         of = of_seed[TRAINED_ON]
@@ -56,22 +43,13 @@ def raising(segments: list[Found], rules: Iterable[str]) -> dict[str, float]:
 
 
 def hurting(segments: list[Found]) -> str | None:
-    """Return the part of the network that raises the loss of trained-on text most, if it does so in all seeds.
-
-    Args:
-        segments: of every seed.
-    """
+    """Return the part of the network that raises the loss of trained-on text most, if it does so in all seeds."""
     hurt = raising(segments, RULES)
     return max(hurt, key=lambda name: hurt[name], default=None)
 
 
 def last_crossing(values: Float[np.ndarray, "states"], numbers: Float[np.ndarray, "states"], share: float) -> float:
     """Return the last number of steps at which a share of the whole change is passed, between states by lines.
-
-    Args:
-        values: at every state.
-        numbers: of steps before each.
-        share: of the change.
 
     Example:
         >>> last_crossing(np.array([1.0, 1.0, 0.0, 0.0]), np.array([0.0, 10.0, 20.0, 30.0]), 0.5)
@@ -125,13 +103,7 @@ class Seed:
         return float((np.interp(start, self.numbers, values) - values[-1]) / self.fall(REPETITION))
 
     def by_kind(self, number: str, rule: str, between: tuple[float, float] | None = None) -> dict[str, float]:
-        """Return the shares of attention, MLPs, embeddings and norms in a number's fall between two numbers of steps.
-
-        Args:
-            number: the number.
-            rule: a name in `RULES`.
-            between: the numbers of steps; those between which repetition forms if absent.
-        """
+        """Return the shares of attention, MLPs, embeddings and norms in a number's fall between two steps."""
         early, late = between or self.crossings(REPETITION)
         ends = self.numbers[:: 2 if rule == "double" else 1]
         # A segment at the edge counts for as much of it as lies within.
@@ -207,23 +179,11 @@ class Seed:
 
 
 def over_seeds(seeds: list[Seed], of: Callable[..., float], *arguments: Any) -> Estimate:
-    """Return the mean over seeds of a number, with its interval by Student's t.
-
-    Args:
-        seeds: the seeds.
-        of: the number of a seed.
-        arguments: further arguments of this function.
-    """
+    """Return the mean over seeds of a number, with its interval by Student's t."""
     return students_mean(np.array([of(seed, *arguments) for seed in seeds]))
 
 
 def with_seeds(seeds: list[Seed], of: Callable[..., float], *arguments: Any) -> str:
-    """Format a mean over seeds with its interval, and the seeds' own values.
-
-    Args:
-        seeds: the seeds.
-        of: the number of a seed.
-        arguments: further arguments of this function.
-    """
+    """Format a mean over seeds with its interval, and the seeds' own values."""
     each = ", ".join(f"{of(seed, *arguments):.3f}" for seed in seeds)
     return f"{over_seeds(seeds, of, *arguments).written()} ({each})"

@@ -73,22 +73,13 @@ def _streams() -> tuple[Int[np.ndarray, "tokens"], Int[np.ndarray, "tokens"]]:
 
 
 def steps_of_trained_on(sizes: Sizes) -> Int[np.ndarray, "steps"]:
-    """Return the steps whose texts stand for what was trained on; none of them is measured alone.
-
-    Args:
-        sizes: the sizes.
-    """
+    """Return the steps whose texts stand for what was trained on; none of them is measured alone."""
     others = np.flatnonzero(np.arange(sizes.steps) % sizes.every != SINGLE)
     return others[:: max(1, len(others) // (2 * sizes.measured // sizes.batch))]
 
 
 def draw_texts(sizes: Sizes, seed: int) -> Texts:
-    """Return the texts of a training; those that are held out are the same for every seed.
-
-    Args:
-        sizes: the sizes.
-        seed: the seed of what is read.
-    """
+    """Return the texts of a training; those that are held out are the same for every seed."""
     read, held = _streams()
     length, count = sizes.tokens + 1, sizes.measured
     training = windows(read, sizes.steps * sizes.batch, length, seed=seed).reshape(sizes.steps, sizes.batch, length)
@@ -111,10 +102,6 @@ def draw_texts(sizes: Sizes, seed: int) -> Texts:
 def stands_before(ids: Int[np.ndarray, "*texts tokens"], length: int) -> Bool[np.ndarray, "*texts predicted"]:
     """Return of every token but the first whether it, with those before it, stands in its text before.
 
-    Args:
-        ids: texts.
-        length: how many tokens must be the same: 1 for the token alone, 2 with the one before it.
-
     Example:
         >>> stands_before(np.array([1, 2, 3, 1, 2, 1]), 2).tolist()
         [False, False, False, True, False]
@@ -133,21 +120,12 @@ def stands_before(ids: Int[np.ndarray, "*texts tokens"], length: int) -> Bool[np
 
 
 def continued(ids: Int[np.ndarray, "*texts tokens"]) -> Bool[np.ndarray, "*texts predicted"]:
-    """Return of every token but the first whether the token before it stands in its text before, whatever follows.
-
-    Args:
-        ids: texts.
-    """
+    """Return of every token but the first whether the token before it stands in its text before, whatever follows."""
     seen = stands_before(ids, 1)
     return np.concatenate([np.zeros_like(seen[..., :1]), seen[..., :-1]], -1)
 
 
 def control(which: Bool[np.ndarray, "*texts predicted"], seed: int) -> Bool[np.ndarray, "*texts predicted"]:
-    """Return as many tokens of each text, drawn from all.
-
-    Args:
-        which: the tokens whose number is taken.
-        seed: the seed of the draw.
-    """
+    """Return as many tokens of each text, drawn from all."""
     order = np.random.default_rng(seed).random(which.shape).argsort(-1).argsort(-1)
     return order < which.sum(-1, keepdims=True)

@@ -40,12 +40,7 @@ class Network(NamedTuple):
 
 
 def make_network(sizes: Sizes, seed: int) -> Network:
-    """Return a network of the embedded model's shape with random first weights.
-
-    Args:
-        sizes: the sizes.
-        seed: the seed of the weights.
-    """
+    """Return a network of the embedded model's shape with random first weights."""
     block = replace(CONFIG.blocks[0], features=sizes.features, heads=sizes.heads, neurons=4 * sizes.features)
     config = replace(CONFIG, blocks=(block,) * sizes.layers)
     graph, values = nnx.split(Transformer(config, rngs=nnx.Rngs(seed)))
@@ -60,15 +55,7 @@ def make_run(
     *,
     decays: bool = True,
 ) -> Run:
-    """Return the training of a network.
-
-    Args:
-        network: the network.
-        texts: what it reads.
-        counted: of every token whether its loss counts; all if absent. The divisor stays.
-        frozen: of every array's name whether it never changes; none if absent.
-        decays: whether the learning rate falls.
-    """
+    """Return the training of a network."""
     steps = len(texts.training)
 
     def batch(step: int) -> tuple[Array, Array]:
@@ -91,12 +78,7 @@ def make_run(
 
 
 def numbers_of(network: Network, texts: Texts) -> dict[str, "Number"]:
-    """Return the numbers that are followed, as functions of the weights.
-
-    Args:
-        network: the network.
-        texts: those by which a state is measured.
-    """
+    """Return the numbers that are followed, as functions of the weights."""
 
     def loss(ids: Array, weights: Weights) -> Array:
         return token_losses(network.model(weights), ids).mean()

@@ -16,12 +16,7 @@ Row = list[str]
 
 
 def verdicts(seeds: list[Seed], again: dict[str, Found]) -> list[Row]:
-    """Return the verdict on every claim.
-
-    Args:
-        seeds: the seeds.
-        again: the other trainings of the first seed, by their kinds.
-    """
+    """Return the verdict on every claim."""
     induction = [_abrupt(seeds), _by_attention(seeds), _by_what_stands_before(seeds[0], again)]
     if min(seed.fall(REPETITION) for seed in seeds) < LEAST:
         induction = [[claim, NONE, by] for claim, _, by in induction]
@@ -29,24 +24,13 @@ def verdicts(seeds: list[Seed], again: dict[str, Found]) -> list[Row]:
 
 
 def side(estimate: Estimate, bound: float, *, below: bool = False) -> str:
-    """Return the verdict on a claim that a number lies on one side of a bound.
-
-    Args:
-        estimate: the number with its interval.
-        bound: the bound.
-        below: whether the claim is that it lies below.
-    """
+    """Return the verdict on a claim that a number lies on one side of a bound."""
     above, under = (REFUTED, CONFIRMED) if below else (CONFIRMED, REFUTED)
     return above if estimate.low > bound else under if estimate.high < bound else UNDECIDED
 
 
 def remaining(seed: Seed, again: Found) -> float:
-    """Return the share of repetition's fall that another training has.
-
-    Args:
-        seed: the seed.
-        again: the numbers at the other training's end.
-    """
+    """Return the share of repetition's fall that another training has."""
     return float((seed.values(REPETITION)[0] - again[REPETITION]) / seed.fall(REPETITION))
 
 

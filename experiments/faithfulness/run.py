@@ -154,11 +154,7 @@ def _draw(name: str, result: dict[str, Any]) -> None:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     texts = {"tables": _page(results)}
     for name, result in results["studies"].items():
         for removal in REMOVED:
@@ -168,11 +164,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main(options: Sequence[str]) -> None:
-    """Run missing studies, and store the results.
-
-    Args:
-        options: of the command line.
-    """
+    """Run missing studies, and store the results."""
     parser = argparse.ArgumentParser(
         prog="faithfulness", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -23,11 +23,7 @@ UNITS = "neuron x position"
 
 
 def main(options: Sequence[str]) -> None:
-    """Run all measurements, print the means over log k, and store the results.
-
-    Args:
-        options: of the command line: how many prompts of each task.
-    """
+    """Run all measurements, print the means over log k, and store the results."""
     prompts = int(options[0]) if options else 30
     model, tokenizer = duat.load(path()), duat.load_tokenizer(path())
     methods = {gate_rule: on_prompts(collapse_times_change(gate_rule)) for gate_rule in GATE_RULES}
@@ -44,11 +40,7 @@ def main(options: Sequence[str]) -> None:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     head = ["gate rule", *TASKS, "mean", "halves ahead by, paired"]
     rows = []
     for gate_rule in GATE_RULES:

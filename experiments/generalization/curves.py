@@ -60,12 +60,7 @@ class Curves:
     aren't zero."""
 
     def values(self, functions: Array, x: Float[Array, "examples"]) -> Float[Array, "examples"]:
-        """Return the functions' values, whose variance over all numbers is 1.
-
-        Args:
-            functions: the number of each example's function, `[examples]`.
-            x: numbers, `[examples]`.
-        """
+        """Return the functions' values, whose variance over all numbers is 1."""
         sizes, phases = jax.random.normal(jax.random.key(1000), (2, self.functions, WAVES))
         sizes *= (2 / (sizes**2).sum(-1, keepdims=True)) ** 0.5
         waves = jnp.sin(jnp.pi * (jnp.arange(1, WAVES + 1) * x[:, None] + 2 * phases[functions]))
@@ -77,44 +72,24 @@ class Curves:
         return (2 * regions + 1) / REGIONS - 1
 
     def inside(self, functions: Array, x: Float[Array, "examples"]) -> Bool[Array, "examples"]:
-        """Return whether numbers are in the regions of functions.
-
-        Args:
-            functions: the number of each example's function, `[examples]`.
-            x: numbers, `[examples]`.
-        """
+        """Return whether numbers are in the regions of functions."""
         return jnp.abs(x - self.centres()[functions]) < WIDTH / 2
 
     def densities(self, functions: Array, x: Float[Array, "examples"]) -> Float[Array, "examples"]:
-        """Return the densities of numbers in training, relative to equal ones.
-
-        Args:
-            functions: the number of each example's function, `[examples]`.
-            x: numbers, `[examples]`.
-        """
+        """Return the densities of numbers in training, relative to equal ones."""
         if self.density == EVEN:
             return jnp.ones_like(x)
         return (1 - INSIDE) + INSIDE * 2 / WIDTH * self.inside(functions, x)
 
     def named(self, functions: Array, x: Float[Array, "examples"]) -> Examples:
-        """Return examples of given functions and numbers.
-
-        Args:
-            functions: the number of each example's function, `[examples]`.
-            x: numbers, `[examples]`.
-        """
+        """Return examples of given functions and numbers."""
         digits = in_digits(functions, self.digits, self.base)
         prompts = jnp.pad(digits, ((0, 0), (0, 1), (0, 1)))
         inputs = prompts.at[:, -1, -1].set(x)
         return Examples(inputs, jnp.ones((len(x), self.tokens), bool), self.values(functions, x)[:, None])
 
     def draw(self, key: Array, number: int) -> Examples:
-        """Draw examples as in training.
-
-        Args:
-            key: which ones.
-            number: how many.
-        """
+        """Draw examples as in training."""
         function_key, x_key, inside_key, which_key = jax.random.split(key, 4)
         functions = jax.random.randint(function_key, (number,), 0, self.functions)
         x = jax.random.uniform(x_key, (number,), minval=-1.0)
@@ -128,12 +103,7 @@ class Curves:
         return self.named(functions, x)
 
     def chosen_by(self, key: Array, number: int) -> Examples:
-        """Draw the examples by whose error rates and norms are chosen: equally dense numbers, whatever training has.
-
-        Args:
-            key: which ones.
-            number: how many.
-        """
+        """Draw the examples by whose error rates and norms are chosen: equally dense numbers, whatever training has."""
         function_key, x_key = jax.random.split(key)
         functions = jax.random.randint(function_key, (number,), 0, self.functions)
         return self.named(functions, jax.random.uniform(x_key, (number,), minval=-1.0))
@@ -151,27 +121,13 @@ class Curves:
 
 
 def thinned(y: Float[np.ndarray, "... points"]) -> list[Any]:
-    """Return every tenth number, for a picture, as plain data.
-
-    Args:
-        y: numbers at every point, `[..., points]`.
-    """
+    """Return every tenth number, for a picture, as plain data."""
     every: list[Any] = np.asarray(y)[..., :: POINTS // 50].round(3).tolist()
     return every
 
 
 def measured(task: Curves, y: Float[np.ndarray, "functions points"]) -> dict[str, Any]:
-    """Return the errors of outputs inside and outside of the regions, and how outputs of two prompts differ outside.
-
-    Args:
-        task: the task.
-        y: the output of every function's prompt at every point, `[functions, points]`.
-
-    Returns:
-        Root mean squares of errors; and the sum of products of the differences of two prompts' outputs with those of
-        their targets, over the sum of squares of the latter: of all pairs of prompts at points outside of both regions
-        that are in some other prompt's, and at points in nobody's.
-    """
+    """Return the errors of outputs inside and outside of the regions, and how outputs of two prompts differ outside."""
     functions, x = task.grid()
     targets, inside = (np.asarray(of(functions, x)).reshape(task.functions, -1) for of in (task.values, task.inside))
     squares, outside = (y - targets) ** 2, ~inside

@@ -31,18 +31,8 @@ def _held(network: Network, x: Array) -> dict[str, Seen]:
 def frozen(
     network: Network, inputs: Float[Array, "examples tokens inputs"]
 ) -> dict[str, Float[Array, "examples outputs"]]:
-    """Return the outputs with each group of parameters frozen at its mean over all examples, the model run again.
-
-    For biases each pre-activation is set to `W'_{j,2} x_0 + mean(c_j)`, all else is made anew.
-
-    Args:
-        network: the network.
-        inputs: examples of one length without absent tokens, such as all prompts before one content,
-            `[examples, tokens, inputs]`.
-
-    Returns:
-        Outputs by group, `[examples, outputs]`.
-    """
+    """Return the outputs with each group of parameters frozen at its mean over all examples, the model run again."""
+    # For biases each pre-activation is set to `W'_{j,2} x_0 + mean(c_j)`, all else is made anew.
     x = jax.vmap(network.embed)(inputs)
     means = jax.tree.map(lambda value: value.mean(0), jax.vmap(partial(_held, network))(x))
     outputs = {group: jax.vmap(partial(run_with, network.states), (0, None))(x, mean) for group, mean in means.items()}
@@ -57,15 +47,7 @@ def _spread(network: Network, x: Array) -> list[list[Array]]:
 
 
 def spread(network: Network, inputs: Float[Array, "prompts tokens inputs"]) -> dict[str, float]:
-    """Return how far each parameter of the closed form moves about its mean: `√(Σ ‖A − mean A‖² / Σ ‖A‖²)`.
-
-    Args:
-        network: the network.
-        inputs: prompts of one length with the same question, `[prompts, tokens, inputs]`.
-
-    Returns:
-        A number from 0 to 1 for every parameter, by its symbol.
-    """
+    """Return how far each parameter of the closed form moves about its mean: `√(Σ ‖A − mean A‖² / Σ ‖A‖²)`."""
     by_kind = _spread(network, jax.vmap(network.embed)(inputs))
     return {
         symbol.format(j): float(np.asarray(value))

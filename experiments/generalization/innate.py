@@ -32,12 +32,7 @@ Results = dict[str, Any]
 
 @jax.jit
 def features(network: Network, examples: Examples) -> Float[Array, "examples features"]:
-    """Return the last token's vector after the last layer, and a one.
-
-    Args:
-        network: the network.
-        examples: whose inputs it reads.
-    """
+    """Return the last token's vector after the last layer, and a one."""
 
     def of(inputs: Array, mask: Array) -> Array:
         return jnp.append(network.stack(network.embed(inputs), mask)[-1], 1.0)
@@ -46,11 +41,7 @@ def features(network: Network, examples: Examples) -> Float[Array, "examples fea
 
 
 def measured(network: Network) -> dict[str, dict[str, float]]:
-    """Return the error on new functions by number of demonstrations, also with the read-out fitted by least squares.
-
-    Args:
-        network: the network.
-    """
+    """Return the error on new functions by number of demonstrations, also with the read-out fitted by least squares."""
     found: dict[str, dict[str, float]] = {AS_IS: {}, FITTED: {}}
     for count in COUNTS:
         fit, test = (TASK.draw_with(jax.random.key(SEEDS + 2 + i), TESTED, count) for i in range(2))
@@ -61,13 +52,7 @@ def measured(network: Network) -> dict[str, dict[str, float]]:
 
 
 def trained(sizes: Sizes, rate: float, steps: int) -> dict[str, Any]:
-    """Return the measurements of networks of all seeds.
-
-    Args:
-        sizes: of the networks.
-        rate: the learning rate.
-        steps: of the training.
-    """
+    """Return the measurements of networks of all seeds."""
     networks = of_seeds(TASK, sizes, Budget(steps, BATCH), rate, SEEDS)
     return {"seeds": [measured(network) for network in networks]}
 
@@ -82,14 +67,7 @@ def units() -> Iterator[Unit]:
 
 
 def gain(results: Results, kind: str, steps: int, readout: str) -> Estimate:
-    """Return by how much 16 demonstrations have a smaller error than one.
-
-    Args:
-        results: what was kept.
-        kind: a name in `KINDS`.
-        steps: of the training.
-        readout: `AS_IS` or `FITTED`.
-    """
+    """Return by how much 16 demonstrations have a smaller error than one."""
     seeds = [seed[readout] for seed in results["networks"][f"{kind}; {steps}"]["seeds"]]
     return students_mean(np.array([seed[str(COUNTS[0])] - seed[str(COUNTS[-1])] for seed in seeds]))
 
@@ -110,11 +88,7 @@ def _row(results: Results, kind: str, steps: int) -> list[str]:
 
 
 def fields(results: Results) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     verdicts = []
     for kind in KINDS:
         before = [gain(results, kind, 0, readout) for readout in (AS_IS, FITTED)]

@@ -75,11 +75,7 @@ def _shuffled(draw: np.random.Generator, letters: np.ndarray) -> np.ndarray:
 
 
 def frequencies(draw: np.random.Generator) -> Text:
-    """Return a text whose letters are drawn one by one; the simpler language has them as often.
-
-    Args:
-        draw: the random numbers.
-    """
+    """Return a text whose letters are drawn one by one; the simpler language has them as often."""
     p = draw.dirichlet(np.full(LETTERS, PRIOR))
     letters = draw.choice(LETTERS, LENGTH, p=p)
     other = np.concatenate([draw.integers(0, LETTERS, LENGTH - LATE), letters[-LATE:]])
@@ -88,11 +84,7 @@ def frequencies(draw: np.random.Generator) -> Text:
 
 
 def pairs(draw: np.random.Generator) -> Text:
-    """Return a text in which each letter is drawn by the one before it; the simpler language has their frequencies.
-
-    Args:
-        draw: the random numbers.
-    """
+    """Return a text in which each letter is drawn by the one before it; the simpler language has their frequencies."""
     p = draw.dirichlet(np.full(LETTERS, PRIOR), LETTERS)
     # The stationary frequencies, of a chain that may take any step.
     stationary = np.linalg.matrix_power(0.999 * p + 0.001 / LETTERS, 1 << 20)[0]
@@ -106,11 +98,7 @@ def pairs(draw: np.random.Generator) -> Text:
 
 
 def repetition(draw: np.random.Generator) -> Text:
-    """Return a text that repeats some letters; the simpler language has their frequencies.
-
-    Args:
-        draw: the random numbers.
-    """
+    """Return a text that repeats some letters; the simpler language has their frequencies."""
     letters = np.resize(draw.integers(0, LETTERS, PERIOD), LENGTH)
     of_period = np.bincount(letters[:PERIOD], minlength=LETTERS) / PERIOD
     bayes = np.where(np.arange(LENGTH) < PERIOD, np.log(LETTERS), 0.0)
@@ -125,11 +113,7 @@ LANGUAGES: dict[str, Callable[[np.random.Generator], Text]] = {
 
 
 def alphabet(tokenizer: "Tokenizer") -> Int[np.ndarray, "26"]:
-    """Return the tokens of the letters of the alphabet, each with a space before it.
-
-    Args:
-        tokenizer: the model's tokenizer.
-    """
+    """Return the tokens of the letters of the alphabet, each with a space before it."""
     return np.array([tokenizer.token_to_id(f"Ġ{letter}") for letter in ascii_lowercase], np.int32)
 
 
@@ -139,13 +123,7 @@ def _losses(model: Transformer, ids: np.ndarray) -> np.ndarray:
 
 
 def measured(model: Transformer, tokenizer: "Tokenizer", language: str) -> dict[str, Any]:
-    """Return the losses on texts of a language, by text, and those at every letter, the mean over texts.
-
-    Args:
-        model: a language model.
-        tokenizer: its tokenizer.
-        language: a name in `LANGUAGES`.
-    """
+    """Return the losses on texts of a language, by text, and those at every letter, the mean over texts."""
     draw, letters = np.random.default_rng(0), alphabet(tokenizer)
     texts = [LANGUAGES[language](np.random.default_rng(seed)) for seed in range(TEXTS)]
     own = [draw.permutation(letters)[:LETTERS] for _ in texts]
@@ -169,12 +147,7 @@ def measured(model: Transformer, tokenizer: "Tokenizer", language: str) -> dict[
 
 
 def verdict(difference: Estimate, gain: Estimate) -> str:
-    """Return whether a language is learned.
-
-    Args:
-        difference: the loss less that of the simpler language.
-        gain: the loss without the language before, less the loss.
-    """
+    """Return whether a language is learned."""
     if difference.high < 0 < gain.low:
         return "learned"
     return "not learned" if difference.low > 0 or gain.high < 0 else "open"
@@ -188,11 +161,7 @@ def _row(late: dict[str, list[float]]) -> list[str]:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     rows = [
         [model, language, *_row(of["late"])]
         for model, languages in results["models"].items()

@@ -26,14 +26,7 @@ def _apart(y: Float[Array, "functions contents outputs"]) -> Array:
 
 @singledispatch
 def measure(task: Any, network: Network, sizes: Sizes, key: Array) -> dict[str, Any]:
-    """Measure the errors of a network.
-
-    Args:
-        task: the task that it was trained on.
-        network: the network.
-        sizes: its sizes.
-        key: the examples.
-    """
+    """Measure the errors of a network."""
     raise TypeError(f"there are no measurements of {task!r}")
 
 
@@ -81,12 +74,7 @@ def _(task: Demonstrated, network: Network, sizes: Sizes, key: Array) -> dict[st
 
 
 def prompts_before(task: Named | Demonstrated, key: Array) -> Examples:
-    """Return prompts of several functions before each of several contents, `[contents, prompts, ...]`.
-
-    Args:
-        task: the task.
-        key: which ones.
-    """
+    """Return prompts of several functions before each of several contents, `[contents, prompts, ...]`."""
     keys = jax.random.split(key, CONTENTS)
     if isinstance(task, Demonstrated):
         return jax.vmap(lambda key: task.other_functions(key, PROMPTS))(keys)
@@ -97,13 +85,7 @@ def prompts_before(task: Named | Demonstrated, key: Array) -> Examples:
 
 
 def dissect(task: Named | Demonstrated, network: Network, key: Array) -> dict[str, Any]:
-    """Measure what moves with the prompt, and the error with each group of parameters frozen at its mean over prompts.
-
-    Args:
-        task: the task that it was trained on.
-        network: the network.
-        key: the prompts and contents.
-    """
+    """Measure what moves with the prompt, and the error with each group of parameters frozen at its mean."""
     examples = prompts_before(task, key)
     of_groups = {
         "none": jax.vmap(lambda of_content: outputs(network, of_content))(examples),

@@ -59,12 +59,7 @@ class LinearAttention(nnx.Module):
     def __call__(
         self, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None
     ) -> Float[Array, "tokens features"]:
-        """Mix the tokens.
-
-        Args:
-            x: the residual stream, `[tokens, features]`.
-            mask: true for real tokens, `[tokens]`; all are if absent.
-        """
+        """Mix the tokens."""
         queries, keys, values = (part(x).reshape(len(x), self.heads, -1) for part in (self.query, self.key, self.value))
         scores = jnp.einsum("qhd,khd->hqk", queries, keys, precision=PRECISION) * queries.shape[-1] ** -0.5
         visible = jnp.ones(len(x), bool) if mask is None else mask
@@ -88,12 +83,7 @@ class Mean(nnx.Module):
     def __call__(
         self, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None
     ) -> Float[Array, "tokens features"]:
-        """Mix the tokens.
-
-        Args:
-            x: the residual stream, `[tokens, features]`.
-            mask: true for real tokens, `[tokens]`; all are if absent.
-        """
+        """Mix the tokens."""
         where = None if mask is None else mask[:, None]
         mean = self.value(x).mean(0, keepdims=True, where=where)
         return jnp.broadcast_to(self.output(mean), x.shape)
@@ -116,12 +106,7 @@ class Convolution(nnx.Module):
     def __call__(
         self, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None
     ) -> Float[Array, "tokens features"]:
-        """Mix the tokens.
-
-        Args:
-            x: the residual stream, `[tokens, features]`.
-            mask: true for real tokens, `[tokens]`.
-        """
+        """Mix the tokens."""
         present = x if mask is None else jnp.where(mask[:, None], x, 0)
         border, starts = self.reach * self.dilation, range(0, 2 * self.reach * self.dilation + 1, self.dilation)
         present = jnp.pad(present, ((border, border), (0, 0)))
@@ -154,12 +139,7 @@ class OneLayer(nnx.Module):
         self.output = Linear(neurons, outputs, "mlp.output", rngs=None)
 
     def __call__(self, x: Float[Array, "1 inputs"], mask: Array | None = None) -> Float[Array, "1 outputs"]:
-        """Return the output.
-
-        Args:
-            x: all numbers of the input, `[1, inputs]`.
-            mask: there is none.
-        """
+        """Return the output."""
         x = duat.stream(x, "layer")
         term = duat.term(ACTIVATIONS["gelu"], self.input(x), "mlp", outer=self.output.multiply)
         return duat.stream(self.skip(x) + self.output.add_bias(term), "layer")
@@ -182,12 +162,7 @@ class Chain(nnx.Module):
     def __call__(
         self, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None
     ) -> Float[Array, "tokens features"]:
-        """Return the layer's output.
-
-        Args:
-            x: the tokens' vectors, `[tokens, features]`.
-            mask: true for real tokens, `[tokens]`; all are if absent.
-        """
+        """Return the layer's output."""
         y = self.attention(x if self.norm_1 is None else self.norm_1(x), mask)
         return self.mlp(y if self.norm_2 is None else self.norm_2(y))
 
@@ -243,11 +218,7 @@ class Network(nnx.Module):
         self.readout = None if bare else Linear(features, outputs, "readout", rngs=None)
 
     def embed(self, inputs: Float[Array, "tokens inputs"]) -> Float[Array, "tokens features"]:
-        """Return the residual stream before the first layer, `x_0`.
-
-        Args:
-            inputs: the numbers of each token, `[tokens, inputs]`.
-        """
+        """Return the residual stream before the first layer, `x_0`."""
         x = inputs.reshape(1, -1) if self.whole else inputs
         if self.embedding is not None:
             x = self.embedding(x)
@@ -256,32 +227,18 @@ class Network(nnx.Module):
     def states(
         self, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None = None
     ) -> Float[Array, "outputs"]:
-        """Return the output of the network from its embeddings.
-
-        Args:
-            x: the stream before the first layer, `[tokens, features]`.
-            mask: true for real tokens, `[tokens]`; all are if absent.
-        """
+        """Return the output of the network from its embeddings."""
         return self.read(self.stack(x, mask))
 
     def read(self, x: Float[Array, "tokens features"]) -> Float[Array, "outputs"]:
-        """Return the output from the residual stream after the last layer.
-
-        Args:
-            x: the stream, `[tokens, features]`.
-        """
+        """Return the output from the residual stream after the last layer."""
         y = x if self.readout is None else self.readout(x)
         return y[0] if self.whole else y[-self.outputs :, 0]
 
     def __call__(
         self, inputs: Float[Array, "tokens inputs"], mask: Bool[Array, "tokens"] | None
     ) -> Float[Array, "outputs"]:
-        """Return the output of the network.
-
-        Args:
-            inputs: the numbers of each token, `[tokens, inputs]`.
-            mask: true for real tokens, `[tokens]`.
-        """
+        """Return the output of the network."""
         return self.states(self.embed(inputs), None if self.whole else mask)
 
 
@@ -298,23 +255,12 @@ def _blocks(sizes: Sizes, tokens: int) -> Iterator[Block | Chain]:
 
 
 def count(sizes: Sizes, task: Task) -> int:
-    """Return the number of a network's parameters.
-
-    Args:
-        sizes: its sizes.
-        task: the task whose tokens it reads.
-    """
+    """Return the number of a network's parameters."""
     return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(partial(Network, sizes, task))))
 
 
 def drawn(sizes: Sizes, task: Task, key: Array) -> Network:
-    """Return a network with random weights of variance one over the number of inputs that aren't zero, and zero biases.
-
-    Args:
-        sizes: its sizes.
-        task: the task whose tokens it reads.
-        key: which weights.
-    """
+    """Return a network with zero biases and random weights, of variance one over the number of nonzero inputs."""
     network = with_random_weights(Network(sizes, task), key)
     stack: Any = network.stack
     for part in (stack.skip, stack.input) if network.embedding is None else (network.embedding,):

@@ -55,12 +55,7 @@ class Padded:
     """Whether tokens have an order, and how many numbers of a token aren't zero."""
 
     def draw(self, key: Array, number: int) -> Examples:
-        """Draw examples as in training.
-
-        Args:
-            key: which ones.
-            number: how many.
-        """
+        """Draw examples as in training."""
         named_key, digits_key, places_key = jax.random.split(key, 3)
         inputs, _, targets, _ = self.named.draw(named_key, number)
         name, content = jnp.split(

@@ -26,11 +26,7 @@ def _lines(axis: Axes, places: Any, of_kinds: dict[str, np.ndarray]) -> None:
 
 @styled
 def draw_errors(results: dict[str, Any]) -> Figure:
-    """Plot the errors of every network: by the number of functions, by their frequency, and by demonstrations.
-
-    Args:
-        results: what was kept.
-    """
+    """Plot the errors of every network: by the number of functions, by their frequency, and by demonstrations."""
     families = [family for family in FAMILIES if family in present(results)]
     columns = 3 if families else 2
     rows = -(-(2 + len(families)) // columns)

@@ -38,11 +38,7 @@ class Study(NamedTuple):
     steps: int = 4000
 
     def budget(self, times: float = 1.0) -> Budget:
-        """Return the training of every network.
-
-        Args:
-            times: how many times as long.
-        """
+        """Return the training of every network."""
         return Budget(int(times * self.steps), BATCH)
 
 
@@ -61,23 +57,12 @@ class Plan(NamedTuple):
 
 
 def norms_of(kind: str) -> tuple[bool, ...]:
-    """Return the choices of norms: a single layer has none.
-
-    Args:
-        kind: the network's name.
-    """
+    """Return the choices of norms: a single layer has none."""
     return NORMS[:1] if kind in WHOLE else NORMS
 
 
 def sizes_of(task: Task, kind: str, width: int, norms: bool) -> Sizes:
-    """Return the sizes of a network with as many parameters as the Transformer of a width.
-
-    Args:
-        task: the task.
-        kind: the network's name.
-        width: of the residual stream.
-        norms: whether it has norms.
-    """
+    """Return the sizes of a network with as many parameters as the Transformer of a width."""
     transformer = Sizes(kind="transformer", norms=norms, layers=LAYERS, features=width, neurons=4 * width)
     # A perceptron's stream has all tokens in it, and is twice as wide.
     features = 2 * width if kind == "perceptron" else width
@@ -86,14 +71,7 @@ def sizes_of(task: Task, kind: str, width: int, norms: bool) -> Sizes:
 
 
 def tune(task: Task, sizes: Sizes, budget: Budget, rates: tuple[float, ...]) -> dict[str, Any]:
-    """Return the errors of networks that are trained for choosing the rate and the norms, by rate.
-
-    Args:
-        task: the task.
-        sizes: of the networks.
-        budget: how long they train.
-        rates: the learning rate of each.
-    """
+    """Return the errors of networks that are trained for choosing the rate and the norms, by rate."""
     examples = task.chosen_by(jax.random.key(SEEDS + 1), TESTED)
     keys = jnp.stack([jax.random.key(SEEDS)] * len(rates))
     networks = each(train(sizes, task, budget, keys, jnp.array(rates)))
@@ -106,31 +84,14 @@ def _known(error: Array) -> float:
 
 
 def of_seeds(task: Task, sizes: Sizes, budget: Budget, rate: float, seeds: int) -> Iterator[Network]:
-    """Yield trained networks of several seeds; one that has diverged has zeros for what isn't finite.
-
-    Args:
-        task: the task.
-        sizes: of the networks.
-        budget: how long they train.
-        rate: the learning rate.
-        seeds: how many.
-    """
+    """Yield trained networks of several seeds; one that has diverged has zeros for what isn't finite."""
     keys = jnp.stack([jax.random.key(seed) for seed in range(seeds)])
     networks = train(sizes, task, budget, keys, jnp.full(seeds, rate))
     yield from each(jax.tree.map(lambda leaf: jnp.nan_to_num(leaf, posinf=0.0, neginf=0.0), networks))
 
 
 def trained(task: Task, sizes: Sizes, budget: Budget, rate: float, seeds: int, whole: bool) -> dict[str, Any]:
-    """Return the measurements of networks of several seeds.
-
-    Args:
-        task: the task.
-        sizes: of the networks.
-        budget: how long they train.
-        rate: the learning rate.
-        seeds: how many.
-        whole: whether they are also taken apart.
-    """
+    """Return the measurements of networks of several seeds."""
     key = jax.random.key(SEEDS + 2)
     measured = [
         measure(task, network, sizes, key)
@@ -145,12 +106,7 @@ Unit = tuple[str, Callable[..., dict[str, Any]], tuple[Any, ...]]
 
 
 def tuning(plan: Plan, names: Iterable[str]) -> Iterator[Unit]:
-    """Yield the networks that are trained for choosing rates and norms.
-
-    Args:
-        plan: the studies.
-        names: of those that are wanted.
-    """
+    """Yield the networks that are trained for choosing rates and norms."""
     for name in names:
         study = plan.studies[name]
         for kind in KINDS:
@@ -160,26 +116,13 @@ def tuning(plan: Plan, names: Iterable[str]) -> Iterator[Unit]:
 
 
 def chosen(rates: tuple[float, ...], tuned: dict[str, dict[str, Any]], name: str, kind: str) -> tuple[bool, float]:
-    """Return the norms and the rate with the smallest error in tuning.
-
-    Args:
-        rates: the learning rates of the tuning.
-        tuned: its errors.
-        name: the study's name.
-        kind: the network's name.
-    """
+    """Return the norms and the rate with the smallest error in tuning."""
     choices = [(norms, rate) for norms in norms_of(kind) for rate in rates]
     return min(choices, key=lambda choice: tuned[f"{name}; {kind}; {choice[0]}"][str(choice[1])])
 
 
 def networks(plan: Plan, tuned: dict[str, dict[str, Any]], names: Iterable[str]) -> Iterator[Unit]:
-    """Yield the networks that are measured.
-
-    Args:
-        plan: the studies.
-        tuned: the errors of tuning.
-        names: of those that are wanted.
-    """
+    """Yield the networks that are measured."""
     for name in names:
         task, widths, _ = study = plan.studies[name]
         for kind in KINDS:
@@ -204,13 +147,7 @@ def _and_forget(compute: Callable[..., dict[str, Any]], given: tuple[Any, ...]) 
 
 
 def run(journal: Journal, units: Iterator[Unit], title: str) -> dict[str, dict[str, Any]]:
-    """Train and measure networks, one on every core, and return the results by name.
-
-    Args:
-        journal: of finished ones, which aren't trained again.
-        units: the networks.
-        title: what the progress shows.
-    """
+    """Train and measure networks, one on every core, and return the results by name."""
     names = []
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), _on_one_core) as pool:
         futures: dict[str, Future[dict[str, Any]]] = {}

@@ -58,13 +58,7 @@ def _bytes(texts: dict[str, str]) -> Int[np.ndarray, "bytes"]:
 
 
 def texts_of(share: float, steps: int, seed: int) -> Int[np.ndarray, "steps batch tokens"]:
-    """Return the texts of every step, of which a share is of the rare kind, at random places.
-
-    Args:
-        share: of the texts of the rare kind.
-        steps: how many.
-        seed: the seed of the draw.
-    """
+    """Return the texts of every step, of which a share is of the rare kind, at random places."""
     number = steps * TRAINING.batch
     texts = windows(frequent_streams()[0], number, TRAINING.tokens, seed=seed)
     places = np.random.default_rng(seed).permutation(number)[: round(share * number)]
@@ -73,24 +67,13 @@ def texts_of(share: float, steps: int, seed: int) -> Int[np.ndarray, "steps batc
 
 
 def rare_texts(number: int, seed: int) -> Int[np.ndarray, "number tokens"]:
-    """Return texts of the rare kind, in passes over all of them.
-
-    Args:
-        number: how many.
-        seed: the seed of the order.
-    """
+    """Return texts of the rare kind, in passes over all of them."""
     once = windows(rare_streams()[0], None, TRAINING.tokens, seed=seed)
     return np.resize(once, (number, once.shape[1])) if number else once[:0]
 
 
 def measured(share: float, steps: int, seed: int) -> dict[str, float]:
-    """Return the losses of a trained network: on the rare kind and on the frequent one.
-
-    Args:
-        share: of the texts of the rare kind in training.
-        steps: of the training.
-        seed: of the network and of what it reads.
-    """
+    """Return the losses of a trained network: on the rare kind and on the frequent one."""
     model = train(
         network(sizes_of(FULL), nnx.Rngs(seed)), jnp.asarray(texts_of(share, steps, seed)), jnp.asarray(RATE)
     )[0]
@@ -102,34 +85,19 @@ def measured(share: float, steps: int, seed: int) -> dict[str, float]:
 
 
 def gain(results: Results, share: float, steps: int) -> np.ndarray:
-    """Return by how much rare texts lower the loss on their kind, for every seed.
-
-    Args:
-        results: what was kept.
-        share: of them.
-        steps: of the training.
-    """
+    """Return by how much rare texts lower the loss on their kind, for every seed."""
     none, some = (np.array([seed["rare"] for seed in results["trained"][name(of, steps)]]) for of in (SHARES[0], share))
     lower: np.ndarray = none - some
     return lower
 
 
 def name(share: float, steps: int) -> str:
-    """Return the name of a training.
-
-    Args:
-        share: of the texts of the rare kind.
-        steps: of the training.
-    """
+    """Return the name of a training."""
     return f"{share:.0%}, {steps} steps"
 
 
 def fields(results: Results) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     rows = []
     half = gain(results, SHARES[-1], STEPS)
     for share, steps in trainings():

@@ -30,23 +30,12 @@ Results = dict[str, Any]
 
 
 def of_seeds(results: Results, study: str, kind: str, *keys: str) -> np.ndarray:
-    """Return a number of every seed of the largest network of a kind.
-
-    Args:
-        results: what was kept.
-        study: its name.
-        kind: the network's name.
-        keys: where the number stands in the measurements.
-    """
+    """Return a number of every seed of the largest network of a kind."""
     return np.array([reduce(getitem, keys, seed) for seed in network_of(results, study, kind)["seeds"]])
 
 
 def named(results: Results) -> list[str]:
-    """Return the names of the studies of equally frequent named functions.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the names of the studies of equally frequent named functions."""
     return [study for study in present(results) if study in results["blind"] and study != RARE]
 
 
@@ -65,12 +54,7 @@ def _needed(results: Results, study: str, kind: str) -> str:
 
 
 def by_size(results: Results, studies: Sequence[str]) -> list[str]:
-    """Return the table of errors by size, and of the parameters for the target.
-
-    Args:
-        results: what was kept.
-        studies: their names.
-    """
+    """Return the table of errors by size, and of the parameters for the target."""
     rows, there = [], present(results)
     for study in studies:
         for kind in KINDS if study in there else ():
@@ -115,13 +99,7 @@ def _rare(results: Results) -> list[str]:
 
 
 def by_count(results: Results, study: str, kind: str) -> dict[str, Float[np.ndarray, "seeds"]]:
-    """Return the error after each number of demonstrations.
-
-    Args:
-        results: what was kept.
-        study: its name.
-        kind: the network's name.
-    """
+    """Return the error after each number of demonstrations."""
     counts = network_of(results, study, kind)["seeds"][0]["by count"]
     return {count: of_seeds(results, study, kind, "by count", count) for count in counts}
 
@@ -189,11 +167,7 @@ def _spread(results: Results) -> list[str]:
 
 
 def tuned(results: Results) -> list[str]:
-    """Return the table of tuning: the errors of every rate with and without norms, and what was chosen.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the table of tuning: the errors of every rate with and without norms, and what was chosen."""
     rates = results["settings"]["rates"]
 
     def tried(study: str, kind: str, norms: bool) -> str:
@@ -231,12 +205,7 @@ SECTIONS: dict[str, Callable[[Results], list[str]]] = {
 
 
 def tables_of(results: Results, sections: Mapping[str, Callable[[Results], list[str]]] = SECTIONS) -> str:
-    """Return the page's tables in Markdown.
-
-    Args:
-        results: what was kept.
-        sections: what makes each, by its heading.
-    """
+    """Return the page's tables in Markdown."""
     lines = []
     for title, make in sections.items():
         head, line, *rows = make(results)

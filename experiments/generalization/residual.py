@@ -36,13 +36,7 @@ Results = dict[str, Any]
 
 
 def sizes_of(kind: str, layers: int, norms: bool) -> Sizes:
-    """Return the sizes of a network; with and without residual path the parameters are the same.
-
-    Args:
-        kind: a name in `KINDS`.
-        layers: number of layers.
-        norms: whether it has norms.
-    """
+    """Return the sizes of a network; with and without residual path the parameters are the same."""
     return Sizes(kind=kind, norms=norms, layers=layers, features=WIDTH, neurons=4 * WIDTH)
 
 
@@ -51,12 +45,7 @@ def _error(network: Network, examples: Examples) -> float:
 
 
 def measured(task: Demonstrated | Named, network: Network) -> dict[str, float]:
-    """Return the error on new functions after all demonstrations, and that on functions of training.
-
-    Args:
-        task: the task that it was trained on.
-        network: the network.
-    """
+    """Return the error on new functions after all demonstrations, and that on functions of training."""
     key = jax.random.key(SEEDS + 2)
     if isinstance(task, Named):
         return {"trained": _error(network, task.draw(key, TESTED))}
@@ -68,13 +57,7 @@ def measured(task: Demonstrated | Named, network: Network) -> dict[str, float]:
 
 
 def trained(task: Demonstrated | Named, sizes: Sizes, rate: float) -> dict[str, Any]:
-    """Return the errors of networks of all seeds.
-
-    Args:
-        task: the task.
-        sizes: of the networks.
-        rate: the learning rate.
-    """
+    """Return the errors of networks of all seeds."""
     networks = of_seeds(task, sizes, Budget(STEPS, BATCH), rate, SEEDS)
     return {"sizes": asdict(sizes), "rate": rate, "seeds": [measured(task, network) for network in networks]}
 
@@ -90,11 +73,7 @@ def tuning() -> Iterator[Unit]:
 
 
 def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
-    """Yield the networks that are measured, with the norms and the rate of the smallest error in tuning.
-
-    Args:
-        tuned: the errors of tuning.
-    """
+    """Yield the networks that are measured, with the norms and the rate of the smallest error in tuning."""
     for name, task in TASKS.items():
         for layers in DEPTHS:
             for kind in KINDS:
@@ -103,15 +82,7 @@ def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
 
 
 def of(results: Results, task: str, layers: int, kind: str, number: str) -> np.ndarray:
-    """Return an error of every seed, at least `FLOOR`.
-
-    Args:
-        results: what was kept.
-        task: a name in `TASKS`.
-        layers: number of layers.
-        kind: a name in `KINDS`.
-        number: `"trained"` or `"new"`.
-    """
+    """Return an error of every seed, at least `FLOOR`."""
     seeds = results["networks"][f"{task}; {layers}; {kind}"]["seeds"]
     return np.maximum([seed[number] for seed in seeds], FLOOR)
 
@@ -167,11 +138,7 @@ def _errors(results: Results) -> list[str]:
 
 
 def fields(results: Results) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     lines = ["### Verdicts on the residual path", "", *_verdicts(results), ""]
     text = "\n".join([*lines, "### Errors with and without the residual path", "", *_errors(results)])
     return {"tables": text, **cells(text)}

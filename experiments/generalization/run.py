@@ -63,12 +63,7 @@ LONGER = "64 functions", "two layers"
 
 
 def closest(tuned: dict[str, dict[str, Any]], name: str) -> str:
-    """Return the network of fixed mixing with the smallest error in tuning.
-
-    Args:
-        tuned: the errors of tuning.
-        name: the study's name.
-    """
+    """Return the network of fixed mixing with the smallest error in tuning."""
     errors = {
         kind: min(min(tuned[f"{name}; {kind}; {norms}"].values()) for norms in norms_of(kind)) for kind in WHOLE + FIXED
     }
@@ -76,12 +71,7 @@ def closest(tuned: dict[str, dict[str, Any]], name: str) -> str:
 
 
 def longer(tuned: dict[str, dict[str, Any]], names: Iterable[str]) -> Iterator[Unit]:
-    """Yield the closest networks of fixed mixing, trained four times as long.
-
-    Args:
-        tuned: the errors of tuning.
-        names: of the studies.
-    """
+    """Yield the closest networks of fixed mixing, trained four times as long."""
     for name in filter(LONGER.__contains__, names):
         task, widths, _ = study = STUDIES[name]
         kind = closest(tuned, name)
@@ -129,10 +119,6 @@ def main() -> None:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     text = tables_of(results)
     return {"tables": text, **cells(text)}

@@ -71,11 +71,7 @@ LONGER, TIMES = ("one layer", "perceptron", "fixed pattern", "transformer"), 4
 
 
 def longer(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
-    """Yield the networks that train longer on dense curves.
-
-    Args:
-        tuned: the errors of tuning.
-    """
+    """Yield the networks that train longer on dense curves."""
     study = STUDIES[CURVES[DENSE]]
     for kind in LONGER:
         norms, rate = chosen(RATES, tuned, CURVES[DENSE], kind)
@@ -139,10 +135,6 @@ def main() -> None:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     text = tables_of(results, SECTIONS)
     return {"tables": text, **cells(text)}

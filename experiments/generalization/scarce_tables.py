@@ -27,11 +27,7 @@ def _row(seeds: list[dict[str, Any]]) -> list[str]:
 
 
 def regions(results: Results) -> list[str]:
-    """Return the table of errors and slopes inside and outside of the regions.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the table of errors and slopes inside and outside of the regions."""
     rows = []
     for study, widths in _curves(results).items():
         for width in widths:
@@ -44,11 +40,7 @@ def regions(results: Results) -> list[str]:
 
 
 def rises(results: Results) -> list[str]:
-    """Return the table of errors outside after dense training, as multiples of those after even training.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the table of errors outside after dense training, as multiples of those after even training."""
     rows, widths = [], (4, 8, 16, 32)
     for name in ("curves", "4 curves"):
         for kind in KINDS:
@@ -65,20 +57,12 @@ def rises(results: Results) -> list[str]:
 
 
 def each(results: Results) -> list[str]:
-    """Return the table of the cases of the prediction that all networks have larger errors outside.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the table of the cases of the prediction that all networks have larger errors outside."""
     return table(["network", "ratio"], [[case.name, case.ratio().written(1)] for case in every(results)])
 
 
 def longer(results: Results) -> list[str]:
-    """Return the table of networks that trained longer on dense curves.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the table of networks that trained longer on dense curves."""
     rows = []
     for name, network in results["networks"].items():
         if not name.endswith("longer"):

@@ -39,15 +39,7 @@ FIXED = "one layer"
 
 
 def of(results: Results, study: str, kind: str, width: int, *keys: str) -> Float[np.ndarray, "seeds"]:
-    """Return a number of every seed, at least `FLOOR`.
-
-    Args:
-        results: what was kept.
-        study: its name.
-        kind: the network's name.
-        width: of the Transformer that it is as large as.
-        keys: where the number stands in the measurements.
-    """
+    """Return a number of every seed, at least `FLOOR`."""
     seeds = network_of(results, study, kind, width)["seeds"]
     return np.maximum([reduce(getitem, keys, seed) for seed in seeds], FLOOR)
 
@@ -71,13 +63,7 @@ def _or_errors(case: Case, of_errors: Case, *, says: bool) -> Case:
 
 
 def few(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
-    """Return the ratios of the parameters for the target, or of errors at the middle width.
-
-    Args:
-        results: what was kept.
-        mover: a network whose mixing moves.
-        rivals: others.
-    """
+    """Return the ratios of the parameters for the target, or of errors at the middle width."""
     cases = []
     for study in FEW:
         low, high = _needed(results, study, mover)
@@ -92,13 +78,7 @@ def few(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
 
 
 def length(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
-    """Return the ratios of two multiples: parameters with further tokens over those with constant ones.
-
-    Args:
-        results: what was kept.
-        mover: a network whose mixing moves.
-        rivals: others.
-    """
+    """Return the ratios of two multiples: parameters with further tokens over those with constant ones."""
 
     def multiple(kind: str, filling: str) -> tuple[np.ndarray, np.ndarray]:
         (low, high), (low_before, high_before) = (_needed(results, LENGTHS[of], kind) for of in (filling, CONSTANT))
@@ -127,14 +107,8 @@ def length(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
 
 
 def learned(results: Results, kind: str) -> int | None:
-    """Return the width at which a network learns curves after even training, and not perfectly, or `None`.
-
-    Of several it is the one with the error nearest to `AIM`.
-
-    Args:
-        results: what was kept.
-        kind: the network's name.
-    """
+    """Return the width at which a network learns curves after even training, and not perfectly, or `None`."""
+    # Of several it is the one with the error nearest to `AIM`.
     low, high = LEARNED
     widths = _widths(results, CURVES[EVEN])
     means = {width: float(of(results, CURVES[EVEN], kind, width, "outside").mean()) for width in widths}
@@ -143,16 +117,9 @@ def learned(results: Results, kind: str) -> int | None:
 
 
 def dense(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
-    """Return the ratios of errors outside of the regions, and of their multiples of those after even training.
-
-    Errors are compared at equal parameters, in the mean of their logarithms over widths; multiples at the widths at
-    which each network has learned.
-
-    Args:
-        results: what was kept.
-        mover: a network whose mixing moves.
-        rivals: others.
-    """
+    """Return the ratios of errors outside of the regions, and of their multiples of those after even training."""
+    # Errors are compared at equal parameters, in the mean of their logarithms over widths; multiples at the widths at
+    # which each network has learned.
 
     def outside(kind: str, density: str, width: int) -> np.ndarray:
         return np.log(of(results, CURVES[density], kind, width, "outside"))
@@ -175,13 +142,7 @@ def dense(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
 
 
 def alike(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
-    """Return how much less rivals' outputs differ in some other prompt's region, in the mean over widths.
-
-    Args:
-        results: what was kept.
-        mover: a network whose mixing moves.
-        rivals: others.
-    """
+    """Return how much less rivals' outputs differ in some other prompt's region, in the mean over widths."""
 
     def slope(kind: str, width: int) -> np.ndarray:
         return np.log(of(results, CURVES[DENSE], kind, width, "alike", "some other's"))
@@ -192,11 +153,7 @@ def alike(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
 
 
 def every(results: Results) -> list[Case]:
-    """Return outside over inside after dense training, divided by the same after even training, of each network.
-
-    Args:
-        results: what was kept.
-    """
+    """Return outside over inside after dense training, divided by the same after even training, of each network."""
 
     def ratio(kind: str, density: str) -> np.ndarray:
         outside, inside = (of(results, CURVES[density], kind, TUNED, where) for where in ("outside", "inside"))
@@ -207,33 +164,21 @@ def every(results: Results) -> list[Case]:
 
 
 def reading(results: Results) -> Case:
-    """Return the error of the best output independent of the prompt over that of the single layer, outside.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the error of the best output independent of the prompt over that of the single layer, outside."""
     width, blind = _widths(results, CURVES[DENSE])[-1], results["blind"][CURVES[DENSE]]["blind"]["outside"]
     own = of(results, CURVES[DENSE], FIXED, width, "outside")
     return known(f"{FIXED}, {width}", np.full_like(own, blind), own)
 
 
 def rare(results: Results) -> Case:
-    """Return the single layer's error outside over that after longer training.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the single layer's error outside over that after longer training."""
     longer = results["networks"][f"{CURVES[DENSE]}; {FIXED}; longer"]["seeds"]
     own = of(results, CURVES[DENSE], FIXED, TUNED, "outside")
     return known(f"{FIXED}, {TUNED}", own, np.array([seed["outside"] for seed in longer]))
 
 
 def verdicts(results: Results) -> list[str]:
-    """Return the table of verdicts, each with the case that is worst for the prediction.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the table of verdicts, each with the case that is worst for the prediction."""
     predictions = {"Few": few, "Length": length, "Dense": dense, "Alike": alike}
     rows = []
     for title, cases_of in predictions.items():

@@ -33,22 +33,13 @@ Results = dict[str, Any]
 
 
 def sizes_of(width: int, norms: bool) -> Sizes:
-    """Return the sizes of a Transformer.
-
-    Args:
-        width: of its stream.
-        norms: whether it has norms.
-    """
+    """Return the sizes of a Transformer."""
     return Sizes(kind=TRANSFORMER, norms=norms, layers=2, features=width, neurons=4 * width)
 
 
 @jax.jit
 def examples(key: Array) -> tuple[Examples, Examples]:
-    """Return new functions with all their demonstrations, and with another function's at the same points.
-
-    Args:
-        key: which ones.
-    """
+    """Return new functions with all their demonstrations, and with another function's at the same points."""
     own_keys, other_keys, point_keys = (jax.random.split(of, TESTED) for of in jax.random.split(key, 3))
     draw = jax.vmap(TASK.given, (0, 0, None))
     own, other = (draw(keys, point_keys, jnp.asarray(TASK.demonstrations)) for keys in (own_keys, other_keys))
@@ -56,23 +47,13 @@ def examples(key: Array) -> tuple[Examples, Examples]:
 
 
 def measured(network: Network) -> dict[str, float]:
-    """Return the error on new functions after their own demonstrations, and after another function's.
-
-    Args:
-        network: the network.
-    """
+    """Return the error on new functions after their own demonstrations, and after another function's."""
     of_both = zip((OWN, OTHER), examples(jax.random.key(SEEDS + 2)), strict=True)
     return {name: float(error(outputs(network, of), of)) for name, of in of_both}
 
 
 def trained(sizes: Sizes, rate: float, steps: int) -> dict[str, Any]:
-    """Return the measurements of networks of all seeds.
-
-    Args:
-        sizes: of the networks.
-        rate: the learning rate.
-        steps: of the training.
-    """
+    """Return the measurements of networks of all seeds."""
     networks = of_seeds(TASK, sizes, Budget(steps, BATCH), rate, SEEDS)
     return {"parameters": count(sizes, TASK), "rate": rate, "seeds": [measured(network) for network in networks]}
 
@@ -86,11 +67,7 @@ def tuning() -> Iterator[Unit]:
 
 
 def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
-    """Yield the networks that are measured.
-
-    Args:
-        tuned: the errors of tuning.
-    """
+    """Yield the networks that are measured."""
     for width in WIDTHS:
         norms, rate = chosen(RATES, tuned, str(width), TRANSFORMER)
         for times in (1, LONGER) if width <= DECIDES else (1,):
@@ -98,23 +75,12 @@ def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
 
 
 def errors(results: Results, name: str, after: str) -> np.ndarray:
-    """Return the error of every seed.
-
-    Args:
-        results: what was kept.
-        name: of the network.
-        after: `OWN` or `OTHER`.
-    """
+    """Return the error of every seed."""
     return np.array([seed[after] for seed in results["networks"][name]["seeds"]])
 
 
 def gains(results: Results, name: str) -> np.ndarray:
-    """Return by how much the error is smaller after a function's own demonstrations, for every seed.
-
-    Args:
-        results: what was kept.
-        name: of the network.
-    """
+    """Return by how much the error is smaller after a function's own demonstrations, for every seed."""
     gain: np.ndarray = errors(results, name, OTHER) - errors(results, name, OWN)
     return gain
 
@@ -124,11 +90,7 @@ def _verdict(part: Estimate) -> str:
 
 
 def fields(results: Results) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     largest = gains(results, f"{WIDTHS[-1]}; 1").mean()
     rows = []
     for name, of in results["networks"].items():

@@ -33,11 +33,6 @@ class Examples(NamedTuple):
 def in_digits(numbers: Array, digits: int, base: int) -> Float[Array, "examples digits base"]:
     """Return numbers in digits, each of them one for its value and zero for all others.
 
-    Args:
-        numbers: the numbers, `[examples]`.
-        digits: how many digits each has.
-        base: number of values of a digit.
-
     Example:
         >>> in_digits(jnp.array([7]), 2, 3)[0].tolist()
         [[0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
@@ -71,20 +66,10 @@ class Task(Protocol):
         """The number of numbers of a token that aren't zero."""
 
     def draw(self, key: Array, number: int) -> Examples:
-        """Draw examples as in training.
-
-        Args:
-            key: which ones.
-            number: how many.
-        """
+        """Draw examples as in training."""
 
     def chosen_by(self, key: Array, number: int) -> Examples:
-        """Draw the examples by whose error rates and norms are chosen.
-
-        Args:
-            key: which ones.
-            number: how many.
-        """
+        """Draw the examples by whose error rates and norms are chosen."""
 
 
 @final
@@ -152,12 +137,7 @@ class Named:
         return signs[which // len(places)][..., None] * jax.nn.one_hot(places[which % len(places)], CONTENT)
 
     def named(self, functions: Array, contents: Float[Array, "examples content"]) -> Examples:
-        """Return examples of given functions and sequences.
-
-        Args:
-            functions: the number of each example's function, `[examples]`.
-            contents: sequences, `[examples, content]`.
-        """
+        """Return examples of given functions and sequences."""
         digits = in_digits(functions, self.digits, self.base)
         prompts = jnp.pad(digits, ((0, 0), (0, CONTENT), (0, 1)))
         numbers = jnp.pad(contents[:, :, None], ((0, 0), (self.digits, 0), (self.base, 0)))
@@ -165,12 +145,7 @@ class Named:
         return Examples(prompts + numbers, jnp.ones((len(contents), self.tokens), bool), targets)
 
     def draw(self, key: Array, number: int) -> Examples:
-        """Draw examples as in training.
-
-        Args:
-            key: which ones.
-            number: how many.
-        """
+        """Draw examples as in training."""
         function_key, content_key = jax.random.split(key)
         functions = jax.random.categorical(function_key, jnp.log(self.shares()), shape=(number,))
         return self.named(functions, jax.random.uniform(content_key, (number, CONTENT), minval=-1.0))
@@ -178,10 +153,8 @@ class Named:
     chosen_by = draw
 
     def blind(self) -> float:
-        """Return the error of the best output independent of the prompt, where functions are equally frequent.
-
-        It is that of the mean of all functions.
-        """
+        """Return the error of the best output independent of the prompt, where functions are equally frequent."""
+        # It is that of the mean of all functions.
         matrices = self.matrices()
         apart = ((matrices - matrices.mean(0)) ** 2).sum(-1).mean()
         return float(jnp.sqrt(apart / 3))  # a number uniform between −1 and 1 has the variance 1/3
@@ -263,23 +236,12 @@ class Demonstrated:
         return FAMILIES[self.family][1] + 1
 
     def example(self, key: Array, count: Array) -> Examples:
-        """Draw an example of a new function with a number of demonstrations, without an axis of examples.
-
-        Args:
-            key: which function and points.
-            count: the number of demonstrations.
-        """
+        """Draw an example of a new function with a number of demonstrations, without an axis of examples."""
         function_key, points_key = jax.random.split(key)
         return self.given(function_key, points_key, count)
 
     def given(self, function_key: Array, points_key: Array, count: Array) -> Examples:
-        """Draw an example of a function at points, without an axis of examples.
-
-        Args:
-            function_key: which function.
-            points_key: which points.
-            count: the number of demonstrations.
-        """
+        """Draw an example of a function at points, without an axis of examples."""
         values, dimensions = FAMILIES[self.family]
         points = jax.random.normal(points_key, (self.tokens, dimensions))
         y = values(function_key, points)
@@ -289,12 +251,7 @@ class Demonstrated:
         return Examples(jnp.where(mask[:, None], inputs, 0), mask, y[-1:])
 
     def draw(self, key: Array, number: int) -> Examples:
-        """Draw examples as in training.
-
-        Args:
-            key: which ones.
-            number: how many.
-        """
+        """Draw examples as in training."""
         functions, points, counts = jax.random.split(key, 3)
         function_keys = jax.random.split(functions, number)
         if self.pool is not None:
@@ -306,22 +263,11 @@ class Demonstrated:
     chosen_by = draw
 
     def draw_with(self, key: Array, number: int, count: int) -> Examples:
-        """Draw examples of new functions, all with one number of demonstrations.
-
-        Args:
-            key: which ones.
-            number: how many.
-            count: the number of demonstrations.
-        """
+        """Draw examples of new functions, all with one number of demonstrations."""
         return jax.vmap(self.example, (0, None))(jax.random.split(key, number), jnp.asarray(count))
 
     def other_functions(self, key: Array, number: int) -> Examples:
-        """Draw examples of new functions at the same points, with all demonstrations.
-
-        Args:
-            key: which ones.
-            number: how many.
-        """
+        """Draw examples of new functions at the same points, with all demonstrations."""
         functions_key, points_key = jax.random.split(key)
         return jax.vmap(self.given, (0, None, None))(
             jax.random.split(functions_key, number), points_key, jnp.asarray(self.demonstrations)
@@ -329,11 +275,7 @@ class Demonstrated:
 
 
 def nearest(examples: Examples) -> Float[Array, "examples outputs"]:
-    """Return the value of the nearest demonstration.
-
-    Args:
-        examples: demonstrated ones.
-    """
+    """Return the value of the nearest demonstration."""
     points, values = examples.inputs[..., :-2], examples.inputs[..., -2]
     far = ((points - points[:, -1:]) ** 2).sum(-1)
     closest = jnp.where(examples.mask, far, jnp.inf)[:, :-1].argmin(-1)
@@ -341,11 +283,7 @@ def nearest(examples: Examples) -> Float[Array, "examples outputs"]:
 
 
 def least_squares(examples: Examples) -> Float[Array, "examples outputs"]:
-    """Return the value of the linear function closest to the demonstrations, the smallest one of several.
-
-    Args:
-        examples: demonstrated ones.
-    """
+    """Return the value of the linear function closest to the demonstrations, the smallest one of several."""
     points, values = examples.inputs[..., :-2], examples.inputs[..., -2]
     solve = jax.vmap(lambda x, y: jnp.linalg.lstsq(x[:-1], y[:-1])[0])
     return (points[:, -1] * solve(points, values)).sum(-1, keepdims=True)

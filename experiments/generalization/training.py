@@ -27,33 +27,18 @@ class Budget(NamedTuple):
 
 @jax.jit
 def outputs(network: Network, examples: Examples) -> Float[Array, "examples outputs"]:
-    """Return the outputs of a network.
-
-    Args:
-        network: the network.
-        examples: whose inputs it reads.
-    """
+    """Return the outputs of a network."""
     return jax.vmap(network)(examples.inputs, examples.mask)
 
 
 def loss(network: Network, examples: Examples) -> Float[Array, ""]:
-    """Return the mean squared error of training.
-
-    Args:
-        network: the network.
-        examples: with the right outputs, and weights if they aren't equal.
-    """
+    """Return the mean squared error of training."""
     squares = (outputs(network, examples) - examples.targets) ** 2
     return (squares if examples.weights is None else examples.weights[:, None] * squares).mean()
 
 
 def error(written: Float[Array, "*examples outputs"], examples: Examples) -> Float[Array, ""]:
-    """Return the root mean square error.
-
-    Args:
-        written: outputs, `[..., outputs]`.
-        examples: with the right ones.
-    """
+    """Return the root mean square error."""
     return jnp.sqrt(((written - examples.targets) ** 2).mean())
 
 
@@ -61,18 +46,7 @@ def error(written: Float[Array, "*examples outputs"], examples: Examples) -> Flo
 def train(
     sizes: Sizes, task: Task, budget: Budget, keys: Key[Array, "networks"], rates: Float[Array, "networks"]
 ) -> Network:
-    """Train networks of the same sizes on new examples in every step, with Adam on the mean squared error.
-
-    Args:
-        sizes: their sizes.
-        task: the task.
-        budget: how long.
-        keys: of each network's weights and examples.
-        rates: the highest learning rate of each; it rises over the first twentieth of the steps and falls to zero.
-
-    Returns:
-        The networks, with one more axis at the front of every parameter.
-    """
+    """Train networks of the same sizes on new examples in every step, with Adam on the mean squared error."""
     return jax.vmap(partial(_train, sizes, task, budget))(keys, rates)
 
 
@@ -93,10 +67,6 @@ def _train(sizes: Sizes, task: Task, budget: Budget, key: Array, rate: Array) ->
 
 
 def each(networks: Network) -> Iterator[Network]:
-    """Yield the single networks of what `train` returns.
-
-    Args:
-        networks: several networks with the same sizes.
-    """
+    """Yield the single networks of what `train` returns."""
     for i in range(len(jax.tree.leaves(networks)[0])):
         yield jax.tree.map(lambda leaf, i=i: leaf[i], networks)

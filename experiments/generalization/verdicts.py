@@ -43,11 +43,7 @@ class Case(NamedTuple):
 
 
 def present(results: Results) -> list[str]:
-    """Return the names of the studies of which all networks are trained.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the names of the studies of which all networks are trained."""
     return [
         study
         for study, (_, widths, *_) in results["settings"]["studies"].items()
@@ -56,28 +52,14 @@ def present(results: Results) -> list[str]:
 
 
 def network_of(results: Results, study: str, kind: str, width: int | None = None) -> dict[str, Any]:
-    """Return the measurements of a network.
-
-    Args:
-        results: what was kept.
-        study: its name.
-        kind: the network's name.
-        width: of the Transformer that it is as large as; the largest if absent.
-    """
+    """Return the measurements of a network."""
     width = max(results["settings"]["studies"][study][1]) if width is None else width
     network: dict[str, Any] = results["networks"][f"{study}; {kind}; {width}"]
     return network
 
 
 def errors(results: Results, study: str, kind: str, width: int | None = None) -> Float[np.ndarray, "seeds"]:
-    """Return the error of every seed of a network.
-
-    Args:
-        results: what was kept.
-        study: its name.
-        kind: the network's name.
-        width: of the Transformer that it is as large as; the largest if absent.
-    """
+    """Return the error of every seed of a network."""
     return np.array([seed["error"] for seed in network_of(results, study, kind, width)["seeds"]])
 
 
@@ -86,21 +68,12 @@ def needed(
 ) -> tuple[float, float]:
     """Return bounds of the number of parameters at which the error falls to a target.
 
-    Between two sizes it is on a line in logarithms; it is only known to be below the smallest size, if that reaches the
-    target, or above the largest one, if none does.
-
-    Args:
-        parameters: of each size, ascending.
-        error: of each size.
-        target: the error to reach.
-
-    Returns:
-        A lower and an upper bound.
-
     Example:
         >>> needed(np.array([10.0, 1000.0]), np.array([0.1, 0.2]), 0.05)
         (1000.0, inf)
     """
+    # Between two sizes it is on a line in logarithms; it is only known to be below the smallest size, if that reaches
+    # the target, or above the largest one, if none does.
     if not (error <= target).any():
         return float(parameters[-1]), float("inf")
     first = int(np.argmax(error <= target))
@@ -112,13 +85,7 @@ def needed(
 
 
 def sizes_needed(results: Results, study: str, kind: str) -> Float[np.ndarray, "seeds bounds"]:
-    """Return bounds of the number of parameters that each seed of a network needs for the target error.
-
-    Args:
-        results: what was kept.
-        study: its name.
-        kind: the network's name.
-    """
+    """Return bounds of the number of parameters that each seed of a network needs for the target error."""
     widths = results["settings"]["studies"][study][1]
     parameters = np.array([network_of(results, study, kind, width)["parameters"] for width in widths], float)
     by_seed = np.array([errors(results, study, kind, width) for width in widths]).T
@@ -126,38 +93,20 @@ def sizes_needed(results: Results, study: str, kind: str) -> Float[np.ndarray, "
 
 
 def quarters(results: Results, kind: str, study: str) -> Float[np.ndarray, "quarters seeds"]:
-    """Return the error on every quarter of the sixteen functions, from the most frequent to the rarest in `RARE`.
-
-    Args:
-        results: what was kept.
-        kind: the network's name.
-        study: its name.
-    """
+    """Return the error on every quarter of the sixteen functions, from the most frequent to the rarest in `RARE`."""
     order = np.argsort(-np.asarray(Named(**results["settings"]["studies"][RARE][0]).shares()))
     squares = np.array([seed["by function"] for seed in network_of(results, study, kind)["seeds"]]) ** 2
     return np.sqrt(squares[:, order].reshape(len(squares), 4, -1).mean(-1)).T
 
 
 def known(name: str, rival: Float[np.ndarray, "seeds"], mover: Float[np.ndarray, "seeds"]) -> Case:
-    """Return the case of two errors, which are equal below the floor.
-
-    Args:
-        name: what is compared.
-        rival: the error of every seed of the rival.
-        mover: that of the network whose mixing moves.
-    """
+    """Return the case of two errors, which are equal below the floor."""
     ratio = np.log(np.maximum(rival, FLOOR) / np.maximum(mover, FLOOR))
     return Case(name, ratio, ratio)
 
 
 def many(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
-    """Return the parameters that rivals need for the target; where the mover doesn't reach it, their errors.
-
-    Args:
-        results: what was kept.
-        mover: a network whose mixing moves.
-        rivals: others.
-    """
+    """Return the parameters that rivals need for the target; where the mover doesn't reach it, their errors."""
     cases = []
     for study in MANY:
         own = sizes_needed(results, study, mover)
@@ -173,13 +122,7 @@ def many(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
 
 
 def rare(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
-    """Return the errors on the rarest quarter, and how much larger they are than where all are equally frequent.
-
-    Args:
-        results: what was kept.
-        mover: a network whose mixing moves.
-        rivals: others.
-    """
+    """Return the errors on the rarest quarter, and how much larger they are than where all are equally frequent."""
     last, rise = {}, {}
     for kind in (mover, *rivals):
         last[kind] = quarters(results, kind, RARE)[-1]
@@ -195,13 +138,7 @@ def rare(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
 
 
 def new(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
-    """Return the errors on new functions after as many demonstrations as training had.
-
-    Args:
-        results: what was kept.
-        mover: a network whose mixing moves.
-        rivals: others.
-    """
+    """Return the errors on new functions after as many demonstrations as training had."""
     return [
         known(f"{rival}, {family}", errors(results, family, rival), errors(results, family, mover))
         for family in FAMILIES
@@ -210,24 +147,14 @@ def new(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
 
 
 def longer(results: Results, mover: str) -> list[Case]:
-    """Return the errors after 32 demonstrations over those after 16.
-
-    Args:
-        results: what was kept.
-        mover: a network whose mixing moves.
-    """
+    """Return the errors after 32 demonstrations over those after 16."""
     seeds = {family: network_of(results, family, mover)["seeds"] for family in FAMILIES}
     of = {family: [np.array([s["by count"][n] for s in seeds[family]]) for n in ("32", "16")] for family in FAMILIES}
     return [known(family, *both) for family, both in of.items()]
 
 
 def more_training(results: Results, mover: str) -> list[Case]:
-    """Return the errors of the closest network of fixed mixing, trained four times as long.
-
-    Args:
-        results: what was kept.
-        mover: a network whose mixing moves.
-    """
+    """Return the errors of the closest network of fixed mixing, trained four times as long."""
     return [
         known(
             f"{network['sizes']['kind']}, {study}",
@@ -241,13 +168,7 @@ def more_training(results: Results, mover: str) -> list[Case]:
 
 
 def verdict(cases: Sequence[Case], confirmed: float = CONFIRMED, refuted: float = REFUTED) -> str:
-    """Return the verdict that a ratio is large: confirmed in all cases, refuted in one, or open.
-
-    Args:
-        cases: the ratios.
-        confirmed: the ratio that every interval shall be above.
-        refuted: the ratio that no interval shall be below.
-    """
+    """Return the verdict that a ratio is large: confirmed in all cases, refuted in one, or open."""
     ratios = [case.ratio() for case in cases]
     if all(ratio.low >= confirmed for ratio in ratios):
         return "confirmed"
@@ -255,12 +176,7 @@ def verdict(cases: Sequence[Case], confirmed: float = CONFIRMED, refuted: float 
 
 
 def verdict_of_small(cases: Sequence[Case], refuted: float) -> str:
-    """Return the verdict that a ratio is at most one: confirmed in all cases, refuted in one, or open.
-
-    Args:
-        cases: the ratios.
-        refuted: the ratio that an interval shall be above to refute it.
-    """
+    """Return the verdict that a ratio is at most one: confirmed in all cases, refuted in one, or open."""
     ratios = [case.ratio() for case in cases]
     if all(ratio.high <= 1 for ratio in ratios):
         return "confirmed"
@@ -268,13 +184,8 @@ def verdict_of_small(cases: Sequence[Case], refuted: float) -> str:
 
 
 def least(cases: Sequence[Case]) -> str:
-    """Return the name of the case that is worst for the prediction of a large ratio, and the ratio.
-
-    It is the smallest one that refutes it, or else the one with the smallest lower end.
-
-    Args:
-        cases: the ratios.
-    """
+    """Return the name of the case that is worst for the prediction of a large ratio, and the ratio."""
+    # It is the smallest one that refutes it, or else the one with the smallest lower end.
     refuting = [case for case in cases if case.ratio().high <= REFUTED]
     case = min(refuting or cases, key=lambda case: case.ratio().high if refuting else case.ratio().low)
     return f"{case.name}: {case.ratio().written(2)}"
@@ -289,11 +200,7 @@ MISSING = "not run yet"
 
 
 def verdicts(results: Results) -> list[str]:
-    """Return the table of verdicts, each with the case that is worst for the prediction.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the table of verdicts, each with the case that is worst for the prediction."""
     rows, there = [], {*present(results), *results["networks"]}
     large: dict[str, tuple[Callable[..., list[Case]], Iterable[str]]] = {
         "Many": (many, MANY),

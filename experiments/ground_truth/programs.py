@@ -60,11 +60,7 @@ def programs() -> dict[str, Program]:
 
 
 def compiled(program: Program) -> tuple[Any, str, str, set[str]]:
-    """Compile both programs into one model, and return its labels of A, of `(a, b) ↦ a` and of all variables of A.
-
-    Args:
-        program: the programs.
-    """
+    """Compile both programs into one model, and return its labels of A, of `(a, b) ↦ a` and of all variables of A."""
     from tracr.compiler import compiling, rasp_to_graph
     from tracr.rasp import rasp
 
@@ -78,11 +74,7 @@ def compiled(program: Program) -> tuple[Any, str, str, set[str]]:
 
 
 def pairs(program: Program) -> list[tuple[tuple, tuple]]:
-    """Return random pairs of inputs that differ in one token and in the output of A at the last token.
-
-    Args:
-        program: the programs.
-    """
+    """Return random pairs of inputs that differ in one token and in the output of A at the last token."""
     kept = []
     for clean in itertools.product(program.vocab, repeat=TOKENS):
         for place, token in itertools.product(range(TOKENS), program.vocab):
@@ -99,14 +91,7 @@ NOTHING, OTHER, OWN, LAST = range(4)
 
 
 def roles(written: np.ndarray, labels: list[str], own: set[str], last: str) -> list[int]:
-    """Return the role of each unit, by the variables that it writes.
-
-    Args:
-        written: what each unit writes to which feature, `[units, ..., features]`.
-        labels: of each feature, `"variable:value"`.
-        own: the variables of A.
-        last: the variable `(a, b) ↦ a`.
-    """
+    """Return the role of each unit, by the variables that it writes."""
     # A count is computed in two steps, of which the first one has no variable of its own.
     names = np.array([label.partition(":")[0].removesuffix("_selector_width_attn_output") for label in labels])
     result = []
@@ -117,13 +102,7 @@ def roles(written: np.ndarray, labels: list[str], own: set[str], last: str) -> l
 
 
 def leads_to(read: np.ndarray, weights: dict[str, np.ndarray], heads: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the neurons and heads from which a path of weights leads to given features.
-
-    Args:
-        read: which features, `[features]`.
-        weights: the model's matrices, `[layers, inputs, outputs]`.
-        heads: how many heads a layer has.
-    """
+    """Return the neurons and heads from which a path of weights leads to given features."""
     layers, neurons = weights["mlp_output"].shape[:2]
     leading = np.zeros((layers, neurons), bool), np.zeros((layers, heads), bool)
     for i in reversed(range(layers)):
@@ -138,12 +117,7 @@ def leads_to(read: np.ndarray, weights: dict[str, np.ndarray], heads: int) -> tu
 
 
 def rows(labels: list[str], variable: str) -> tuple[np.ndarray, list[str]]:
-    """Return the read-out of a variable's values from the features, `[values, features]`, and the values.
-
-    Args:
-        labels: of each feature, `"variable:value"`, or `"variable"` where it is a number.
-        variable: its label.
-    """
+    """Return the read-out of a variable's values from the features, `[values, features]`, and the values."""
     places = [i for i, label in enumerate(labels) if label.partition(":")[0] == variable]
     values = [labels[i].partition(":")[2] for i in places]
     read = np.eye(len(labels))[places]
@@ -152,13 +126,7 @@ def rows(labels: list[str], variable: str) -> tuple[np.ndarray, list[str]]:
 
 
 def stacked(parameters: dict[str, Any], part: str, layers: int) -> np.ndarray:
-    """Stack one matrix of every layer; compiled layers have no biases.
-
-    Args:
-        parameters: of the compiled model.
-        part: which matrix.
-        layers: how many there are.
-    """
+    """Stack one matrix of every layer; compiled layers have no biases."""
     stack = [parameters[f"transformer/layer_{i}/{part}"] for i in range(layers)]
     if any(np.any(layer["b"]) for layer in stack):
         raise ValueError(f"{part} has a bias")
@@ -166,11 +134,7 @@ def stacked(parameters: dict[str, Any], part: str, layers: int) -> np.ndarray:
 
 
 def exported(program: Program) -> dict[str, np.ndarray]:
-    """Return the stored arrays of a compiled model.
-
-    Args:
-        program: the programs.
-    """
+    """Return the stored arrays of a compiled model."""
     model, read, both, own = compiled(program)
     labels, layers, heads = model.residual_labels, model.model_config.num_layers, model.model_config.num_heads
     alone, values = rows(labels, read)

@@ -65,12 +65,7 @@ def names() -> list[str]:
 
 
 def load(name: str, read: str) -> Compiled:
-    """Return a compiled program, in float64.
-
-    Args:
-        name: its name.
-        read: what is read, a name in `READ`.
-    """
+    """Return a compiled program, in float64."""
     file = np.load(PROGRAMS / f"{name.replace(' ', '-')}.npz")
     layers, features, neurons = file["mlp_input"].shape
     heads = file["head_roles"].shape[1]
@@ -108,24 +103,13 @@ def load(name: str, read: str) -> Compiled:
 
 
 def area_under_curve(scores: np.ndarray, truth: np.ndarray) -> float:
-    """Return the area under the ROC curve: how often a unit of the circuit scores above another unit; ties count half.
-
-    Args:
-        scores: `[units]`.
-        truth: `[units]`.
-    """
+    """Return the area under the ROC curve: how often the circuit's units score above others; ties count half."""
     higher = np.sign(scores[truth][:, None] - scores[~truth])
     return float((1 + higher).mean() / 2)
 
 
 def circuit_scores(compiled: Compiled, scores: Scores, least: float = LEAST) -> tuple[np.ndarray, np.ndarray]:
-    """Return a score and the role of each neuron and head that writes something.
-
-    Args:
-        compiled: the program.
-        scores: of each pair, `[pairs, layers, tokens, units]`.
-        least: the size below which scores count as zero.
-    """
+    """Return a score and the role of each neuron and head that writes something."""
     kinds = ((scores.neurons, compiled.neurons), (scores.heads, compiled.heads))
     scores_of_kinds = [np.abs(np.asarray(of_units)).sum(2).mean(0)[roles != NOTHING] for of_units, roles in kinds]
     sizes = np.concatenate(scores_of_kinds)
@@ -136,16 +120,8 @@ RUN = {name: jax.jit(jax.vmap(method, in_axes=(None, 0, 0, 0, 0))) for name, met
 
 
 def areas(name: str, read: str, methods: Iterable[str] = METHODS, least: float = LEAST) -> dict[str, float]:
-    """Return each method's area under the ROC curve for units that take part in a program.
-
-    Units that have the same value in both texts of every pair are left out: nothing could tell what they are for.
-
-    Args:
-        name: the program.
-        read: what is read, a name in `READ`.
-        methods: names of methods.
-        least: the size below which scores count as zero.
-    """
+    """Return each method's area under the ROC curve for units that take part in a program."""
+    # Units that have the same value in both texts of every pair are left out: nothing could tell what they are for.
     compiled = load(name, read)
     arguments = compiled.model, compiled.clean, compiled.corrupted, compiled.right, compiled.wrong
     change, roles = circuit_scores(compiled, RUN["norm of change x W_out"](*arguments))
@@ -156,11 +132,7 @@ def areas(name: str, read: str, methods: Iterable[str] = METHODS, least: float =
 
 
 def tiny_gradients(name: str) -> dict[str, float]:
-    """Return the median gradient of a program's units that a gradient misses, and the secant's scores of these.
-
-    Args:
-        name: the program.
-    """
+    """Return the median gradient of a program's units that a gradient misses, and the secant's scores of these."""
     compiled = load(name, "alone")
     arguments = compiled.model, compiled.clean, compiled.corrupted, compiled.right, compiled.wrong
     gradient, roles = circuit_scores(compiled, RUN["gradient x change"](*arguments), 0)
@@ -171,11 +143,7 @@ def tiny_gradients(name: str) -> dict[str, float]:
 
 
 def areas_table(areas_of: dict[str, dict[str, float]]) -> str:
-    """Return a table of methods by programs in Markdown, the best mean first.
-
-    Args:
-        areas_of: of each program, each method's area.
-    """
+    """Return a table of methods by programs in Markdown, the best mean first."""
     means = {
         method: np.mean([areas[method] for areas in areas_of.values()]) for method in next(iter(areas_of.values()))
     }
@@ -188,11 +156,7 @@ def areas_table(areas_of: dict[str, dict[str, float]]) -> str:
 
 
 def fields(results: dict[str, dict]) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     tables = {read: areas_table(results["areas"][read]) for read in READ}
     behind = {
         name: areas["secant"] - areas["integrated gradients, 10 steps"]

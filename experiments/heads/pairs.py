@@ -44,24 +44,13 @@ class Heads(NamedTuple):
 
 
 def all_heads(model: Transformer) -> Heads:
-    """Return all heads of a model, in the order of layers.
-
-    Args:
-        model: a language model.
-    """
+    """Return all heads of a model, in the order of layers."""
     layers, count = model.config.layers, model.config.blocks[0].heads
     return Heads(*map(np.ravel, np.indices((layers, count))))
 
 
 def corrupted(model: Transformer, prompt: Prompt, heads: Heads, sets: Bool[np.ndarray, "runs heads"]) -> np.ndarray:
-    """Return the difference of logits with every set of heads corrupted.
-
-    Args:
-        model: a language model.
-        prompt: one prompt.
-        heads: the heads.
-        sets: which of them are corrupted in each run.
-    """
+    """Return the difference of logits with every set of heads corrupted."""
     of_corrupted = values(model, prompt.corrupted, UNIT)
     live = np.ones((len(sets), *of_corrupted.shape[:1], 1, of_corrupted.shape[2], 1), bool)
     live[:, heads.layers, 0, heads.numbers, 0] = ~sets
@@ -77,32 +66,19 @@ def corrupted(model: Transformer, prompt: Prompt, heads: Heads, sets: Bool[np.nd
 
 
 def singles(count: int) -> Bool[np.ndarray, "runs heads"]:
-    """Return the sets of no head, and of each head alone.
-
-    Args:
-        count: the number of heads.
-    """
+    """Return the sets of no head, and of each head alone."""
     return np.eye(count + 1, dtype=bool)[:, 1:]
 
 
 def singles_and_pairs(count: int) -> Bool[np.ndarray, "runs heads"]:
-    """Return the sets of no head, of each head, and of each pair, in the order of `numpy.triu_indices`.
-
-    Args:
-        count: the number of heads.
-    """
+    """Return the sets of no head, of each head, and of each pair, in the order of `numpy.triu_indices`."""
     none_and_one = singles(count)
     a, b = np.triu_indices(count, 1)
     return np.concatenate([none_and_one, none_and_one[1:][a] | none_and_one[1:][b]])
 
 
 def interactions(runs: Float[np.ndarray, "runs"], count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the effect of each head, and the interaction of each pair.
-
-    Args:
-        runs: the difference of logits of each set of `singles_and_pairs`.
-        count: the number of heads.
-    """
+    """Return the effect of each head, and the interaction of each pair."""
     effects = runs[0] - runs[1 : count + 1]
     a, b = np.triu_indices(count, 1)
     return effects, effects[a] + effects[b] - (runs[0] - runs[count + 1 :])
@@ -112,18 +88,10 @@ def interactions(runs: Float[np.ndarray, "runs"], count: int) -> tuple[np.ndarra
 def predicted(
     model: Transformer, prompt: Prompt, layers: Int[Array, "heads"], numbers: Int[Array, "heads"]
 ) -> dict[str, Float[Array, "heads heads"]]:
-    """Return what is predicted of the interaction of two heads without running a pair.
-
-    By shares: the head's part of the secant between all heads live and all corrupted, with the second head live in
-    both, minus its part with the second corrupted in both.  By the gradient: the same with the slope at the clean text
-    in place of the part.
-
-    Args:
-        model: a language model.
-        prompt: one prompt.
-        layers: the layer of each head.
-        numbers: its number in its layer.
-    """
+    """Return what is predicted of the interaction of two heads without running a pair."""
+    # By shares: the head's part of the secant between all heads live and all corrupted, with the second head live in
+    # both, minus its part with the second corrupted in both. By the gradient: the same with the slope at the clean text
+    # in place of the part.
     replaced = values(model, prompt.corrupted, UNIT)
     of_sites = [sites.heads(layer) for layer in range(len(replaced))]
 
@@ -156,14 +124,7 @@ def predicted(
 def similarities(
     model: Transformer, prompt: Prompt, layers: Int[Array, "heads"], numbers: Int[Array, "heads"]
 ) -> dict[str, Float[Array, "heads heads"]]:
-    """Return how alike two heads are: the cosine of what corrupting each takes from the stream, and of their patterns.
-
-    Args:
-        model: a language model.
-        prompt: one prompt.
-        layers: the layer of each head.
-        numbers: its number in its layer.
-    """
+    """Return two heads' cosines: of what corrupting each takes from the stream, and of their patterns."""
     change = (values(model, prompt.clean, UNIT) - values(model, prompt.corrupted, UNIT))[layers, :, numbers]
     kernels = jnp.stack([attention.output.kernel[...] for attention in layer_parts.attentions(model)])
     kernels = kernels.reshape(len(kernels), -1, change.shape[-1], kernels.shape[-1])[layers, numbers]

@@ -28,20 +28,13 @@ DRAWS = 5
 
 
 def root(covariance: Float[np.ndarray, "features features"]) -> Float[np.ndarray, "features features"]:
-    """Return `R` with `Rᵀ R = Σ`, a principal component in each row, by the length of its standard deviation.
-
-    Args:
-        covariance: `Σ`.
-    """
+    """Return `R` with `Rᵀ R = Σ`, a principal component in each row, by the length of its standard deviation."""
     variances, components = np.linalg.eigh(covariance)
     return np.sqrt(np.maximum(variances, 0))[:, None] * components.T
 
 
 def effective_rank(factor: Float[np.ndarray, "features width"]) -> float:
     """Return the participation ratio of the eigenvalues `λ` of `F Fᵀ`, `(Σ λ)² / Σ λ²`.
-
-    Args:
-        factor: `F`.
 
     Example:
         >>> effective_rank(np.diag([1.0, 1.0, 0.0]))
@@ -53,18 +46,12 @@ def effective_rank(factor: Float[np.ndarray, "features width"]) -> float:
 def overlap(factors: Float[np.ndarray, "heads features width"]) -> float:
     """Return the mean cosine between `F_a F_aᵀ` and `F_b F_bᵀ` over the pairs of heads.
 
-    It is 0 if no two heads have a direction in common, and 1 if all weigh all directions alike.  Between the columns
-    that two heads make of the same stream it is their linear centred kernel alignment.
-
-    Args:
-        factors: `F` of each head.
-
     Example:
         >>> overlap(np.eye(4)[:, :, None])
         0.0
-
-    Source: Kornblith et al., "Similarity of Neural Network Representations Revisited", 2019.
     """
+    # It is 0 if no two heads have a direction in common, and 1 if all weigh all directions alike. Between the columns
+    # that two heads make of the same stream it is their linear centred kernel alignment.
     products = np.einsum("aik,bil->abkl", factors, factors, optimize=True)
     cosines = _cosines((products**2).sum((2, 3)))
     return float(cosines[np.triu_indices(len(factors), 1)].mean())
@@ -76,13 +63,8 @@ def _cosines(products: np.ndarray) -> np.ndarray:
 
 
 def unrelated_overlap(factors: Float[np.ndarray, "heads components width"]) -> float:
-    """Return the overlap of heads of which each reads every principal component as much, but with a random sign.
-
-    It is the expectation over signs, drawn for each head and component alone, without a draw.
-
-    Args:
-        factors: `F` of each head, a principal component in each row.
-    """
+    """Return the overlap of heads of which each reads every principal component as much, but with a random sign."""
+    # It is the expectation over signs, drawn for each head and component alone, without a draw.
     shares = (factors**2).sum(-1)
     lengths = np.sqrt([((factor.T @ factor) ** 2).sum() for factor in factors])
     cosines = (shares @ shares.T) / np.outer(lengths, lengths)
@@ -90,12 +72,7 @@ def unrelated_overlap(factors: Float[np.ndarray, "heads components width"]) -> f
 
 
 def recovered(weights: Float[np.ndarray, "features width"], covariance: np.ndarray) -> float:
-    """Return the share of the stream's variance that a linear map recovers from what a head reads of it.
-
-    Args:
-        weights: `W`.
-        covariance: `Σ` of the stream.
-    """
+    """Return the share of the stream's variance that a linear map recovers from what a head reads of it."""
     with_stream = covariance @ weights
     inverse = np.linalg.pinv(weights.T @ with_stream, rcond=1e-10, hermitian=True)
     return float(((with_stream @ inverse) * with_stream).sum() / np.trace(covariance))
@@ -104,12 +81,7 @@ def recovered(weights: Float[np.ndarray, "features width"], covariance: np.ndarr
 def rotated(
     draw: np.random.Generator, heads: Float[np.ndarray, "heads features width"]
 ) -> Float[np.ndarray, "heads features width"]:
-    """Return the matrices of heads, each behind a random rotation of the stream.
-
-    Args:
-        draw: the source of random numbers.
-        heads: the matrix of each head.
-    """
+    """Return the matrices of heads, each behind a random rotation of the stream."""
     # Where a rotation takes orthonormal columns: a uniformly random frame.
     frames, triangles = np.linalg.qr(draw.normal(size=heads.shape))
     frames = frames * np.sign(np.diagonal(triangles, axis1=1, axis2=2))[:, None]
@@ -117,12 +89,7 @@ def rotated(
 
 
 def grouped(columns: Float[np.ndarray, "rows columns"], groups: int) -> Float[np.ndarray, "groups rows width"]:
-    """Split the columns of a matrix into groups of neighbours, such as those of each head.
-
-    Args:
-        columns: the matrix.
-        groups: how many.
-    """
+    """Split the columns of a matrix into groups of neighbours, such as those of each head."""
     return np.moveaxis(columns.reshape(len(columns), groups, -1), 1, 0)
 
 
@@ -130,13 +97,7 @@ def grouped(columns: Float[np.ndarray, "rows columns"], groups: int) -> Float[np
 def same_word(
     read: Float[Array, "tokens width"], words: Int[Array, "tokens"], windows: Int[Array, "tokens"]
 ) -> Float[Array, "tokens"]:
-    """Return for each token whether the nearest one of all other windows is the same word.
-
-    Args:
-        read: what is read of each token.
-        words: the id of each token.
-        windows: the window that each is in.
-    """
+    """Return for each token whether the nearest one of all other windows is the same word."""
     squares = (read**2).sum(-1)
     distances = squares - 2 * jnp.matmul(read, read.T, precision=jax.lax.Precision.HIGHEST)
     nearest = jnp.where(windows[:, None] == windows, jnp.inf, distances).argmin(-1)
@@ -160,22 +121,13 @@ class Words:
         return len(self._kinds)
 
     def kept(self, read: Float[np.ndarray, "tokens width"]) -> float:
-        """Return how often the nearest token of another window is the same word, every word counted alike.
-
-        Args:
-            read: what is read of each token.
-        """
+        """Return how often the nearest token of another window is the same word, every word counted alike."""
         found = np.asarray(same_word(*map(jnp.asarray, (read.astype(np.float32), self.words, self.windows))))
         return float(np.mean([found[kind].mean() for kind in self._kinds]))
 
 
 def streams_and_mixed(model: Transformer, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the streams before each layer, and what each head mixes, `[layers, windows, tokens, ...]`.
-
-    Args:
-        model: a language model.
-        ids: windows of text.
-    """
+    """Return the streams before each layer, and what each head mixes, `[layers, windows, tokens, ...]`."""
     kinds = UNITS["layer x token"], UNITS["head x position"]
     streams, mixed = (
         np.stack([np.asarray(values(model, jnp.asarray(window), kind)) for window in ids], 1) for kind in kinds
@@ -184,15 +136,7 @@ def streams_and_mixed(model: Transformer, ids: np.ndarray) -> tuple[np.ndarray, 
 
 
 def layer_numbers(block: Any, stream: np.ndarray, mixed: np.ndarray, words: Words, seed: int) -> dict[str, Any]:
-    """Return the measurements on the heads of a layer.
-
-    Args:
-        block: the layer, whose norm is before its attention.
-        stream: the stream before it, of each token, `[tokens, features]`.
-        mixed: what its heads mix of the values, `[tokens, heads, width]`.
-        words: the tokens' words.
-        seed: the seed of all draws.
-    """
+    """Return the measurements on the heads of a layer."""
     draw, attention = np.random.default_rng(seed), block.attention
     x = np.asarray(block.norm_1(jnp.asarray(stream)), np.float64)
     x = x - x.mean(0)

@@ -27,11 +27,7 @@ def _layers(of: Plain, part: str, group: str, measure: str, which: str = TRAINED
 
 
 def overlaps(of: Plain) -> list[str]:
-    """Return the table of how alike the heads of a layer are.
-
-    Args:
-        of: what was measured on a model.
-    """
+    """Return the table of how alike the heads of a layer are."""
     head = [HEADS, SPLITS, ROTATED, COMPONENTS, f"{UNTRAINED}, {HEADS}", f"{UNTRAINED}, {SPLITS}"]
     rows = []
     for part in (*READS, WRITES):
@@ -49,11 +45,7 @@ def overlaps(of: Plain) -> list[str]:
 
 
 def readings(of: Plain) -> list[str]:
-    """Return the table of how much of the stream, and how often the word, is in what is read.
-
-    Args:
-        of: what was measured on a model.
-    """
+    """Return the table of how much of the stream, and how often the word, is in what is read."""
 
     def row(name: str, part: str, group: str, words: str = "words", which: str = TRAINED) -> list[str]:
         stream, kept = (_layers(of, *at, which) for at in (("stream", "", "words"), (part, group, words)))
@@ -89,11 +81,7 @@ def readings(of: Plain) -> list[str]:
 
 
 def thirds(of: Plain) -> Fields:
-    """Return how often all heads' values find the word, in percent of the stream, in each third of the layers.
-
-    Args:
-        of: what was measured on a model.
-    """
+    """Return how often all heads' values find the word, in percent of the stream, in each third of the layers."""
     kept, stream = (_layers(of, *at) for at in (("values", "all heads", "words"), ("stream", "", "words")))
     parts = [np.array_split(each, 3) for each in (kept, stream)]
     shares = [100 * all_heads.sum() / whole.sum() for all_heads, whole in zip(*parts, strict=True)]
@@ -142,11 +130,7 @@ COLUMNS = (
 
 
 def amounts(of: Plain) -> list[str]:
-    """Return the table of how far the effects of two heads are from their sum.
-
-    Args:
-        of: what was measured on a model.
-    """
+    """Return the table of how far the effects of two heads are from their sum."""
     rows = []
     for kind in ("all", *TOP, *DISTANCES):
 
@@ -173,11 +157,7 @@ def amounts(of: Plain) -> list[str]:
 
 
 def together(of: Plain) -> Fields:
-    """Return how far the effect of all top heads is from the sum of theirs, in percent of the sizes and of itself.
-
-    Args:
-        of: what was measured on a model.
-    """
+    """Return how far the effect of all top heads is from the sum of theirs, in percent of the sizes and of itself."""
 
     def unit(task: Plain, prompt: Plain) -> list[float]:
         effects = np.array(prompt["effects"][: task["top"]])
@@ -194,13 +174,7 @@ def _scores(task: Plain, prompt: Plain, ranking: str) -> np.ndarray:
 
 
 def correlation(ranking: str, signs: bool, kind: str = "all") -> Callable[[Plain, Plain], float]:
-    """Return the function that gives a prompt's rank correlation, over pairs, of a ranking with interactions.
-
-    Args:
-        ranking: a name in `RANKINGS`.
-        signs: whether both have their signs, instead of being compared by size.
-        kind: which pairs.
-    """
+    """Return the function that gives a prompt's rank correlation, over pairs, of a ranking with interactions."""
 
     def of_prompt(task: Plain, prompt: Plain) -> float:
         chosen = _selected(task)[kind]
@@ -217,11 +191,7 @@ def _ahead(ranking: str, rival: str) -> Callable[[Plain, Plain], float]:
 
 
 def predictions(results: Plain) -> list[str]:
-    """Return the table of rank correlations.
-
-    Args:
-        results: what was measured on each model.
-    """
+    """Return the table of rank correlations."""
     columns = [
         (f"{name}: {title}", of, signs, kind)
         for name, of in results.items()
@@ -250,11 +220,7 @@ def _sections(sections: Iterable[tuple[str, list[str]]]) -> str:
 
 
 def numbers(results: Plain) -> Fields:
-    """Return the fields of the page.
-
-    Args:
-        results: what was measured on each model.
-    """
+    """Return the fields of the page."""
     fields: Fields = {"predictions": "\n".join(predictions(results))}
     fields |= cells(_sections([("Prediction", predictions(results))]))
     for name, of in results.items():

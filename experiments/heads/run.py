@@ -90,23 +90,12 @@ def _rounded(found: Any) -> Any:
 
 
 def untrained(model: Transformer) -> Transformer:
-    """Return a model of the same shape with random initial weights.
-
-    Args:
-        model: the model.
-    """
+    """Return a model of the same shape with random initial weights."""
     return Transformer(model.config, rngs=nnx.Rngs(0))
 
 
 def reading(model: Transformer, ids: np.ndarray, journal: Journal, name: str = "") -> list[Plain]:
-    """Return the measurements on each layer's heads; what is finished isn't measured again.
-
-    Args:
-        model: a language model.
-        ids: windows of text.
-        journal: finished layers.
-        name: what the layers are called in the journal.
-    """
+    """Return the measurements on each layer's heads; what is finished isn't measured again."""
     words = Words(ids[:, LEFT_OUT:])
     written = cache(partial(streams_and_mixed, model, ids))
 
@@ -118,40 +107,21 @@ def reading(model: Transformer, ids: np.ndarray, journal: Journal, name: str = "
 
 
 def effects(model: Transformer, prompt: Prompt) -> np.ndarray:
-    """Return the effect of corrupting each head of a model alone.
-
-    Args:
-        model: a language model.
-        prompt: one prompt.
-    """
+    """Return the effect of corrupting each head of a model alone."""
     heads = all_heads(model)
     runs = corrupted(model, prompt, heads, singles(len(heads.layers)))
     return runs[0] - runs[1:]
 
 
 def chosen(sizes: np.ndarray, settings: Settings, seed: int) -> list[int]:
-    """Return heads by their place among all: those with the largest effects first, and then others drawn at random.
-
-    Args:
-        sizes: the size of each head's effect.
-        settings: how many.
-        seed: the seed of the draw.
-    """
+    """Return heads by their place among all: those with the largest effects first, and then others drawn at random."""
     order = np.argsort(-sizes, kind="stable").tolist()
     others = np.random.default_rng(seed).permutation(order[settings.top :])
     return [*order[: settings.top], *others[: settings.others].tolist()]
 
 
 def measured(model: Transformer, prompt: Prompt, heads: Heads, top: int, other: Prompt) -> Plain:
-    """Return the interaction of every pair of heads on a prompt, and what says it beforehand.
-
-    Args:
-        model: a language model.
-        prompt: the prompt.
-        heads: the heads.
-        top: the number of the first of them whose effect together is measured, too.
-        other: a prompt of another task, whose shares are a control.
-    """
+    """Return the interaction of every pair of heads on a prompt, and what says it beforehand."""
     count = len(heads.layers)
     pairs = np.triu_indices(count, 1)
     *runs, of_top = corrupted(model, prompt, heads, np.vstack([singles_and_pairs(count), np.arange(count) < top]))
@@ -169,14 +139,7 @@ def measured(model: Transformer, prompt: Prompt, heads: Heads, top: int, other: 
 
 
 def pairs(model: Transformer, drawn: dict[str, Prompt], settings: Settings, journal: Journal) -> dict[str, Plain]:
-    """Return for each task its heads and every prompt's measurements; what is finished isn't measured again.
-
-    Args:
-        model: a language model.
-        drawn: the prompts of each task, the first ones for the choice of heads.
-        settings: the sizes.
-        journal: finished prompts.
-    """
+    """Return for each task its heads and every prompt's measurements; what is finished isn't measured again."""
     every, names = all_heads(model), list(drawn)
 
     def choose(seed: int, prompts: Prompt) -> list[int]:
@@ -221,11 +184,7 @@ def _pairs(name: str, settings: Settings) -> dict[str, Plain]:
 
 
 def fields(results: Plain) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     return numbers(results["models"])
 
 

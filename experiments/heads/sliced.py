@@ -53,23 +53,14 @@ class SlicedProjection(nnx.Module):
         self.kernel[...] *= heads**0.5
 
     def __call__(self, x: Float[Array, "... tokens features"]) -> Float[Array, "... tokens features"]:
-        """Project the slices.
-
-        Args:
-            x: `[..., tokens, features]`.
-        """
+        """Project the slices."""
         kernel = alike(self.kernel[...], x)
         slices = x.reshape(*x.shape[:-1], len(kernel), -1)
         return jnp.einsum("...hd,hde->...he", slices, kernel, precision=PRECISION).reshape(x.shape)
 
 
 def sliced(sizes: Sizes, rngs: nnx.Rngs | None) -> Transformer:
-    """Return a language model whose heads' queries, keys and values are made from slices of the features.
-
-    Args:
-        sizes: what it is made of.
-        rngs: source of the random initial weights; zeros without it.
-    """
+    """Return a language model whose heads' queries, keys and values are made from slices of the features."""
     model = network(sizes, rngs)
     for block in blocks(model):
         attention: Any = block.attention
@@ -79,11 +70,7 @@ def sliced(sizes: Sizes, rngs: nnx.Rngs | None) -> Transformer:
 
 
 def count(sizes: Sizes) -> int:
-    """Return the number of a network's parameters.
-
-    Args:
-        sizes: what it is made of.
-    """
+    """Return the number of a network's parameters."""
     return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(partial(sliced, sizes, None))))
 
 
@@ -94,44 +81,24 @@ def sizes() -> Sizes:
 
 
 def trained(rate: float, seed: int, steps: int) -> Transformer:
-    """Return a trained network, with the texts that full attention was trained on.
-
-    Args:
-        rate: the factor of the learning rates.
-        seed: the seed of its first weights and of what it reads.
-        steps: of the training.
-    """
+    """Return a trained network, with the texts that full attention was trained on."""
     texts = jnp.asarray(training_texts(TRAINING, steps, seed))
     return train(sliced(sizes(), nnx.Rngs(seed)), texts, jnp.asarray(rate))[0]
 
 
 def trial(rate: float) -> float:
-    """Return the validation loss after a quarter of the steps.
-
-    Args:
-        rate: the factor of the learning rates.
-    """
+    """Return the validation loss after a quarter of the steps."""
     model = trained(rate, TRIAL_SEED, STEPS // 4)
     return rounded(losses_of(model, held_out_texts(TRAINING.tokens, 0)[0]).mean())
 
 
 def measured(rate: float, seed: int) -> dict[str, Any]:
-    """Return what is measured on a trained network, text by text.
-
-    Args:
-        rate: the factor of the learning rates.
-        seed: the network's seed.
-    """
+    """Return what is measured on a trained network, text by text."""
     return measure(trained(rate, seed, STEPS))
 
 
 def means(seeds: list[dict[str, Any]], name: str) -> np.ndarray:
-    """Return a measurement of every seed.
-
-    Args:
-        seeds: the measurements of every seed.
-        name: `"late"`, `"gain"`, or the distance of a recalled word.
-    """
+    """Return a measurement of every seed."""
     return np.array([np.mean(seed[name] if name in seed else seed["recall"][name]) for seed in seeds])
 
 
@@ -140,11 +107,7 @@ def _verdict(more: Estimate) -> str:
 
 
 def fields(results: Results) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     full = kept("long_context_trained")["kinds"][FULL]
     parameters = full["untrained"]["parameters"]
     rows = [[FULL, f"{parameters:,}", f"{full['rate']:g}"]]

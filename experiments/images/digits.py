@@ -53,16 +53,7 @@ class Digits(NamedTuple):
 
 
 def load_digits(seed: int = 0) -> Digits:
-    """Load scikit-learn's 1,797 digits of 8 × 8 pixels, shuffled, with 360 held out; nothing is downloaded.
-
-    Args:
-        seed: of the shuffle.
-
-    Raises:
-        DuatError: if scikit-learn isn't installed.
-
-    Source: Alpaydin & Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998.
-    """
+    """Load scikit-learn's 1,797 digits of 8 × 8 pixels, shuffled, with 360 held out; nothing is downloaded."""
     try:
         from sklearn import datasets
     except ImportError:
@@ -87,23 +78,7 @@ def train_classifier(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Network:
-    """Train a classifier with AdamW on the cross-entropy, with a learning rate that warms up and decays to zero.
-
-    Args:
-        network: a module from images, `[batch, channels, rows, columns]`, to logits, `[batch, classes]`; it stays as
-            it is.
-        images: what to learn from.
-        labels: the class of each image, from 0.
-        epochs: how often every image is seen.
-        batch: images in one step.
-        rate: the largest learning rate.
-        seed: of the order of the images, another one in each epoch.
-        progress: called with the number of epochs done and that of all.
-
-    Raises:
-        BadText: naming everything that is wrong: another number of labels than of images, labels that are no classes,
-            fewer images than one batch, fewer epochs than two.
-    """
+    """Train a classifier with AdamW on the cross-entropy, with a learning rate that warms up and decays to zero."""
     import optax
 
     problems = []
@@ -148,11 +123,5 @@ def accuracy(
     images: Float[np.ndarray, "images channels rows columns"],
     labels: Int[np.ndarray, "images"],
 ) -> float:
-    """Return the accuracy of a classifier, as a fraction.
-
-    Args:
-        network: from images to logits.
-        images: the images.
-        labels: their classes.
-    """
+    """Return the accuracy of a classifier, as a fraction."""
     return float(np.mean(np.asarray(network(jnp.asarray(images)).argmax(-1)) == labels))

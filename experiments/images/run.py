@@ -57,13 +57,7 @@ def one_hot_of_the_largest(logits: jax.Array) -> jax.Array:
 
 
 def exactness(network: Network, images: np.ndarray, dtype: Any) -> dict[str, Any]:
-    """Return the largest error of each form of the most probable class's logit, and on how many images it holds.
-
-    Args:
-        network: the network.
-        images: the images.
-        dtype: what everything is computed in.
-    """
+    """Return the largest error of each form of the most probable class's logit, and on how many images it holds."""
     with jax.enable_x64(dtype == jnp.float64):
         network = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), dtype), network)
 
@@ -95,12 +89,7 @@ def exactness(network: Network, images: np.ndarray, dtype: Any) -> dict[str, Any
 
 
 def moved(network: Network, images: np.ndarray) -> dict[str, float]:
-    """Return the relative change of each parameter of the closed form on another image.
-
-    Args:
-        network: the network.
-        images: two images for each pair.
-    """
+    """Return the relative change of each parameter of the closed form on another image."""
 
     @jax.jit
     def parameters(image: jax.Array) -> list[jax.Array]:
@@ -117,22 +106,13 @@ def moved(network: Network, images: np.ndarray) -> dict[str, float]:
 
 
 def of_patches(parts: jax.Array) -> jax.Array:
-    """Return the sums over patches, `[patches]`.
-
-    Args:
-        parts: a number for every pixel, `[rows, columns, 1]`.
-    """
+    """Return the sums over patches, `[patches]`."""
     side = SIDE // PATCH
     return parts.reshape(side, PATCH, side, PATCH).sum((1, 3)).ravel()
 
 
 def kept_of(image: jax.Array, kept: jax.Array) -> jax.Array:
-    """Return an image with all patches but the kept ones set to paper.
-
-    Args:
-        image: `[rows, columns, 1]`.
-        kept: one for every patch that is kept, zero for the others.
-    """
+    """Return an image with all patches but the kept ones set to paper."""
     side = SIDE // PATCH
     return image * jnp.repeat(jnp.repeat(kept.reshape(side, side), PATCH, 0), PATCH, 1)[..., None]
 
@@ -155,12 +135,7 @@ def rankers() -> dict[str, Callable]:
 
 
 def faithfulness(network: Network, images: np.ndarray) -> dict[str, dict[str, list[float]]]:
-    """Return the mean probability of the class as patches are deleted and inserted in each method's order.
-
-    Args:
-        network: the network.
-        images: the images.
-    """
+    """Return the mean probability of the class as patches are deleted and inserted in each method's order."""
 
     def curves(image: jax.Array, key: jax.Array) -> dict[str, tuple[jax.Array, jax.Array]]:
         x = pixels_of(image)
@@ -191,36 +166,19 @@ def faithfulness(network: Network, images: np.ndarray) -> dict[str, dict[str, li
 
 
 def trained(name: str, seed: int, digits: Digits) -> Network:
-    """Train a network.
-
-    Args:
-        name: which one, a name in `NETWORKS`.
-        seed: of the first weights and of the images' order.
-        digits: what it learns from.
-    """
+    """Train a network."""
     return train_classifier(NETWORKS[name](nnx.Rngs(seed)), digits.images, digits.labels, seed=seed)
 
 
 def time_of_training(name: str, digits: Digits) -> dict[str, float]:
-    """Return the wall-clock time and the processor time of one training, compilation included.
-
-    Args:
-        name: which network.
-        digits: what it learns from.
-    """
+    """Return the wall-clock time and the processor time of one training, compilation included."""
     began = time.perf_counter(), time.process_time()
     jax.block_until_ready(jax.tree.leaves(trained(name, SHOWN_SEED, digits)))
     return {"seconds": time.perf_counter() - began[0], "processor_seconds": time.process_time() - began[1]}
 
 
 def measure(name: str, seed: int, digits: Digits) -> dict[str, Any]:
-    """Run all measurements of one network.
-
-    Args:
-        name: which one.
-        seed: which training.
-        digits: the images.
-    """
+    """Run all measurements of one network."""
     network = trained(name, seed, digits)
     result: dict[str, Any] = {
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(network)),
@@ -236,13 +194,7 @@ def measure(name: str, seed: int, digits: Digits) -> dict[str, Any]:
 
 
 def draw(name: str, network: Network, digits: Digits) -> None:
-    """Save the plot of one digit.
-
-    Args:
-        name: which network.
-        network: the network.
-        digits: the images.
-    """
+    """Save the plot of one digit."""
     image = digits.held_out_images[np.flatnonzero(digits.held_out_labels == DRAWN)[0]]
     if isinstance(network, duat.models.Transformer):
         figure = duat.explain(network, image, duat.targets.ClassLogit(str(DRAWN))).plot()
@@ -302,11 +254,7 @@ def _page(times: dict[str, dict[str, float]], measured: dict[str, dict[str, Any]
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     tables = _page(results["times"], results["networks"])
     return {"tables": tables, **cells(tables)}
 
@@ -329,9 +277,5 @@ def main() -> None:
 
 
 def keep(results: dict[str, Any]) -> None:
-    """Write the results and the page's tables.
-
-    Args:
-        results: what was measured, of every network the same trainings.
-    """
+    """Write the results and the page's tables."""
     RESULTS.write_text(json.dumps(results, allow_nan=False) + "\n")

@@ -36,12 +36,7 @@ def share(values: Sequence[float]) -> str:
 
 
 def ratio(parts: Sequence[float], wholes: Sequence[float]) -> str:
-    """Format the ratio of two means in per cent, with an interval if there are several units.
-
-    Args:
-        parts: a number of each unit.
-        wholes: the number of the same units that the parts are a share of.
-    """
+    """Format the ratio of two means in per cent, with an interval if there are several units."""
     columns = np.stack([parts, wholes], -1).astype(np.float64)
     if len(columns) < 2:
         return f"{100 * columns[0, 0] / columns[0, 1]:.1f} %"
@@ -60,13 +55,8 @@ def draws(pieces: Pieces, name: str) -> list[Any]:
 
 
 def coverage(units: int) -> float:
-    """Return the coverage of a mean's nominal 95 % percentile interval for normally distributed units.
-
-    The interval is about `mean ± 1.96 s √((n − 1) / n) / √n`, where Student's would take the quantile of `t` instead.
-
-    Args:
-        units: `n`, how many were measured.
-    """
+    """Return the coverage of a mean's nominal 95 % percentile interval for normally distributed units."""
+    # The interval is about `mean ± 1.96 s √((n − 1) / n) / √n`, where Student's would take the quantile of `t` instead.
     return float(2 * t.cdf(norm.ppf(0.975) * np.sqrt((units - 1) / units), units - 1) - 1)
 
 

@@ -137,14 +137,7 @@ class Written(NamedTuple):
 
 
 def write(model: Transformer, tokenizer: "Tokenizer", prompt: Prompt, way: tuple[str, str]) -> Written:
-    """Return what the model writes after a prompt.
-
-    Args:
-        model: a causal language model.
-        tokenizer: its tokenizer.
-        prompt: the prompt.
-        way: what attention sees, and where the fact stands.
-    """
+    """Return what the model writes after a prompt."""
     seen, place = way
     ids, values = list(tokenizer.encode(prompt.texts[place]).ids), FACTS[prompt.kind][2]
     begun, visible = len(ids), jnp.asarray(window(LENGTH, *WINDOWS[seen]))
@@ -162,10 +155,6 @@ def write(model: Transformer, tokenizer: "Tokenizer", prompt: Prompt, way: tuple
 def named(text: str, kind: str) -> str | None:
     """Return the first value of a kind that a text names.
 
-    Args:
-        text: what was written.
-        kind: a name in `FACTS`.
-
     Example:
         >>> named(" a green or red one", "colour")
         'green'
@@ -176,13 +165,7 @@ def named(text: str, kind: str) -> str | None:
 
 
 def measured(model: Transformer, tokenizer: "Tokenizer", prompt: Prompt) -> dict[str, list[str]]:
-    """Return what is written in every way.
-
-    Args:
-        model: a causal language model.
-        tokenizer: its tokenizer.
-        prompt: the prompt.
-    """
+    """Return what is written in every way."""
     return {_name(way): list(write(model, tokenizer, prompt, way)) for way in WAYS}
 
 
@@ -191,13 +174,7 @@ def _name(way: tuple[str, str]) -> str:
 
 
 def consistent(results: Results, way: tuple[str, str], *, at_once: bool = False) -> Float[np.ndarray, "prompts"]:
-    """Return a hundred for every prompt after which the stated value is named first, and zero for others.
-
-    Args:
-        results: what was kept.
-        way: what attention sees, and where the fact stands.
-        at_once: whether the value counts that is the most probable one of its kind, and not what is written.
-    """
+    """Return a hundred for every prompt after which the stated value is named first, and zero for others."""
     right = []
     for prompt, of in zip(prompts(), results["prompts"], strict=True):
         text, first = of[_name(way)]
@@ -223,11 +200,7 @@ def _fewer(results: Results, seen: str, *, at_once: bool = False) -> Estimate:
 
 
 def fields(results: Results) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     rows = []
     for way in WAYS:
         shares = [counted(consistent(results, way, at_once=at_once) > 0) for at_once in (False, True)]

@@ -44,14 +44,7 @@ WRITTEN = 60
 def difference_of(
     model: Transformer, ids: Int[Array, "texts tokens"], last: Int[Array, ""], answers: Int[Array, "two"]
 ) -> Float[Array, "texts"]:
-    """Return the difference of two tokens' logits after each text.
-
-    Args:
-        model: a causal language model.
-        ids: padded texts of one length.
-        last: the place of their last token.
-        answers: the two tokens.
-    """
+    """Return the difference of two tokens' logits after each text."""
     logits = logits_of(model, model.states(model.embed(ids))[:, last])
     return logits[:, answers[0]] - logits[:, answers[1]]
 
@@ -65,19 +58,7 @@ def patched(
     answers: Int[Array, "two"],
     layer: int,
 ) -> tuple[Float[Array, "tokens"], Float[Array, "tokens"]]:
-    """Return the difference of two logits with one token's stream before a layer from another text, for every token.
-
-    Args:
-        model: a causal language model.
-        ids: the padded text.
-        other: the other text.
-        last: the place of the last token.
-        answers: the two tokens.
-        layer: the layer.
-
-    Returns:
-        The difference of logits for each patched token, and the distance by which its stream moves.
-    """
+    """Return the difference of two logits with one token's stream before a layer from another text, for every token."""
     streams = [streams_of(model, text)[layer] for text in (ids, other)]
     rows = jnp.where(jnp.eye(len(ids), dtype=bool)[..., None], streams[1], streams[0])
     for block in model.stack.blocks[layer:]:
@@ -116,15 +97,7 @@ def _single_tokens(parts: np.ndarray, measured: np.ndarray, moved: np.ndarray, d
 def measure_pair(
     model: Transformer, tokenizer: "Tokenizer", task: str, seed: int, layers: tuple[int, ...] = PATCHED
 ) -> dict[str, Any]:
-    """Contrast two prompts, and run the model again with their tokens exchanged, in the input and in a layer's stream.
-
-    Args:
-        model: a causal language model.
-        tokenizer: its tokenizer.
-        task: a name in `TASKS`.
-        seed: the number of the draw.
-        layers: the layers before which streams are patched.
-    """
+    """Contrast two prompts, and run the model with their tokens exchanged, in the input and in a layer's stream."""
     pair = draw_pair(tokenizer, task, seed)
     found = duat.contrast(model, pair.ids, pair.other, pair.answers[0], contrast=pair.answers[1])
     padding = (0, LENGTH - len(pair.ids))
@@ -153,16 +126,8 @@ def measure_pair(
 
 
 def measure_sentence(model: Transformer, tokenizer: "Tokenizer", sentence: str, written: int = WRITTEN) -> Any:
-    """Return a model's reply to a sentence, and what each word of the sentence adds to the reply's log-probability.
-
-    A word is hidden: nothing after it attends to it.
-
-    Args:
-        model: a causal language model.
-        tokenizer: its tokenizer.
-        sentence: the sentence, which a user says in the form of a chat.
-        written: how many tokens the reply has at most.
-    """
+    """Return a model's reply to a sentence, and what each word of the sentence adds to the reply's log-probability."""
+    # A word is hidden: nothing after it attends to it.
     ends = "<|im_end|>"
     before = f"{START}<|im_start|>user\n"
     ids = tokenizer.encode(f"{before}{sentence}{ends}\n<|im_start|>assistant\n", add_special_tokens=False).ids

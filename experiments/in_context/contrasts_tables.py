@@ -99,11 +99,7 @@ def _sentences(pieces: Pieces) -> list[str]:
 
 
 def contrasts(pieces: Pieces) -> str:
-    """Return the tables.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return the tables."""
     answers = _answers(pieces)
     if not answers:
         return ""

@@ -46,14 +46,7 @@ class Elements(NamedTuple):
 
 
 def draw_elements(draw: np.random.Generator, kind: str, tokens: int, features: int) -> tuple[Elements, Elements]:
-    """Draw pairs of elements that the mask permits; queries are of the later half of a text.
-
-    Args:
-        draw: the source of random numbers.
-        kind: a name in `KINDS`.
-        tokens: the number of tokens.
-        features: the number of rows and columns of a block.
-    """
+    """Draw pairs of elements that the mask permits; queries are of the later half of a text."""
 
     def other_than(values: np.ndarray, low: int, high: Any) -> np.ndarray:
         drawn = draw.integers(low, high - 1, PAIRS)
@@ -74,25 +67,13 @@ def values_of(
     output: Float[np.ndarray, "heads head_features features"],
     elements: Elements,
 ) -> Float[np.ndarray, "texts pairs"]:
-    """Return elements of the matrix on several texts.
-
-    Args:
-        patterns: `H_h` on each text.
-        value: `W_{V,h}`.
-        output: `W_{O,h}`.
-        elements: which ones.
-    """
+    """Return elements of the matrix on several texts."""
     maps = np.einsum("hpa,hap->hp", value[:, elements.row], output[:, :, elements.column])
     return np.einsum("thp,hp->tp", patterns[:, :, elements.query, elements.key], maps)
 
 
 def correlations(first: Float[np.ndarray, "texts pairs"], second: Float[np.ndarray, "texts pairs"]) -> np.ndarray:
-    """Return Pearson's correlation of every pair over texts, 0 where one doesn't vary.
-
-    Args:
-        first: the first elements.
-        second: the second elements.
-    """
+    """Return Pearson's correlation of every pair over texts, 0 where one doesn't vary."""
     a, b = (of - of.mean(0) for of in (first, second))
     size = np.sqrt((a**2).sum(0) * (b**2).sum(0))
     return np.where(size > 0, (a * b).sum(0) / np.where(size > 0, size, 1), 0)
@@ -103,13 +84,7 @@ def within_one_matrix(
     others: Float[np.ndarray, "texts heads pairs"],
     products: Float[np.ndarray, "heads heads"],
 ) -> np.ndarray:
-    """Return the correlation over entries of two blocks `Σ_h a_h G_h` and `Σ_h b_h G_h`, for every text and pair.
-
-    Args:
-        vectors: `a_h`, the attention of each head between the first block's tokens.
-        others: `b_h`, that of the second one's.
-        products: covariances of the entries of `G_g` and `G_h`.
-    """
+    """Return the correlation over entries of two blocks `Σ_h a_h G_h` and `Σ_h b_h G_h`, for every text and pair."""
     products_of = [
         np.einsum("tgp,gh,thp->tp", first, products, second)
         for first, second in ((vectors, others), (vectors, vectors), (others, others))
@@ -118,12 +93,7 @@ def within_one_matrix(
 
 
 def covariances(value: Float[np.ndarray, "heads m a"], output: Float[np.ndarray, "heads a n"]) -> np.ndarray:
-    """Return the covariances over entries of `G_h = W_{V,h} W_{O,h}`, of every pair of heads.
-
-    Args:
-        value: `W_{V,h}`.
-        output: `W_{O,h}`.
-    """
+    """Return the covariances over entries of `G_h = W_{V,h} W_{O,h}`, of every pair of heads."""
     values = np.einsum("gma,hmb->ghab", value, value, optimize=True)
     outputs = np.einsum("gan,hbn->ghab", output, output, optimize=True)
     means = np.einsum("ha,ha->h", value.mean(1), output.mean(2))
@@ -137,14 +107,7 @@ def _patterns(model: Transformer, ids: Int[Array, "texts tokens"]) -> list[Float
 
 
 def inputs_of(ids: Int[np.ndarray, "texts tokens"], kind: str, vocab: int, seed: int) -> np.ndarray:
-    """Return texts, the same with the tokens of each in a random order, or tokens that are drawn at random.
-
-    Args:
-        ids: the texts.
-        kind: a name in `INPUTS`.
-        vocab: the size of the vocabulary.
-        seed: the seed of the draw.
-    """
+    """Return texts, the same with the tokens of each in a random order, or tokens that are drawn at random."""
     draw = np.random.default_rng(seed)
     if kind == RANDOM:
         return draw.integers(0, vocab, ids.shape).astype(np.int32)
@@ -152,13 +115,7 @@ def inputs_of(ids: Int[np.ndarray, "texts tokens"], kind: str, vocab: int, seed:
 
 
 def measure_correlation(model: Transformer, ids: Int[np.ndarray, "texts tokens"], seed: int) -> dict[str, Any]:
-    """Return mean sizes of correlations of elements of the matrix, over texts and within one matrix, by layer.
-
-    Args:
-        model: a model of standard attention.
-        ids: texts, over which correlations are taken.
-        seed: the seed of all draws.
-    """
+    """Return mean sizes of correlations of elements of the matrix, over texts and within one matrix, by layer."""
     found: dict[str, list[float]] = {}
 
     def keep(name: str, sizes: np.ndarray) -> None:

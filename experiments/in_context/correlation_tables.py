@@ -16,11 +16,7 @@ def _groups(pieces: Pieces, model: str, inputs: str, kind: str) -> np.ndarray:
 
 
 def correlation(pieces: Pieces) -> str:
-    """Return the tables.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return the tables."""
     measured = [
         (model, inputs) for model in MODELS[:2] for inputs in CONTROLS if len(_groups(pieces, model, inputs, APART)) > 1
     ]

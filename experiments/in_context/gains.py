@@ -26,28 +26,13 @@ def other_tasks(task: str) -> list[str]:
 
 
 def added(pieces: Pieces, task: str, count: int, control: str, number_of: OfReply = log_of_answer) -> np.ndarray:
-    """Return each draw's increase of a number by visible demonstrations over hidden ones, `[draws]`.
-
-    Args:
-        pieces: what was measured.
-        task: the question's task.
-        count: the number of demonstrations.
-        control: the kind of demonstrations, `"None"` for the right ones.
-        number_of: the number.
-    """
+    """Return each draw's increase of a number by visible demonstrations over hidden ones, `[draws]`."""
     drawn = (draw[control] for draw in draws(pieces, f"replies, {task}, {count}, {{}}"))
     return np.array([number_of(draw["in view"]) - number_of(draw["hidden"]) for draw in drawn])
 
 
 def split(pieces: Pieces, task: str, count: int, of: OfReply = log_of_answer) -> dict[str, np.ndarray]:
-    """Return each draw's effect of right demonstrations, of exchanged ones, and their difference, the mapping's part.
-
-    Args:
-        pieces: what was measured.
-        task: the question's task.
-        count: the number of demonstrations; of one, nothing can be exchanged.
-        of: the number.
-    """
+    """Return each draw's effect of right demonstrations, of exchanged ones, and the difference, the mapping's part."""
     right = added(pieces, task, count, "None", of)
     if count < 2:
         return {"all": right}
@@ -70,11 +55,7 @@ def _measured(pieces: Pieces) -> Iterable[tuple[str, int, list[dict[str, Any]]]]
 
 
 def replies(pieces: Pieces) -> list[str]:
-    """Return the tables on the effect of each kind of demonstrations, and on the accuracy of the answers.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return the tables on the effect of each kind of demonstrations, and on the accuracy of the answers."""
     whole, finer, accuracy = [], [], []
     for task, count, drawn in _measured(pieces):
         first = [task, str(count), str(len(drawn))]
@@ -133,13 +114,7 @@ def _of_other_tasks(pieces: Pieces) -> list[str]:
 
 
 def rights(drawn: Sequence[dict[str, Any]], controls: Sequence[str], where: str = "in view") -> str:
-    """Return the accuracy of the most probable token, as a count over draws and controls.
-
-    Args:
-        drawn: the draws' replies.
-        controls: the kinds of demonstrations.
-        where: whether the demonstrations are in view or hidden.
-    """
+    """Return the accuracy of the most probable token, as a count over draws and controls."""
     if not all(control in draw for draw in drawn for control in controls):
         return ""
     cells = [draw[control][where]["right"] for draw in drawn for control in controls]
@@ -147,12 +122,7 @@ def rights(drawn: Sequence[dict[str, Any]], controls: Sequence[str], where: str 
 
 
 def count_shared(answers: Sequence[int], questions: Sequence[tuple[int, Sequence[int]]]) -> dict[str, int]:
-    """Describe how often several answers begin with the same token.
-
-    Args:
-        answers: the first tokens of all answers of a task.
-        questions: of each draw, the first token of the right answer, and those of its demonstrations' answers.
-    """
+    """Describe how often several answers begin with the same token."""
     return {
         "pairs": len(answers),
         "first tokens": len(set(answers)),
@@ -162,11 +132,7 @@ def count_shared(answers: Sequence[int], questions: Sequence[tuple[int, Sequence
 
 
 def numbers_of_gains(pieces: Pieces) -> dict[str, str]:
-    """Return single numbers of these tables for the text, by name.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return single numbers of these tables for the text, by name."""
     fields = {}
     for task in TASKS:
         if len(draws(pieces, f"replies, {task}, 4, {{}}")) > 1:

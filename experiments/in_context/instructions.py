@@ -140,13 +140,7 @@ def _alone(task: str, draw: Random) -> Slots:
 
 
 def slots_of(task: str, draw: Random, order: str) -> Slots:
-    """Draw a text and what two prompts put into its slots.
-
-    Args:
-        task: a name in `TASKS`.
-        draw: the source of random numbers.
-        order: where the deciding words stand, if there are others.
-    """
+    """Draw a text and what two prompts put into its slots."""
     if task in SINGLE:
         return _alone(task, draw)
     if task in (TWO_STEPS, ONE_STEP):
@@ -155,13 +149,7 @@ def slots_of(task: str, draw: Random, order: str) -> Slots:
 
 
 def draw_pair(tokenizer: "Tokenizer", task: str, seed: int) -> Pair:
-    """Draw two prompts of a task.
-
-    Args:
-        tokenizer: the model's tokenizer.
-        task: a name in `TASKS`.
-        seed: the number of the draw; where the deciding words stand alternates.
-    """
+    """Draw two prompts of a task."""
     order = ALONE if task in SINGLE else LAST if seed % 2 else FIRST
     slots = slots_of(task, Random(f"{seed} {task}"), order)
     texts = [

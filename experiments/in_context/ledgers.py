@@ -34,34 +34,21 @@ def _form(accounts: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def columns(accounts: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the sums of the parts of changed inputs and of each kind of changed parameters.
-
-    A constant that is added to all values, and its image subtracted from the output's bias, changes no run but moves
-    parts from attention to the part to attention to other tokens, so that only their sum is determined.
-
-    Args:
-        accounts: the ledger of each draw.
-    """
+    """Return the sums of the parts of changed inputs and of each kind of changed parameters."""
+    # A constant that is added to all values, and its image subtracted from the output's bias, changes no run but moves
+    # parts from attention to the part to attention to other tokens, so that only their sum is determined.
     inputs = [float(np.sum(account["inputs"])) if account.get("inputs") else 0.0 for account in accounts]
     within, to_part, to_others, *rest = np.array([np.sum(account["layers"], 0) for account in accounts]).T
     return [mean(column) for column in (inputs, within, to_part + to_others, *rest)]
 
 
 def sizes_of_inputs(accounts: Sequence[dict[str, Any]]) -> list[float]:
-    """Return each draw's sum of the absolute parts of changed inputs over tokens, before they cancel.
-
-    Args:
-        accounts: the ledger of each draw.
-    """
+    """Return each draw's sum of the absolute parts of changed inputs over tokens, before they cancel."""
     return [float(np.abs(account["inputs"]).sum()) if account.get("inputs") else 0.0 for account in accounts]
 
 
 def ledgers(pieces: Pieces) -> list[str]:
-    """Return the tables of exact decompositions, over dynamic parameters and in the closed form.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return the tables of exact decompositions, over dynamic parameters and in the closed form."""
     moved, form, errors = [], [], [0.0]
     for part, label in (("mapping", "mapping: right − exchanged"), ("format", "exchanged − hidden")):
         for task in TASKS:
@@ -88,11 +75,7 @@ def ledgers(pieces: Pieces) -> list[str]:
 
 
 def numbers_of_ledgers(pieces: Pieces) -> dict[str, str]:
-    """Return single numbers of these tables for the text, by name.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return single numbers of these tables for the text, by name."""
     fields = {}
     for task in TASKS:
         if len(accounts := draws(pieces, f"ledger, {task}, 4, {{}}, mapping")) > 1:
@@ -107,11 +90,7 @@ def numbers_of_ledgers(pieces: Pieces) -> dict[str, str]:
 
 
 def layers_again(pieces: Pieces) -> list[str]:
-    """Return the table of the mapping's part by layers, with the model run again, over the draws with both.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return the table of the mapping's part by layers, with the model run again, over the draws with both."""
     accounts, again = [], []
     for task in TASKS:
         for draw in range(100):
@@ -149,11 +128,7 @@ def layers_again(pieces: Pieces) -> list[str]:
 
 
 def copying(pieces: Pieces) -> list[str]:
-    """Return the tables on repeated random tokens.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return the tables on repeated random tokens."""
     rows, form, heads, counts = [], [], [], []
     for name in MODELS[:2]:
         accounts = draws(pieces, f"copying, {name}, {{}}")

@@ -68,24 +68,13 @@ class Chosen(NamedTuple):
 
 
 def update_between(base: States, target: States, residual: Float[Array, "*layers features"]) -> Update:
-    """Return the rank-one updates with which one run's inputs of the MLPs give the outputs of another run.
-
-    Args:
-        base: the states without the context.
-        target: the states with the context.
-        residual: the bias that is added to each layer's output.
-    """
+    """Return the rank-one updates with which one run's inputs of the MLPs give the outputs of another run."""
     norms = (base.normed**2).sum(-1, keepdims=True)
     return Update(base.normed / norms, target.normed - base.normed, residual)
 
 
 def updated_mlp(mlp: MLP | GatedMLP, update: Update) -> MLP | GatedMLP:
-    """Return an MLP with one layer's rank-one update in its weights; the residual isn't part of it.
-
-    Args:
-        mlp: the layer's MLP, with or without a gate.
-        update: the layer's update.
-    """
+    """Return an MLP with one layer's rank-one update in its weights; the residual isn't part of it."""
     new = nnx.clone(mlp)
     for linear in [new.input] if isinstance(new, MLP) else [new.input, new.factor]:
         kernel = linear.kernel[...]
@@ -97,12 +86,7 @@ def updated_mlp(mlp: MLP | GatedMLP, update: Update) -> MLP | GatedMLP:
 def moved_pre_activations(
     model: Transformer, change: Float[Array, "layers features"]
 ) -> Float[Array, "layers neurons"]:
-    """Return `Δz W` of every layer's first matrix, the gate's where there is one.
-
-    Args:
-        model: a pre-norm causal language model.
-        change: `Δz` of every layer.
-    """
+    """Return `Δz W` of every layer's first matrix, the gate's where there is one."""
     return jnp.stack([block.mlp.input.multiply(row) for block, row in zip(model.stack.blocks, change, strict=True)])
 
 
@@ -113,10 +97,8 @@ def _run(
     tokens: Float[Array, "tokens"],
     update_of: Callable[[int, States], Update],
 ) -> tuple[Float[Array, "vocab"], States, Update]:
-    """Run a pre-norm model whose layers are updated one after another, each by its states at the last token.
-
-    Returns the log-probabilities after the last token, and every layer's states and update.
-    """
+    """Run a pre-norm model whose layers are updated one after another, each by its states at the last token."""
+    # Returns the log-probabilities after the last token, and every layer's states and update.
     x, states, updates = model.first(model.embed(ids)), [], []
     for i, block in enumerate(model.stack.blocks):
         attention = block.attention(block.norm_1(x))
@@ -137,13 +119,7 @@ def _run(
 def run_plainly(
     model: Transformer, ids: Int[Array, "tokens"], last: Int[Array, ""]
 ) -> tuple[Float[Array, "vocab"], States]:
-    """Return the log-probabilities after the last token and the states there, nothing updated.
-
-    Args:
-        model: a pre-norm causal language model.
-        ids: the text; padding may follow the last token.
-        last: the place of the last token.
-    """
+    """Return the log-probabilities after the last token and the states there, nothing updated."""
 
     def nothing(_: int, states: States) -> Update:
         return Update(*map(jnp.zeros_like, (states.normed,) * 3))
@@ -155,18 +131,9 @@ def run_plainly(
 def run_to_target(
     model: Transformer, ids: Int[Array, "tokens"], last: Int[Array, ""], target: States, chosen: Chosen
 ) -> tuple[Float[Array, "vocab"], Update]:
-    """Update layer after layer, each by what the earlier layers' updates leave it to do, and return these updates.
-
-    With all MLPs and streams the last token's stream is the target's after every layer, by the theorem; with all MLPs
-    and attentions too, unless the token's embedding depends on its place.
-
-    Args:
-        model: a pre-norm causal language model.
-        ids: the text without the context; padding may follow the last token.
-        last: the place of the last token.
-        target: the states at the last token of the text with the context.
-        chosen: the layers that are updated, and the tokens.
-    """
+    """Update layer after layer, each by what the earlier layers' updates leave it to do, and return these updates."""
+    # With all MLPs and streams the last token's stream is the target's after every layer, by the theorem; with all MLPs
+    # and attentions too, unless the token's embedding depends on its place.
 
     def update_of(i: int, states: States) -> Update:
         wanted: States = jax.tree.map(lambda layers: layers[i], target)
@@ -187,15 +154,7 @@ def run_updated(
     updates: Update,
     tokens: Float[Array, "tokens"],
 ) -> Float[Array, "vocab"]:
-    """Return the log-probabilities after the last token with given updates of all layers.
-
-    Args:
-        model: a pre-norm causal language model.
-        ids: the text; padding may follow the last token.
-        last: the place of the last token.
-        updates: of every layer, zero where it isn't updated.
-        tokens: one for the tokens at which they are applied, zero for others.
-    """
+    """Return the log-probabilities after the last token with given updates of all layers."""
 
     def given(i: int, _: States) -> Update:
         return Update(*(layers[i] for layers in updates))
@@ -204,12 +163,7 @@ def run_updated(
 
 
 def updated_model(model: Transformer, updates: Update) -> Transformer:
-    """Return a model with the updates in its weights and biases, as dense matrices: what `run_updated` is tested with.
-
-    Args:
-        model: a pre-norm causal language model.
-        updates: of every layer.
-    """
+    """Return a model with the updates in its weights and biases, as dense matrices, for tests of `run_updated`."""
     new = nnx.clone(model)
     for i, block in enumerate(new.stack.blocks):
         update = Update(*(layers[i] for layers in updates))

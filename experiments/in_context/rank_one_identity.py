@@ -25,10 +25,8 @@ UNRELATED, RANDOM = "unrelated text", "random vectors"
 
 @jax.jit
 def _errors(model: Transformer, base: States, target: States) -> Float[Array, "layers three"]:
-    """Return the errors of updated layers, with dense matrices, and the change that they make, relative to the target.
-
-    They are the error of the MLP's output, that of the layer's output, and the change of the MLP's output.
-    """
+    """Return the errors of updated layers, with dense matrices, and their change, relative to the target."""
+    # They are the error of the MLP's output, that of the layer's output, and the change of the MLP's output.
 
     def of_layer(block: Block, base: States, target: States) -> Array:
         update = update_between(base, target, target.stream - base.stream)
@@ -54,20 +52,7 @@ def _noise(states: States, seed: int) -> States:
 def measure_identity(
     model: Transformer, tokenizer: "Tokenizer", task: str, seed: int, unrelated: Int[np.ndarray, "tokens"]
 ) -> dict[str, dict[str, float]]:
-    """Compare every layer's output with updated weights with that after the demonstrations, at every question's token.
-
-    Args:
-        model: a pre-norm causal language model.
-        tokenizer: its tokenizer.
-        task: a name in `PAIRS`.
-        seed: the seed of the draw.
-        unrelated: a text without any bearing on the task, at least as long as the demonstrations.
-
-    Returns:
-        For the demonstrations, for the unrelated text in their place, and for random vectors in place of the states
-        with context: the largest errors over layers and tokens, and the mean change that the update makes, all relative
-        to the target's norm.
-    """
+    """Compare each layer's output with updated weights with that after the demonstrations, at every token asked."""
     question = draw_question(tokenizer, task, DEMONSTRATIONS, seed=seed)
     ids, alone, replaced = question.ids, question.ids[~question.hidden], question.ids.copy()
     replaced[question.hidden] = unrelated[: question.hidden.sum()]
@@ -105,13 +90,7 @@ class Composed(NamedTuple):
 
 @jax.jit
 def compose(model: Transformer, text: Text, demonstrations: Bool[Array, "tokens"]) -> Composed:
-    """Return the parts of every term's pre-activation at the last token, from the model's closed form on a text.
-
-    Args:
-        model: a pre-norm causal language model.
-        text: the text.
-        demonstrations: true for the demonstrations' tokens, `[tokens]`.
-    """
+    """Return the parts of every term's pre-activation at the last token, from the model's closed form on a text."""
     x = model.embed(text.ids)
     recording = record(lambda x: model.stack(model.first(x)))(x)
     sites = recording.program.of_kind(marks.PRE_ACTIVATION)
@@ -125,18 +104,7 @@ def compose(model: Transformer, text: Text, demonstrations: Bool[Array, "tokens"
 
 
 def measure_closed_form(model: Transformer, tokenizer: "Tokenizer", task: str, seed: int) -> dict[str, float]:
-    """Compare `ΔA W` with the change of each term's pre-activation in the closed form, split over its parameters.
-
-    Args:
-        model: a pre-norm causal language model.
-        tokenizer: its tokenizer.
-        task: a name in `PAIRS`.
-        seed: the seed of the draw.
-
-    Returns:
-        The largest error over layers relative to the norm of `ΔA W`, and the share along `ΔA W` of each part's change,
-        the mean over layers: `W'_{i,2}` on the question's embeddings, on the demonstrations', and `b'_{i,2}`.
-    """
+    """Compare `ΔA W` with the change of each term's pre-activation in the closed form, split over its parameters."""
     question = draw_question(tokenizer, task, DEMONSTRATIONS, seed=seed)
     with_context, alone = padded(question.ids, LONG), padded(question.ids[~question.hidden], SHORT)
     hidden = jnp.asarray(np.pad(question.hidden, (0, LONG - len(question.hidden))))

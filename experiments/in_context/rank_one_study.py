@@ -63,22 +63,12 @@ class Text(NamedTuple):
 
 
 def padded(ids: Sequence[int] | np.ndarray, length: int) -> Text:
-    """Return a text, padded.
-
-    Args:
-        ids: its token ids.
-        length: the number of tokens with padding.
-    """
+    """Return a text, padded."""
     return Text(jnp.asarray(np.pad(ids, (0, length - len(ids))), jnp.int32), jnp.asarray(len(ids) - 1))
 
 
 def shuffled(question: Question, seed: int) -> np.ndarray:
-    """Return a question's token ids with those of its demonstrations in a random order.
-
-    Args:
-        question: the question.
-        seed: the seed of the order.
-    """
+    """Return a question's token ids with those of its demonstrations in a random order."""
     ids = question.ids.copy()
     ids[question.hidden] = np.random.default_rng(seed).permutation(ids[question.hidden])
     return ids
@@ -99,15 +89,8 @@ class Query(NamedTuple):
 
 
 def queries(tokenizer: "Tokenizer", task: str, seed: int) -> list[Query]:
-    """Return a drawn question, and others that stand after the same demonstrations.
-
-    Their right first tokens all differ from the drawn one's.
-
-    Args:
-        tokenizer: the model's tokenizer.
-        task: a name in `PAIRS`.
-        seed: the seed of the draw.
-    """
+    """Return a drawn question, and others that stand after the same demonstrations."""
+    # Their right first tokens all differ from the drawn one's.
     names = list(PAIRS)
     controls = {RIGHT: None, EXCHANGED: EXCHANGED, OTHER_TASK: names[(names.index(task) + 1) % len(names)]}
     drawn = {
@@ -187,12 +170,7 @@ def _updates(model: Transformer, asked: Asked, kind: str) -> Update:
 
 
 def at_once_of(asked: Asked, kind: str) -> Update:
-    """Return the updates of all layers from the run without demonstrations and the one with them.
-
-    Args:
-        asked: the query.
-        kind: the kind of demonstrations.
-    """
+    """Return the updates of all layers from the run without demonstrations and the one with them."""
     target = asked.after[kind][1]
     return update_between(asked.states, target, target.attention - asked.states.attention)
 
@@ -204,14 +182,7 @@ def _run_again(model: Transformer, asked: Asked, updates: Update, tokens: Sequen
 
 
 def _gains(logs: np.ndarray, asked: Asked, own: Asked, answers: list[int]) -> dict[str, float]:
-    """Return how much more probable some tokens are than without demonstrations, and whether the right one is first.
-
-    Args:
-        logs: log-probabilities after the query.
-        asked: the query.
-        own: the query that the update was computed from.
-        answers: the first tokens of all answers of the task.
-    """
+    """Return how much more probable some tokens are than without demonstrations, and whether the right one is first."""
     alone = np.asarray(asked.logs, np.float64)
 
     def gain(tokens: list[int]) -> float:
@@ -229,19 +200,7 @@ def _averaged(results: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[
 
 
 def measure_updates(model: Transformer, tokenizer: "Tokenizer", task: str, seed: int) -> dict[str, Any]:
-    """Run a model without demonstrations and with the updates that they amount to, at one query and at others.
-
-    Args:
-        model: a pre-norm causal language model.
-        tokenizer: its tokenizer.
-        task: a name in `PAIRS`.
-        seed: the seed of the draw.
-
-    Returns:
-        Gains over the query alone, by kind of demonstrations and by update: at the query that the updates were computed
-        from (`own`), and the mean over others (`other`); those with updates of single layers (`layers`); the size of
-        the updates relative to the weights, and their cosines with updates from another query or other demonstrations.
-    """
+    """Run a model without demonstrations and with the updates that they amount to, at one query and at others."""
     own, *others = (_ask(model, query) for query in queries(tokenizer, task, seed))
     answers = answers_of(tokenizer, task)
 
@@ -266,10 +225,8 @@ def measure_updates(model: Transformer, tokenizer: "Tokenizer", task: str, seed:
 
 
 def _single_layers(model: Transformer, own: Asked, others: Sequence[Asked]) -> dict[str, list[float]]:
-    """Return the answer's gains with each layer's update alone at the last token: of its MLP, and of its whole output.
-
-    The whole output takes the difference of the stream after attention, which the earlier layers have no part in.
-    """
+    """Return the answer's gains with each layer's update alone at the last token: of its MLP, and of all its output."""
+    # The whole output takes the difference of the stream after attention, which the earlier layers have no part in.
     layers, result = len(model.stack.blocks), {}
     nothing, tokens = jnp.zeros(layers), _places(own.alone)[0]
     for name, kind, with_stream in ((MLPS, RIGHT, 0.0), (WHOLE, RIGHT, 1.0), (WHOLE, EXCHANGED, 1.0)):

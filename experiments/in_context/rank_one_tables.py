@@ -33,15 +33,7 @@ def _of_tasks(pieces: Pieces, name: str) -> list[Any]:
 
 
 def gains(pieces: Pieces, query: str, kind: str, name: str, field: str = "answer") -> list[float]:
-    """Return each draw's gain over the query alone.
-
-    Args:
-        pieces: what was measured.
-        query: `own`, the query that the update was computed from, or `other`.
-        kind: the demonstrations.
-        name: the update, or that the demonstrations are in view.
-        field: the token whose log-probability it is.
-    """
+    """Return each draw's gain over the query alone."""
     return [draw[query][kind][name][field] for draw in _of_tasks(pieces, "rank_one_updates, {task}, {}")]
 
 
@@ -85,11 +77,7 @@ def _single_layers(pieces: Pieces) -> list[str]:
 
 
 def by_layer(pieces: Pieces) -> dict[str, Any]:
-    """Return the gains by each layer's update alone with their intervals over draws, for a picture.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return the gains by each layer's update alone with their intervals over draws, for a picture."""
     found = [draw["layers"] for draw in _of_tasks(pieces, "rank_one_updates, {task}, {}")]
 
     def curve(*name: str) -> list[list[float]]:
@@ -121,11 +109,7 @@ def _identities(pieces: Pieces) -> list[str]:
 
 
 def rank_one(pieces: Pieces) -> str:
-    """Return the tables on context as rank-one updates.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return the tables on context as rank-one updates."""
     lines = [
         "### The identity",
         "",
@@ -150,11 +134,7 @@ def rank_one(pieces: Pieces) -> str:
 
 
 def numbers_of_updates(pieces: Pieces) -> dict[str, str]:
-    """Return single numbers of these tables for the text, by name.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return single numbers of these tables for the text, by name."""
     found, fields = _of_tasks(pieces, "rank_one_updates, {task}, {}"), {}
     for model in MODELS:
         if forms := _of_tasks(pieces, f"rank_one_form, {model}, {{task}}, {{}}"):

@@ -16,11 +16,7 @@ MASKED = ((True, "with mask"), (False, "without"))
 
 
 def later_half(reach: Reach) -> dict[str, np.ndarray]:
-    """Return a text's measurements for each layer, as means over the positions of the later half.
-
-    Args:
-        reach: what attention brings from token to token.
-    """
+    """Return a text's measurements for each layer, as means over the positions of the later half."""
     late = slice(reach.norms.shape[-1] // 2, None)
     sizes = reach.norms / reach.norms.sum(-1, keepdims=True)
     return {
@@ -36,12 +32,7 @@ def later_half(reach: Reach) -> dict[str, np.ndarray]:
 
 
 def equal_shares(tokens: int, masked: bool) -> dict[str, Any]:
-    """Return the same measurements for equal attention to every visible token.
-
-    Args:
-        tokens: the text's length.
-        masked: whether later tokens are hidden.
-    """
+    """Return the same measurements for equal attention to every visible token."""
     visible = np.tri(tokens) if masked else np.ones((tokens, tokens))
     along = visible / visible.sum(-1, keepdims=True)
     measured = later_half(Reach(np.array([visible.mean()]), visible[None], along[None]))
@@ -49,25 +40,15 @@ def equal_shares(tokens: int, masked: bool) -> dict[str, Any]:
 
 
 def without_first(piece: dict[str, Any], kernel: int) -> str:
-    """Return the share of tokens from some distance on, relative to all but the first token.
-
-    Over the later half the first token is at least half a text away, so that its share is in every `beyond` up to that.
-
-    Args:
-        piece: what was measured of a model's reach.
-        kernel: the distance, at most half a text.
-    """
+    """Return the share of tokens from some distance on, relative to all but the first token."""
+    # Over the later half the first token is at least half a text away, so that its share is in every `beyond` up to
+    # that.
     beyond, first = (np.asarray(piece[name]["texts"]) for name in (f"beyond {kernel}", "first"))
     return ratio(beyond - first, 1 - first)
 
 
 def density(pieces: Pieces, tokens: int) -> list[str]:
-    """Return the table on density and reach, compared with equal shares.
-
-    Args:
-        pieces: what was measured.
-        tokens: the texts' length.
-    """
+    """Return the table on density and reach, compared with equal shares."""
     measured = [
         (name, "it has none" if name == MODELS[2] else which, piece)
         for name in MODELS
@@ -98,11 +79,7 @@ def density(pieces: Pieces, tokens: int) -> list[str]:
 
 
 def weights(pieces: Pieces) -> list[str]:
-    """Return the table on the first token's share, by the kind of weight.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return the table on the first token's share, by the kind of weight."""
     rows = []
     for name in MODELS:
         written, of_map = (pieces.get(f"reach, {name}, True, {weight}") for weight in ("written", "map"))
@@ -121,11 +98,7 @@ def weights(pieces: Pieces) -> list[str]:
 
 
 def windows(pieces: Pieces) -> list[str]:
-    """Return the table of losses with each layer's attention restricted to a window.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return the table of losses with each layer's attention restricted to a window."""
     rows: list[Row] = []
     for name in MODELS[:2]:
         everything = pieces.get(f"windowed, {name}, 128, nothing else")
@@ -143,11 +116,7 @@ def windows(pieces: Pieces) -> list[str]:
 
 
 def numbers_of_reading(pieces: Pieces) -> dict[str, str]:
-    """Return single numbers of these tables for the text, by name.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return single numbers of these tables for the text, by name."""
     fields = {}
     for name in MODELS:
         if (written := pieces.get(f"reach, {name}, True, written")) is not None:

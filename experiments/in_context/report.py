@@ -10,21 +10,13 @@ from experiments.in_context.reading import density, numbers_of_reading, weights,
 
 
 def numbers(pieces: Pieces) -> dict[str, str]:
-    """Return single numbers of the tables, by name, for sentences of other pages.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return single numbers of the tables, by name, for sentences of other pages."""
     ours = (numbers_of_reading, numbers_of_gains, numbers_of_ledgers, numbers_of_updates)
     return {name: number for numbers_of in ours for name, number in numbers_of(pieces).items()}
 
 
 def page(results: dict[str, Any]) -> str:
-    """Return the page's tables.
-
-    Args:
-        results: what `experiments.in_context.run` keeps.
-    """
+    """Return the page's tables."""
     sizes, pieces = results["sizes"], results["pieces"]
     texts = f"{sizes['texts']} texts of {sizes['tokens']} tokens"
     tables = [

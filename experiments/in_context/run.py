@@ -279,11 +279,7 @@ def _name(piece: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     pieces = results["pieces"]
     blocks = {
         "tables": page(results),
@@ -297,11 +293,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main(options: Sequence[str]) -> None:
-    """Run missing measurements, and store the results.
-
-    Args:
-        options: of the command line.
-    """
+    """Run missing measurements, and store the results."""
     parser = argparse.ArgumentParser(
         prog="in_context", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

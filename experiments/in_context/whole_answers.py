@@ -46,24 +46,14 @@ PAIRS: dict[str, list[tuple[str, str]]] = {
 
 
 def padded(question: Question) -> Task:
-    """Return the task of a question's whole answer, its text of `LENGTH` tokens.
-
-    Args:
-        question: the question.
-    """
+    """Return the task of a question's whole answer, its text of `LENGTH` tokens."""
     task = question.whole
     ids, hidden = (jnp.pad(of, (0, LENGTH - len(task.ids))) for of in (task.ids, task.hidden))
     return task._replace(ids=ids, hidden=hidden)
 
 
 def draw(tokenizer: "Tokenizer", task: str, seed: int) -> dict[str, Question]:
-    """Return a drawn question after each kind of demonstrations; every seed has another question.
-
-    Args:
-        tokenizer: the model's tokenizer.
-        task: a name in `PAIRS`.
-        seed: the number of the draw.
-    """
+    """Return a drawn question after each kind of demonstrations; every seed has another question."""
     order = Random(task).sample(PAIRS[task], len(PAIRS[task]))
     (word, answer), rest = order[seed], order[:seed] + order[seed + 1 :]
     drawn = Random(f"{seed} {task}").sample(rest, 2 * DEMONSTRATIONS)
@@ -102,14 +92,7 @@ def _replies(model: Transformer, asked: Question, hidden: bool) -> dict[str, Any
 
 
 def measure_answers(model: Transformer, tokenizer: "Tokenizer", task: str, seed: int) -> dict[str, Any]:
-    """Return the log-probability of every token of the answer, with each kind of demonstrations, visible and hidden.
-
-    Args:
-        model: a causal language model.
-        tokenizer: its tokenizer.
-        task: a name in `PAIRS`.
-        seed: the number of the draw.
-    """
+    """Return the log-probability of every token of the answer, with each kind of demonstrations, visible and hidden."""
     asked = draw(tokenizer, task, seed)
     return {
         kind: {"in view": _replies(model, each, False), "hidden": _replies(model, each, True)}
@@ -118,16 +101,9 @@ def measure_answers(model: Transformer, tokenizer: "Tokenizer", task: str, seed:
 
 
 def split(model: Transformer, task: Task, tokens: int | None = None) -> dict[str, Any]:
-    """Return the sums of a ledger over the answer's tokens, or over its first ones, in nats.
-
-    A ledger is of the mean over the places, so that its parts times the number of tokens are sums over them; a place
-    that stands there several times, as all do, doesn't change the mean.
-
-    Args:
-        model: a causal language model.
-        task: the two runs and the answer's tokens.
-        tokens: how many tokens of the answer are counted; all if absent.
-    """
+    """Return the sums of a ledger over the answer's tokens, or over its first ones, in nats."""
+    # A ledger is of the mean over the places, so that its parts times the number of tokens are sums over them; a place
+    # that stands there several times, as all do, doesn't change the mean.
     count = len(task.places[:tokens])
     places, answers = (jnp.tile(of[:tokens], max(1, PLACES // count)) for of in (task.places, task.answers))
     account = ledger(model, task._replace(places=places, answers=answers), run_again=False)
@@ -161,16 +137,8 @@ def _parts(account: Ledger) -> dict[str, float]:
 
 
 def measure_ledgers(model: Transformer, tokenizer: "Tokenizer", task: str, seed: int) -> dict[str, Any]:
-    """Return the ledgers of the mapping, right against exchanged, and of the format, exchanged against hidden.
-
-    Each is over the whole answer and over its first token alone.
-
-    Args:
-        model: a causal language model.
-        tokenizer: its tokenizer.
-        task: a name in `PAIRS`.
-        seed: the number of the draw.
-    """
+    """Return the ledgers of the mapping, right against exchanged, and of the format, exchanged against hidden."""
+    # Each is over the whole answer and over its first token alone.
     asked = draw(tokenizer, task, seed)
     right, exchanged = padded(asked[RIGHT]), padded(asked[EXCHANGED])
     runs = {"mapping": right._replace(other=exchanged.ids), "format": exchanged}

@@ -15,12 +15,7 @@ LEDGERS = {"mapping": "mapping: right − exchanged", "format": "exchanged − h
 
 
 def added(drawn: list[dict[str, Any]], kind: str) -> np.ndarray:
-    """Return what demonstrations add to each token of the answer, `[draws, tokens]`.
-
-    Args:
-        drawn: the draws of a task.
-        kind: the kind of demonstrations.
-    """
+    """Return what demonstrations add to each token of the answer, `[draws, tokens]`."""
     return np.array([np.subtract(draw[kind]["in view"]["logs"], draw[kind]["hidden"]["logs"]) for draw in drawn])
 
 
@@ -80,11 +75,7 @@ def _columns(account: dict[str, Any], tokens: str, split: str) -> np.ndarray:
 
 
 def whole_answers(pieces: Pieces) -> str:
-    """Return the tables.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return the tables."""
     gains = _gains(pieces)
     if not gains:
         return ""

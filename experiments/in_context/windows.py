@@ -21,20 +21,12 @@ from duat_jax.transform.recording import record_kinds
 def window(tokens: int, kernel: int, kept: Sequence[int] = ()) -> Bool[np.ndarray, "queries keys"]:
     """Return a mask of the last tokens before each position, itself included, and of positions that are always visible.
 
-    Args:
-        tokens: the text's length.
-        kernel: the number of last tokens.
-        kept: the positions that are always visible, such as `[0]` for the first token, to which language models
-            direct attention that no other token needs.
-
     Example:
         >>> window(4, 2, [0]).astype(int)
         array([[1, 1, 0, 0],
                [1, 1, 1, 0],
                [1, 1, 1, 1],
                [1, 0, 1, 1]])
-
-    Source: Xiao et al., "Efficient Streaming Language Models with Attention Sinks", 2024.
     """
     places = np.arange(tokens)
     return (np.abs(places[:, None] - places) < kernel) | np.isin(places, kept)
@@ -43,18 +35,8 @@ def window(tokens: int, kernel: int, kept: Sequence[int] = ()) -> Bool[np.ndarra
 def window_losses(
     model: Transformer, ids: Int[np.ndarray, "texts tokens"], visible: Bool[np.ndarray, "queries keys"]
 ) -> Float[np.ndarray, "texts"]:
-    """Return the mean cross-entropy of each text with every layer's attention restricted to visible tokens.
-
-    The attention weights of visible tokens are divided by their sum, which is the softmax over these tokens alone.
-
-    Args:
-        model: a language model; its own mask is kept.
-        ids: token ids of texts of one length.
-        visible: which tokens (keys) each position (query) sees: at least one of those in the model's own mask.
-
-    Raises:
-        BadText: if the texts are too long to store their patterns.
-    """
+    """Return the mean cross-entropy of each text with every layer's attention restricted to visible tokens."""
+    # The attention weights of visible tokens are divided by their sum, which is the softmax over these tokens alone.
     return on_host(_losses(model, jnp.asarray(ids), jnp.asarray(visible)))
 
 
@@ -62,14 +44,6 @@ def restricted_states(
     model: Transformer, ids: Int[Array, "tokens"], visible: Bool[Array, "queries keys"]
 ) -> Float[Array, "tokens features"]:
     """Return the states from which logits are read, with every layer's attention restricted to visible tokens.
-
-    Args:
-        model: a language model; its own mask is kept.
-        ids: a text's token ids.
-        visible: which tokens (keys) each position (query) sees: at least one of those in the model's own mask.
-
-    Raises:
-        BadText: if the text is too long to store its patterns.
 
     Example:
         >>> import duat_jax as duat

@@ -24,11 +24,6 @@ def widened(
 ) -> dict[float, float]:
     """Return trials with further learning rates, until the best one has others on both sides.
 
-    Args:
-        trials: the validation loss of each rate.
-        beyond: the next rate, from a rate and whether it is above.
-        run: the validation loss of a rate.
-
     Example:
         >>> widened({1.0: 3.0, 2.0: 2.0}, lambda rate, up: rate * 2 if up else rate / 2, lambda rate: abs(rate - 5))
         {1.0: 3.0, 2.0: 2.0, 4.0: 1.0, 8.0: 3.0}
@@ -48,15 +43,7 @@ def compare_kinds(
     trial: Callable[[str, float, int], float],
     measured: Callable[[str, float, int, int], Found],
 ) -> Found:
-    """Return what is measured on networks at the best of further learning rates.
-
-    Args:
-        journal: what is finished.
-        kinds: what was measured at the stated rates.
-        steps: the steps of a training.
-        trial: the validation loss of a kind at a rate.
-        measured: what is measured on a kind at a rate, with a seed.
-    """
+    """Return what is measured on networks at the best of further learning rates."""
 
     def doubled(rate: float, up: bool) -> float:
         return rate * 2 if up else rate / 2
@@ -78,13 +65,7 @@ def compare_kinds(
 
 
 def compare_tuning(journal: Journal, steps: int, ways: Found) -> Found:
-    """Return what is measured after fine-tuning at the best of further rates, on equal texts, and without any.
-
-    Args:
-        journal: what is finished.
-        steps: the steps of the first training.
-        ways: what was measured at the stated rates.
-    """
+    """Return what is measured after fine-tuning at the best of further rates, on equal texts, and without any."""
 
     def beyond(rate: float, up: bool) -> float:
         return RATES[RATES.index(rate) + (1 if up else -1)]
@@ -123,10 +104,5 @@ def compare_tuning(journal: Journal, steps: int, ways: Found) -> Found:
 
 
 def read_in_groups(seed: int, steps: int) -> Found:
-    """Return the losses on long texts of a network that isn't fine-tuned and attends within groups of 128 tokens.
-
-    Args:
-        seed: its seed.
-        steps: the steps of its training.
-    """
+    """Return the losses on long texts of a network that isn't fine-tuned and attends within groups of 128 tokens."""
     return long_losses(extension.WAYS[extension.GROUPS](base(seed, steps), GROUP))

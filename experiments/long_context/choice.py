@@ -10,11 +10,7 @@ SEEDS = 0, 1, 2
 
 
 def sizes_of(kind: str) -> Sizes:
-    """Return the sizes of a network with as many parameters as the one with full attention.
-
-    Args:
-        kind: a name in `KINDS`.
-    """
+    """Return the sizes of a network with as many parameters as the one with full attention."""
     full = Sizes(
         kind=FULL,
         layers=TRAINING.layers,
@@ -27,18 +23,10 @@ def sizes_of(kind: str) -> Sizes:
 
 
 def best(trials: dict[float, float]) -> float:
-    """Return the rate of the lowest validation loss.
-
-    Args:
-        trials: the validation loss of each rate.
-    """
+    """Return the rate of the lowest validation loss."""
     return min(trials, key=trials.__getitem__)
 
 
 def at_the_edge(trials: dict[float, float]) -> bool:
-    """Return whether the best rate is the lowest or the highest of several, so that a better one may lie beyond.
-
-    Args:
-        trials: the validation loss of each rate.
-    """
+    """Return whether the best rate is the lowest or the highest of several, so that a better one may lie beyond."""
     return best(trials) in (min(trials), max(trials))

@@ -17,13 +17,8 @@ MANUAL, SOURCE = "manual", "source"
 
 
 def documents(tokenizer: "Tokenizer") -> dict[str, Int[np.ndarray, "documents tokens"]]:
-    """Return the first tokens of every document that is long enough, by its kind.
-
-    Sources are those that the embedded model wasn't trained on, without tests, whose lines are often alike.
-
-    Args:
-        tokenizer: the model's tokenizer.
-    """
+    """Return the first tokens of every document that is long enough, by its kind."""
+    # Sources are those that the embedded model wasn't trained on, without tests, whose lines are often alike.
     modules = [text for name, text in unseen(*split(sources())).items() if not name.startswith("test/")]
     texts = {MANUAL: list(dict.fromkeys(manual())), SOURCE: modules}
     ids = {kind: [stream(tokenizer, [text]) for text in of_kind] for kind, of_kind in texts.items()}
@@ -32,10 +27,6 @@ def documents(tokenizer: "Tokenizer") -> dict[str, Int[np.ndarray, "documents to
 
 def repeated(ids: Int[np.ndarray, "tokens"], length: int = 8) -> float:
     """Return the share of a text's second half whose tokens end a run of tokens that stands in the text before.
-
-    Args:
-        ids: the text.
-        length: the number of tokens of a run.
 
     Example:
         >>> repeated(np.array([1, 2, 3, 1, 2, 4]), 2), repeated(np.arange(6), 2)

@@ -40,16 +40,7 @@ def fine_tune(
     group: int,
     adapters: bool,
 ) -> Transformer:
-    """Return a model, fine-tuned by Adam, that attends to all earlier tokens, whatever it saw in fine-tuning.
-
-    Args:
-        model: a model with attention.
-        ids: the texts of every step.
-        rate: the highest learning rate; it rises over a tenth of the steps and falls to zero.
-        way: what tokens see in fine-tuning, a name in `WAYS`.
-        group: the number of tokens of a group.
-        adapters: whether adapters, embeddings and norms are trained, and not all weights.
-    """
+    """Return a model, fine-tuned by Adam, that attends to all earlier tokens, whatever it saw in fine-tuning."""
     shape = optax.warmup_cosine_decay_schedule(0.0, 1.0, len(ids) // 10, len(ids))
     rule = optax.chain(
         optax.clip_by_global_norm(1.0),

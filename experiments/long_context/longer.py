@@ -40,12 +40,7 @@ SETTINGS = [SHORT, LONG, GROUP, TUNING, TUNED_BATCH, list(TUNED_RATES.values())]
 
 @cache
 def base(seed: int, steps: int) -> Transformer:
-    """Return a network with full attention that is trained on short texts.
-
-    Args:
-        seed: its seed.
-        steps: the steps of its training.
-    """
+    """Return a network with full attention that is trained on short texts."""
     training = TRAINING._replace(tokens=SHORT, batch=TRAINING.batch * TRAINING.tokens // SHORT)
     # The longest text is a matter of the configuration alone: rotary positions have no parameters.
     model = network(replace(sizes_of(FULL), tokens=LONG), nnx.Rngs(seed))
@@ -55,17 +50,7 @@ def base(seed: int, steps: int) -> Transformer:
 def extended(
     way: str, adapters: bool, rate: float, seed: int, steps: int, tokens: int = LONG, drawn: int | None = None
 ) -> Transformer:
-    """Return a network that is fine-tuned to longer texts.
-
-    Args:
-        way: a name in `extension.WAYS`.
-        adapters: whether adapters, embeddings and norms are trained, and not all weights.
-        rate: the highest learning rate.
-        seed: the seed of the network; what it reads in fine-tuning is drawn by another one.
-        steps: the steps of its first training.
-        tokens: the length of the texts of fine-tuning.
-        drawn: the length of the texts that are drawn, and cut into these; the same if absent.
-    """
+    """Return a network that is fine-tuned to longer texts."""
     drawn = tokens if drawn is None else drawn
     texts = windows(trained_stream(), TUNING * TUNED_BATCH * LONG // drawn, drawn, seed=seed + 100)
     ids = texts.reshape(TUNING, -1, tokens)
@@ -74,31 +59,18 @@ def extended(
 
 
 def late(losses: np.ndarray) -> np.ndarray:
-    """Return the mean loss of each text's bytes beyond the length that a network was first trained on.
-
-    Args:
-        losses: of every byte but the first of each text, `[texts, predicted]`.
-    """
+    """Return the mean loss of each text's bytes beyond the length that a network was first trained on."""
     return losses[:, SHORT - 1 :].mean(1)
 
 
 def long_losses(model: Transformer) -> Found:
-    """Return the losses of a network on long texts, with full attention, by position and by text.
-
-    Args:
-        model: the network.
-    """
+    """Return the losses of a network on long texts, with full attention, by position and by text."""
     losses = losses_of(model, held_out_texts(LONG, HELD_OUT)[1])
     return {"positions": rounded(by_position(losses)), "late": rounded(late(losses))}
 
 
 def costs(way: str, tokens: int) -> Found:
-    """Return the seconds of a training step, the median of three, and the memory that its program takes beside weights.
-
-    Args:
-        way: a name in `extension.WAYS`.
-        tokens: the length of its texts.
-    """
+    """Return the median seconds of three training steps, and the memory that the program takes beside weights."""
     model = network(replace(sizes_of(FULL), tokens=max(COST_LENGTHS)), nnx.Rngs(0))
     model = extension.WAYS[way](model, GROUP)
     ids = jnp.asarray(windows(trained_stream(), COST_TOKENS // tokens, tokens, seed=0))[None]
@@ -113,41 +85,18 @@ def costs(way: str, tokens: int) -> Found:
 
 
 def tuned(seed: int, steps: int, way: str, adapters: bool, tokens: int, rate: float, drawn: int | None = None) -> Found:
-    """Return the losses on long texts after a fine-tuning.
-
-    Args:
-        seed: the seed of the network.
-        steps: the steps of its first training.
-        way: as for `extended`, and so the following.
-        adapters: whether adapters are trained.
-        tokens: the length of the texts.
-        rate: the highest learning rate.
-        drawn: the length of the texts that are drawn.
-    """
+    """Return the losses on long texts after a fine-tuning."""
     return long_losses(extended(way, adapters, rate, seed, steps, tokens, drawn))
 
 
 def try_rate(steps: int, way: str, adapters: bool, tokens: int, rate: float) -> float:
-    """Return the loss by which the learning rate of a fine-tuning is chosen.
-
-    Args:
-        steps: the steps of the first training.
-        way: as for `extended`, and so the following.
-        adapters: whether adapters are trained.
-        tokens: the length of the texts.
-        rate: the highest learning rate.
-    """
+    """Return the loss by which the learning rate of a fine-tuning is chosen."""
     model = extended(way, adapters, rate, SEEDS[0], steps, tokens)
     return rounded(late(losses_of(model, held_out_texts(LONG, 0)[0])).mean())
 
 
 def compare_extensions(journal: Journal, steps: int) -> Found:
-    """Return what is measured on long texts, with full attention, after each way of fine-tuning.
-
-    Args:
-        journal: what is finished.
-        steps: the steps of the first training.
-    """
+    """Return what is measured on long texts, with full attention, after each way of fine-tuning."""
 
     def not_tuned(seed: int, factor: float) -> Found:
         return long_losses(interpolated(base(seed, steps), factor))

@@ -22,45 +22,26 @@ Found = dict[str, Any]
 
 
 def rounded(values: Any) -> Any:
-    """Return numbers as they are kept.
-
-    Args:
-        values: the numbers.
-    """
+    """Return numbers as they are kept."""
     return np.round(np.asarray(values, float), DIGITS).tolist()
 
 
 def by_position(losses: np.ndarray) -> list[float]:
-    """Return the mean loss of each bin of positions: of bytes with 1, 2 to 3, 4 to 7, … bytes before them.
-
-    Args:
-        losses: of every byte but the first of each text, `[texts, predicted]`.
-    """
+    """Return the mean loss of each bin of positions: of bytes with 1, 2 to 3, 4 to 7, … bytes before them."""
     of_bins = bins(np.arange(1, losses.shape[1] + 1), 2)
     return [float(losses[:, of_bins == i].mean()) for i in range(1, of_bins.max() + 1)]
 
 
 def gains(model: Transformer, texts: np.ndarray) -> dict[str, list[float]]:
-    """Return each text's mean loss of its bytes from 128 on, and how much higher it is with the first 96 bytes cut off.
-
-    The bytes are the same ones, so that nothing but the context differs.
-
-    Args:
-        model: the network.
-        texts: the texts.
-    """
+    """Return each text's mean loss of its bytes from 128 on, and its growth with the first 96 bytes cut off."""
+    # The bytes are the same ones, so that nothing but the context differs.
     late = losses_of(model, texts)[:, LATE - 1 :]
     cut = losses_of(model, texts[:, LATE - EARLY :])[:, EARLY - 1 :]
     return {"late": rounded(late.mean(1)), "gain": rounded((cut - late).mean(1))}
 
 
 def recall(model: Transformer, texts: np.ndarray) -> dict[str, float]:
-    """Return the mean loss of the letters that can be recalled, by distance, and of the same in their first copy.
-
-    Args:
-        model: the network.
-        texts: texts, in which a word of random letters is placed, ending with its second copy.
-    """
+    """Return the mean loss of the letters that can be recalled, by distance, and of the same in their first copy."""
     count, tokens = texts.shape
     place = tokens - WORD
     found = {}
@@ -75,11 +56,7 @@ def recall(model: Transformer, texts: np.ndarray) -> dict[str, float]:
 
 
 def measure(model: Transformer) -> Found:
-    """Return a network's losses by position, on held-out text and on the same with its bytes shuffled, and its recall.
-
-    Args:
-        model: the network.
-    """
+    """Return a network's losses by position, on held-out text and on its shuffled bytes, and its recall."""
     texts = held_out_texts(TRAINING.tokens, TESTED)[1]
     fewer = texts[:HELD_OUT]
     shuffled = np.random.default_rng(0).permuted(fewer, axis=1)

@@ -34,12 +34,7 @@ class TokenConvolution(nnx.Module):
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: None = None
     ) -> Float[Array, "... tokens features"]:
-        """Mix the tokens.
-
-        Args:
-            x: the residual stream, `[..., tokens, features]`.
-            mask: there is none.
-        """
+        """Mix the tokens."""
         return self.output(jnp.concatenate([_earlier(x, distance) for distance in range(self.kernel)], -1))
 
 
@@ -64,12 +59,7 @@ class FeatureConvolution(nnx.Module):
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: None = None
     ) -> Float[Array, "... tokens features"]:
-        """Mix the tokens.
-
-        Args:
-            x: the residual stream, `[..., tokens, features]`.
-            mask: there is none.
-        """
+        """Mix the tokens."""
         tokens, features = x.shape[-2:]
         rows, columns = jnp.tril_indices(tokens)
         # The triangle row by row, so that a shorter text takes its beginning.
@@ -101,11 +91,7 @@ class DistancePattern(nnx.Module):
         self.output = Linear(features, features, "attention.output", rngs=rngs)
 
     def pattern(self, tokens: int) -> Float[Array, "heads queries keys"]:
-        """Return the pattern of a text.
-
-        Args:
-            tokens: its length.
-        """
+        """Return the pattern of a text."""
         places = jnp.arange(tokens)
         distances = places[:, None] - places
         scores = self.scores[...][:, jnp.maximum(distances, 0)]
@@ -114,12 +100,7 @@ class DistancePattern(nnx.Module):
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: None = None
     ) -> Float[Array, "... tokens features"]:
-        """Mix the tokens.
-
-        Args:
-            x: the residual stream, `[..., tokens, features]`.
-            mask: there is none.
-        """
+        """Mix the tokens."""
         values = self.value(x).reshape(*x.shape[:-1], len(self.scores[...]), -1)
         mixed = jnp.einsum("hqk,...khd->...qhd", alike(self.pattern(x.shape[-2]), x), values, precision=PRECISION)
         return self.output(mixed.reshape(x.shape))
@@ -148,12 +129,7 @@ class GroupedAttention(nnx.Module):
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: None = None
     ) -> Float[Array, "... tokens features"]:
-        """Mix the tokens.
-
-        Args:
-            x: the residual stream, `[..., tokens, features]`.
-            mask: there is none.
-        """
+        """Mix the tokens."""
         attention: Any = self.attention
         queries, keys, values = (
             part(x).reshape(*x.shape[:-1], attention.heads, -1)
@@ -187,10 +163,5 @@ class Nothing(nnx.Module):
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: None = None
     ) -> Float[Array, "... tokens features"]:
-        """Return zeros.
-
-        Args:
-            x: the residual stream, `[..., tokens, features]`.
-            mask: there is none.
-        """
+        """Return zeros."""
         return jnp.zeros_like(x)

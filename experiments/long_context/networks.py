@@ -72,12 +72,7 @@ def _mixer(sizes: Sizes, rngs: nnx.Rngs | None) -> Part:
 
 
 def network(sizes: Sizes, rngs: nnx.Rngs | None) -> Transformer:
-    """Return a language model as Llama's, with rotary positions where there is attention, and a tied read-out.
-
-    Args:
-        sizes: what it is made of.
-        rngs: source of the random initial weights; zeros without it.
-    """
+    """Return a language model as Llama's, with rotary positions where there is attention, and a tied read-out."""
     block = BlockConfig(
         arrangement="pre-norm",
         features=sizes.features,
@@ -110,13 +105,7 @@ def network(sizes: Sizes, rngs: nnx.Rngs | None) -> Transformer:
 
 
 def in_groups(model: Transformer, group: int, *, shifted: bool) -> Transformer:
-    """Return a model of the same weights that attends within groups of tokens.
-
-    Args:
-        model: a model with attention.
-        group: the number of tokens of a group.
-        shifted: whether half of the heads have groups shifted by half a group.
-    """
+    """Return a model of the same weights that attends within groups of tokens."""
     model = jax.tree.map(lambda leaf: leaf, model)  # a copy, whose blocks are changed
     for layer in blocks(model):
         attention: Any = layer.attention
@@ -125,16 +114,8 @@ def in_groups(model: Transformer, group: int, *, shifted: bool) -> Transformer:
 
 
 def interpolated(model: Transformer, factor: float) -> Transformer:
-    """Return a model of the same weights whose rotary positions are closer together by a factor.
-
-    So a text that is longer by this factor has no distance beyond those that the model was trained on.
-
-    Args:
-        model: a model with attention.
-        factor: what the rotary frequencies are divided by.
-
-    Source: Chen et al., "Extending Context Window of Large Language Models via Positional Interpolation", 2023.
-    """
+    """Return a model of the same weights whose rotary positions are closer together by a factor."""
+    # So a text that is longer by this factor has no distance beyond those that the model was trained on.
     model = jax.tree.map(lambda leaf: leaf, model)  # a copy, whose blocks are changed
     for layer in blocks(model):
         attention: Any = layer.attention
@@ -144,28 +125,14 @@ def interpolated(model: Transformer, factor: float) -> Transformer:
 
 
 def count(sizes: Sizes) -> int:
-    """Return the number of a network's parameters.
-
-    Args:
-        sizes: what it is made of.
-    """
+    """Return the number of a network's parameters."""
     return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(partial(network, sizes, None))))
 
 
 def fit(
     loss: Callable[[Any, Array], Array], weights: Any, ids: Int[Array, "steps batch tokens"], rule: Any
 ) -> tuple[Any, Float[Array, "steps"]]:
-    """Minimise the mean loss of texts, in one scan over the steps.
-
-    Args:
-        loss: from the weights and a step's texts to a number.
-        weights: what is trained.
-        ids: the texts of every step.
-        rule: optax' rule.
-
-    Returns:
-        The trained weights, and the loss before every step.
-    """
+    """Minimise the mean loss of texts, in one scan over the steps."""
 
     def step(carry: tuple[Any, Any], texts: Array) -> tuple[tuple[Any, Any], Array]:
         weights, state = carry
@@ -181,13 +148,7 @@ def fit(
 def train(
     model: Transformer, ids: Int[Array, "steps batch tokens"], rate: Float[Array, ""]
 ) -> tuple[Transformer, Float[Array, "steps"]]:
-    """Train a model by the embedded model's rule: Muon for the matrices inside the blocks, Adam for everything else.
-
-    Args:
-        model: the model before training.
-        ids: the texts of every step.
-        rate: the factor of all learning rates.
-    """
+    """Train a model by the embedded model's rule: Muon for the matrices inside the blocks, Adam for everything else."""
     rule = optax.chain(optimizer(len(ids)), optax.scale(rate))
     return fit(lambda model, texts: token_losses(model, texts).mean(), model, ids, rule)
 
@@ -195,12 +156,6 @@ def train(
 def losses_of(
     model: Transformer, ids: Int[np.ndarray, "texts tokens"], batch: int = 16
 ) -> Float[np.ndarray, "texts predicted"]:
-    """Return the loss of every token but the first of each text, a batch at a time.
-
-    Args:
-        model: the model.
-        ids: the texts, a multiple of the batch.
-        batch: how many are read at once.
-    """
+    """Return the loss of every token but the first of each text, a batch at a time."""
     parts = [token_losses(model, jnp.asarray(part)) for part in ids.reshape(-1, batch, ids.shape[1])]
     return np.concatenate([np.asarray(part) for part in parts])

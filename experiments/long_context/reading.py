@@ -26,10 +26,6 @@ the components along the vectors' sum, which are linear in the vectors and may b
 def bins(distances: Int[np.ndarray, "*shape"], base: int = 4) -> Int[np.ndarray, "*shape"]:
     """Return the bin of every distance: 0 for none, and `i` for those from `base^(i−1)` to `base^i − 1`.
 
-    Args:
-        distances: in tokens, at most a million.
-        base: how many times larger than the one before a bin is.
-
     Example:
         >>> bins(np.array([0, 1, 3, 4, 16, 8191])).tolist(), bins(np.array([0, 1, 2, 3, 4]), 2).tolist()
         ([0, 1, 1, 2, 3, 7], [0, 1, 2, 2, 3])
@@ -40,11 +36,6 @@ def bins(distances: Int[np.ndarray, "*shape"], base: int = 4) -> Int[np.ndarray,
 
 def label(number: int, base: int = 4, longest: int | None = None) -> str:
     """Return the distances of a bin, in words.
-
-    Args:
-        number: of the bin, as in `bins`.
-        base: as in `bins`.
-        longest: the longest distance that there is, if it ends the last bin.
 
     Example:
         >>> label(1), label(6), label(1, 2), label(8, 2, longest=191)
@@ -80,13 +71,7 @@ def read_by_distance(
     along: Float[np.ndarray, "layers queries keys"],
     places: Int[np.ndarray, "queries"],
 ) -> Read:
-    """Return what some positions read, by distance.
-
-    Args:
-        norms: the norm of the vector that is written from each token to the position.
-        along: the vector's share along the sum of them all.
-        places: the positions.
-    """
+    """Return what some positions read, by distance."""
     distances = places[:, None] - np.arange(norms.shape[-1])
     of_bins = bins(np.maximum(distances, 0))
     squares = norms**2
@@ -113,20 +98,12 @@ def read_by_distance(
 
 
 def late_places(tokens: int) -> Int[np.ndarray, "queries"]:
-    """Return the positions of a text at which is measured what they read.
-
-    Args:
-        tokens: the text's length.
-    """
+    """Return the positions of a text at which is measured what they read."""
     return np.linspace(tokens // 2, tokens - 1, min(ROWS, tokens // 2)).round().astype(int)
 
 
 def equal_shares(tokens: int) -> Read:
-    """Return what positions read that read every visible token alike.
-
-    Args:
-        tokens: the text's length.
-    """
+    """Return what positions read that read every visible token alike."""
     places = late_places(tokens)
     visible = np.arange(tokens) <= places[:, None]
     shares = (visible / visible.sum(-1, keepdims=True))[None]
@@ -134,14 +111,8 @@ def equal_shares(tokens: int) -> Read:
 
 
 def measure_reading(model: Transformer, ids: Int[np.ndarray, "tokens"]) -> tuple[Read, Float[Array, "tokens features"]]:
-    """Return what a model's attention reads, and the states from which logits are read.
-
-    No pattern is stored but for a few positions, one layer at a time.
-
-    Args:
-        model: a language model with standard attention.
-        ids: the text.
-    """
+    """Return what a model's attention reads, and the states from which logits are read."""
+    # No pattern is stored but for a few positions, one layer at a time.
     places = late_places(len(ids))
     x = model.first(model.embed(jnp.asarray(ids)))
     layers = []

@@ -15,11 +15,6 @@ def with_words(
 ) -> Int[np.ndarray, "texts tokens"]:
     """Return texts in which a word of random letters stands in the place of the text's own bytes, several times.
 
-    Args:
-        ids: the texts, as bytes.
-        begins: where each text's copies begin.
-        seed: the seed of the letters.
-
     Example:
         >>> text = np.frombuffer(b"." * 32, np.uint8)[None]
         >>> bytes(with_words(text, np.array([[2, 18]]), seed=0)[0])
@@ -32,12 +27,7 @@ def with_words(
 
 
 def draw_words(ids: Int[np.ndarray, "texts tokens"], seed: int) -> Int[np.ndarray, "texts tokens"]:
-    """Return texts with two to four copies of a word, at most one in each quarter of a text.
-
-    Args:
-        ids: the texts, as bytes.
-        seed: the seed of places and letters.
-    """
+    """Return texts with two to four copies of a word, at most one in each quarter of a text."""
     draw, (texts, tokens) = np.random.default_rng(seed), ids.shape
     quarter = tokens // COPIES
     begins = draw.integers(0, quarter - WORD + 1, (texts, COPIES)) + quarter * np.arange(COPIES)

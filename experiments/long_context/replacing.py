@@ -23,12 +23,7 @@ PREDICTED, KEPT = 16, 32
 
 @jax.jit
 def states(model: Transformer, ids: Int[Array, "tokens"]) -> Float[Array, "tokens features"]:
-    """Return the states from which logits are read.
-
-    Args:
-        model: a language model.
-        ids: the text.
-    """
+    """Return the states from which logits are read."""
     return model.states(model.embed(ids))
 
 
@@ -56,14 +51,7 @@ def _next(ids: Array) -> Array:
 def compare(
     model: Transformer, before: Float[Array, "tokens features"], after: Float[Array, "tokens features"], ids: Array
 ) -> Change:
-    """Return the change of the predictions between two runs.
-
-    Args:
-        model: the model.
-        before: the states of the text.
-        after: the states of the text with something replaced.
-        ids: the text, whose own next tokens are predicted.
-    """
+    """Return the change of the predictions between two runs."""
 
     def of_chunk(chunk: tuple[Array, Array, Array]) -> Change:
         *both, answers = chunk
@@ -78,13 +66,7 @@ def compare(
 
 @jax.jit
 def losses(model: Transformer, states: Float[Array, "tokens features"], ids: Array) -> Float[Array, "predicted"]:
-    """Return the loss of every token but the first.
-
-    Args:
-        model: the model.
-        states: the states of the text.
-        ids: the text.
-    """
+    """Return the loss of every token but the first."""
 
     def of_chunk(chunk: tuple[Array, Array]) -> Array:
         return jnp.take_along_axis(jax.nn.log_softmax(logits_of(model, chunk[0])), chunk[1][:, None], -1)[:, 0]
@@ -95,26 +77,13 @@ def losses(model: Transformer, states: Float[Array, "tokens features"], ids: Arr
 def replaced(
     ids: Int[np.ndarray, "tokens"], other: Int[np.ndarray, "tokens"], begin: int, span: int = SPAN
 ) -> Int[np.ndarray, "tokens"]:
-    """Return a text with a span of its tokens replaced by those of another text at the same places.
-
-    Args:
-        ids: the text.
-        other: the other text.
-        begin: the first replaced token.
-        span: how many are replaced.
-    """
+    """Return a text with a span of its tokens replaced by those of another text at the same places."""
     places = np.arange(len(ids))
     return np.where((places >= begin) & (places < begin + span), other, ids)
 
 
 def by_distance(change: Change, begin: int, span: int = SPAN) -> dict[str, list[float]]:
-    """Return the change as a mean over the positions of each bin of distances from the last replaced token.
-
-    Args:
-        change: the change at every position.
-        begin: the first replaced token.
-        span: how many were replaced.
-    """
+    """Return the change as a mean over the positions of each bin of distances from the last replaced token."""
     divergence, loss = (np.asarray(part, np.float64) for part in change)
     later = np.arange(begin + span, len(divergence) - 1)
     of_bins = bins(later - (begin + span - 1))
@@ -127,26 +96,14 @@ def by_distance(change: Change, begin: int, span: int = SPAN) -> dict[str, list[
 
 @jax.jit
 def last_loss(model: Transformer, x: Float[Array, "tokens features"], ids: Array) -> Float[Array, ""]:
-    """Return the mean loss of a text's last tokens.
-
-    Args:
-        model: the model.
-        x: the text's embeddings, or those of a text that ends alike.
-        ids: the text.
-    """
+    """Return the mean loss of a text's last tokens."""
     logits = logits_of(model, model.states(x)[-PREDICTED - 1 : -1])
     return -jnp.take_along_axis(jax.nn.log_softmax(logits), ids[-PREDICTED:, None], -1).mean()
 
 
 @jax.jit
 def parts(model: Transformer, ids: Array, other: Array) -> tuple[Float[Array, "tokens"], Float[Array, ""]]:
-    """Return the exact parts of every token in the growth of the last tokens' loss, and the growth.
-
-    Args:
-        model: the model.
-        ids: the text.
-        other: a text that ends alike.
-    """
+    """Return the exact parts of every token in the growth of the last tokens' loss, and the growth."""
     x, y = model.embed(ids), model.embed(other)
     split = duat.secant(partial(last_loss, model, ids=ids))(y, x)
     return split.parts.sum(-1), split.difference
@@ -155,15 +112,11 @@ def parts(model: Transformer, ids: Array, other: Array) -> tuple[Float[Array, "t
 def groups(tokens: int) -> dict[str, Int[np.ndarray, "_"]]:
     """Return the replaced tokens of a text in groups: the first one, and the others by their distance.
 
-    Distances are from the first position at which a token is predicted whose loss counts.
-
-    Args:
-        tokens: the text's length.
-
     Example:
         >>> {name: len(places) for name, places in groups(128).items()}
         {'the first token': 1, '16 to 63': 48, '64 to 255': 47}
     """
+    # Distances are from the first position at which a token is predicted whose loss counts.
     places = np.arange(1, tokens - KEPT)
     of_bins = bins(tokens - 1 - PREDICTED - places)
     return {
@@ -175,13 +128,7 @@ def groups(tokens: int) -> dict[str, Int[np.ndarray, "_"]]:
 def split_and_again(
     model: Transformer, ids: Int[np.ndarray, "tokens"], other: Int[np.ndarray, "tokens"]
 ) -> dict[str, dict[str, float]]:
-    """Return of each group of tokens its part by the secant, and the growth of the loss with this group alone replaced.
-
-    Args:
-        model: the model.
-        ids: the text.
-        other: another text of the same length, whose tokens take the places of all but the last ones.
-    """
+    """Return each group of tokens' part by the secant, and the growth of the loss with this group alone replaced."""
     own = jnp.asarray(ids)
     of_tokens, difference = parts(model, own, jnp.asarray(np.append(other[:-KEPT], ids[-KEPT:])))
     before = last_loss(model, model.embed(own), own)

@@ -41,12 +41,7 @@ def _bins(found: Iterable[Any]) -> range:
 
 
 def reading(pieces: Pieces, measure: str) -> list[str]:
-    """Return the table of what is read by distance, with and without the first token.
-
-    Args:
-        pieces: what was measured.
-        measure: a name in `MEASURES`.
-    """
+    """Return the table of what is read by distance, with and without the first token."""
     rows = []
     numbers = _bins(np.asarray(read["shares"][measure]).T for *_, of in _measured(pieces) for read in of)
     for tokens, name, texts in _measured(pieces):
@@ -60,11 +55,7 @@ def reading(pieces: Pieces, measure: str) -> list[str]:
 
 
 def concentration(pieces: Pieces) -> list[str]:
-    """Return the table of how many tokens are read, and from where, by squared norms.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return the table of how many tokens are read, and from where, by squared norms."""
     rows = []
     for tokens, name, texts in _measured(pieces):
         means = [
@@ -79,11 +70,7 @@ def concentration(pieces: Pieces) -> list[str]:
 
 
 def lengths(pieces: Pieces) -> list[str]:
-    """Return the table of the loss at the texts' ends, by how many tokens stand before them, in nats.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return the table of the loss at the texts' ends, by how many tokens stand before them, in nats."""
     rows = []
     for kind in ("", *dict.fromkeys(name.split()[0] for name in pieces)):
         of_kind = {name: found for name, found in pieces.items() if name.startswith(kind)}
@@ -96,23 +83,13 @@ def lengths(pieces: Pieces) -> list[str]:
 
 
 def along(pieces: Pieces) -> list[str]:
-    """Return the table of the mean loss of every 1,024 tokens of the longest texts.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return the table of the mean loss of every 1,024 tokens of the longest texts."""
     columns = zip(*(text["by position"] for text in texts_of(pieces, max(_lengths(pieces)))), strict=True)
     return table(["thousand", "loss"], [[str(i + 1), interval(list(column), 3)] for i, column in enumerate(columns)])
 
 
 def replaced(pieces: Pieces, what: str, written: Callable[[list[float]], str]) -> list[str]:
-    """Return a table of what replaced tokens change, by distance.
-
-    Args:
-        pieces: what was measured.
-        what: `"divergence"`, `"loss"` or `"above"`.
-        written: formats a number of each text.
-    """
+    """Return a table of what replaced tokens change, by distance."""
     rows = []
     for tokens in _lengths(pieces):
         of_texts = [
@@ -130,11 +107,7 @@ def replaced(pieces: Pieces, what: str, written: Callable[[list[float]], str]) -
 
 
 def split(pieces: Pieces) -> list[str]:
-    """Return the table of the exact parts of replaced tokens, and of each group replaced alone.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return the table of the exact parts of replaced tokens, and of each group replaced alone."""
     rows = []
     for tokens in _lengths(pieces):
         found = [text["split"] for text in texts_of(pieces, tokens) if "split" in text]
@@ -145,11 +118,7 @@ def split(pieces: Pieces) -> list[str]:
 
 
 def tables(pieces: Pieces) -> str:
-    """Return all tables.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return all tables."""
     return "\n".join(
         [
             *("### Verdicts", "", *verdicts(pieces), ""),

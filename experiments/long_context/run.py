@@ -57,25 +57,14 @@ def _rounded(values: Any) -> Any:
 
 
 def shuffled(ids: np.ndarray, begin: int, end: int) -> np.ndarray:
-    """Return a text with the order of some neighbouring tokens shuffled.
-
-    Args:
-        ids: the text.
-        begin: the first of them.
-        end: the first token after them.
-    """
+    """Return a text with the order of some neighbouring tokens shuffled."""
     order = np.arange(len(ids))
     order[begin:end] = np.random.default_rng(0).permutation(order[begin:end])
     return ids[order]
 
 
 def changed_texts(ids: np.ndarray, other: np.ndarray) -> dict[str, tuple[np.ndarray, int, int]]:
-    """Return the text with something replaced, in every way, the first replaced token, and how many are.
-
-    Args:
-        ids: the text.
-        other: another text.
-    """
+    """Return the text with something replaced, in every way, the first replaced token, and how many are."""
     eighth = len(ids) // 8
     far = len(ids) - len(ids) // 4 - 1
     spans = {EIGHTH: (eighth, SPAN), FIRST: (0, SPAN), SECOND: (1, SPAN - 1), FAR: (1, far)}
@@ -86,14 +75,7 @@ def changed_texts(ids: np.ndarray, other: np.ndarray) -> dict[str, tuple[np.ndar
 
 
 def measure(model: Transformer, looped: Transformer, ids: np.ndarray, other: np.ndarray) -> Found:
-    """Return what a text's positions read, the losses at its end, and what replaced tokens change.
-
-    Args:
-        model: the model, whose layers are written out.
-        looped: the same, whose layers are the steps of a loop.
-        ids: the text.
-        other: another text of the same length.
-    """
+    """Return what a text's positions read, the losses at its end, and what replaced tokens change."""
     read, before = measure_reading(model, ids)
     own = jnp.asarray(ids)
     of_tokens = np.asarray(losses(looped, before, own), np.float64)
@@ -115,15 +97,7 @@ def measure(model: Transformer, looped: Transformer, ids: np.ndarray, other: np.
 def measure_controls(
     untrained: Transformer, model: Transformer, looped: Transformer, ids: np.ndarray, other: np.ndarray
 ) -> Found:
-    """Return what an untrained model reads, and what is read and replaced tokens change in shuffled text.
-
-    Args:
-        untrained: a model of the same shape with random weights.
-        model: the model, whose layers are written out.
-        looped: the same, whose layers are the steps of a loop.
-        ids: the text, whose tokens but the first are shuffled.
-        other: another text of the same length, whose tokens are shuffled too before they take the places of others.
-    """
+    """Return what an untrained model reads, and what is read and replaced tokens change in shuffled text."""
     (text, instead), eighth = (shuffled(each, 1, len(each)) for each in (ids, other)), len(ids) // 8
     read, before = measure_reading(model, text)
     after = states(looped, jnp.asarray(replaced(text, instead, eighth)))
@@ -166,11 +140,7 @@ def _controls(ids: np.ndarray, other: np.ndarray) -> Found:
 
 
 def fields(results: Found) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     text = tables(results["pieces"])
     return {"tables": text, **cells(text)}
 

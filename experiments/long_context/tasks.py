@@ -54,23 +54,12 @@ def _bytes(texts: list[str]) -> Int[np.ndarray, "tokens"]:
 
 
 def training_texts(training: Training, steps: int, seed: int) -> Int[np.ndarray, "steps batch tokens"]:
-    """Return the texts of every step, none of which is read twice, with a repeated word in each.
-
-    Args:
-        training: the sizes.
-        steps: how many.
-        seed: the seed of the draw.
-    """
+    """Return the texts of every step, none of which is read twice, with a repeated word in each."""
     texts = windows(trained_stream(), steps * training.batch, training.tokens, seed=seed)
     return draw_words(texts, seed).reshape(steps, training.batch, -1)
 
 
 def held_out_texts(tokens: int, tested: int) -> tuple[Int[np.ndarray, "_ tokens"], Int[np.ndarray, "tested tokens"]]:
-    """Return texts to choose learning rates by, and texts to test on.
-
-    Args:
-        tokens: their length.
-        tested: how many to test on.
-    """
+    """Return texts to choose learning rates by, and texts to test on."""
     texts = windows(held_out_stream(), HELD_OUT + tested, tokens, seed=0)
     return texts[:HELD_OUT], texts[HELD_OUT:]

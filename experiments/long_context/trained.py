@@ -31,68 +31,36 @@ VERSION = 2
 
 
 def trained(kind: str, rate: float, seed: int, steps: int) -> Transformer:
-    """Return a trained network.
-
-    Args:
-        kind: a name in `KINDS`.
-        rate: the factor of the learning rates.
-        seed: the seed of its first weights and of what it reads.
-        steps: the steps of its training.
-    """
+    """Return a trained network."""
     model = network(sizes_of(kind), nnx.Rngs(seed))
     return train(model, jnp.asarray(training_texts(TRAINING, steps, seed)), jnp.asarray(rate))[0]
 
 
 def trial(kind: str, rate: float, steps: int) -> float:
-    """Return the validation loss of a network that is trained with a rate, in a quarter of the steps.
-
-    Args:
-        kind: a name in `KINDS`.
-        rate: the factor of the learning rates.
-        steps: the steps of a whole training.
-    """
+    """Return the validation loss of a network that is trained with a rate, in a quarter of the steps."""
     model = trained(kind, rate, TRIAL_SEED, steps // 4)
     return rounded(losses_of(model, held_out_texts(TRAINING.tokens, 0)[0]).mean())
 
 
 def recalled(steps: int) -> dict[str, float]:
-    """Return how full attention recalls after some steps, by the texts for choosing.
-
-    Args:
-        steps: the steps of the training.
-    """
+    """Return how full attention recalls after some steps, by the texts for choosing."""
     texts = held_out_texts(TRAINING.tokens, 0)[0]
     return {name: rounded(loss) for name, loss in recall(trained(FULL, 1.0, TRIAL_SEED, steps), texts).items()}
 
 
 def measured(kind: str, rate: float, seed: int, steps: int) -> Found:
-    """Return what is measured on a trained network.
-
-    Args:
-        kind: a name in `KINDS`.
-        rate: the factor of the learning rates.
-        seed: the network's seed.
-        steps: the steps of its training.
-    """
+    """Return what is measured on a trained network."""
     return measure(trained(kind, rate, seed, steps))
 
 
 def untrained(kind: str) -> Found:
-    """Return what is measured on a network before its training, and the number of its parameters.
-
-    Args:
-        kind: a name in `KINDS`.
-    """
+    """Return what is measured on a network before its training, and the number of its parameters."""
     sizes = sizes_of(kind)
     return {"parameters": count(sizes), "neurons": sizes.neurons, **measure(network(sizes, nnx.Rngs(0)))}
 
 
 def enough_steps(journal: Journal) -> int:
-    """Return the steps of all trainings: the fewest with which full attention recalls a word at half the loss.
-
-    Args:
-        journal: what is finished.
-    """
+    """Return the steps of all trainings: the fewest with which full attention recalls a word at half the loss."""
     for steps in STEPS:
         losses = journal.once(f"{FULL}, {steps} steps", partial(recalled, steps))
         if losses["64"] < losses["64, first copy"] / 2:
@@ -101,12 +69,7 @@ def enough_steps(journal: Journal) -> int:
 
 
 def compare_kinds(journal: Journal, steps: int) -> Found:
-    """Return what is measured on networks of all kinds, before and after training.
-
-    Args:
-        journal: what is finished.
-        steps: the steps of a training.
-    """
+    """Return what is measured on networks of all kinds, before and after training."""
     found: Found = {}
     for kind in KINDS:
         trials = {rate: journal.once(f"{kind}, rate {rate}", partial(trial, kind, rate, steps)) for rate in RATES}
@@ -125,11 +88,7 @@ def compare_kinds(journal: Journal, steps: int) -> Found:
 
 
 def fields(results: Found) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     text = tables(results)
     return {"tables": text, **cells(text)}
 

@@ -28,12 +28,7 @@ def _rate(found: Found) -> str:
 
 
 def positions(kinds: Found, tokens: int) -> list[str]:
-    """Return the table of the loss by position, and of what the same bytes gain by more context.
-
-    Args:
-        kinds: what was measured on the networks of each kind.
-        tokens: the length of a text.
-    """
+    """Return the table of the loss by position, and of what the same bytes gain by more context."""
     rows = []
     for kind, found in kinds.items():
         before = found["untrained"]
@@ -49,11 +44,7 @@ def positions(kinds: Found, tokens: int) -> list[str]:
 
 
 def recall(kinds: Found) -> list[str]:
-    """Return the table of the loss of recalled letters, by distance.
-
-    Args:
-        kinds: what was measured on the networks of each kind.
-    """
+    """Return the table of the loss of recalled letters, by distance."""
     columns = list(next(iter(kinds.values()))["untrained"]["recall"])
     rows = [
         [kind, *_cells([[seed["recall"][name] for name in columns] for seed in found["seeds"]], 2)]
@@ -63,11 +54,7 @@ def recall(kinds: Found) -> list[str]:
 
 
 def longer(ways: Found) -> list[str]:
-    """Return the table of the loss on long texts after fine-tuning, with full attention.
-
-    Args:
-        ways: what was measured after each way of fine-tuning.
-    """
+    """Return the table of the loss on long texts after fine-tuning, with full attention."""
     full = of_seeds(ways["full attention, all weights"], "late").mean(1)
     rows = []
     for name, found in ways.items():
@@ -80,11 +67,7 @@ def longer(ways: Found) -> list[str]:
 
 
 def trials(results: Found) -> list[str]:
-    """Return the table of the losses by which learning rates were chosen, the further ones among them.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the table of the losses by which learning rates were chosen, the further ones among them."""
     every = results["kinds"] | results["afterwards"] | results["longer"] | results["longer, afterwards"]
     rows = [
         [name, "; ".join(f"{rate:g}: {loss:.3f}" for rate, loss in sorted(found["trials"]))]
@@ -95,11 +78,7 @@ def trials(results: Found) -> list[str]:
 
 
 def afterwards(results: Found) -> list[str]:
-    """Return the table of losses and differences at the best of further learning rates, and on equal texts.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the table of losses and differences at the best of further learning rates, and on equal texts."""
     found = results["kinds"] | results["afterwards"] | results["longer, afterwards"]
     pairs = [(PATTERN, FULL), (TOKENS, WINDOW), (WINDOW, PATTERN)]
     for trained in ("all weights", "adapters"):
@@ -117,21 +96,13 @@ def afterwards(results: Found) -> list[str]:
 
 
 def costs(found: Found) -> list[str]:
-    """Return the table of the cost of a step of training.
-
-    Args:
-        found: seconds and megabytes by way and length.
-    """
+    """Return the table of the cost of a step of training."""
     rows = [[*name.split(", "), f"{of['seconds']:.2f}", f"{of['megabytes']:,.0f}"] for name, of in found.items()]
     return table(["tokens see", "tokens of a text", "seconds of a step", "megabytes beside the weights"], rows)
 
 
 def tables(results: Found) -> str:
-    """Return all tables.
-
-    Args:
-        results: what was kept.
-    """
+    """Return all tables."""
     return "\n".join(
         [
             *("### Verdicts on trained networks", "", *verdicts(results), ""),

@@ -26,61 +26,35 @@ Units = Float[np.ndarray, "seeds texts"]
 
 
 def above(values: Units) -> bool:
-    """Return whether numbers are above zero: their intervals over seeds and over texts, and every seed's mean.
-
-    Args:
-        values: the numbers.
-    """
+    """Return whether numbers are above zero: their intervals over seeds and over texts, and every seed's mean."""
     seeds = values.mean(1)
     return students_mean(seeds).low > 0 and students_mean(values.mean(0)).low > 0 and bool((seeds > 0).all())
 
 
 def level(values: Units, bound: Units | float) -> bool:
-    """Return whether numbers are between a bound and its negative.
-
-    Args:
-        values: the numbers.
-        bound: the bound.
-    """
+    """Return whether numbers are between a bound and its negative."""
     return above(bound - values) and above(bound + values)
 
 
 def compared(values: Units) -> str:
-    """Return the verdict that a difference is positive; one that is level counts as none.
-
-    Args:
-        values: the difference.
-    """
+    """Return the verdict that a difference is positive; one that is level counts as none."""
     return decided(above(values), above(-values) or level(values, LEVEL))
 
 
 def of_seeds(found: Found, what: str) -> Units:
-    """Return a number of every seed and text.
-
-    Args:
-        found: what was measured on a network.
-        what: its name.
-    """
+    """Return a number of every seed and text."""
     return np.array([seed[what] for seed in found["seeds"]])
 
 
 def numbers(values: Units) -> list[str]:
-    """Return the cells of a difference: its interval over seeds and over texts, and the signs of the seeds' means.
-
-    Args:
-        values: the difference.
-    """
+    """Return the cells of a difference: its interval over seeds and over texts, and the signs of the seeds' means."""
     seeds = values.mean(1)
     intervals = [students_mean(of).written(4, "+") for of in (seeds, values.mean(0))]
     return [*intervals, f"{(seeds > 0).sum()} of {len(seeds)}"]
 
 
 def recalls(found: Found) -> str:
-    """Return the verdict that every seed recalls at every distance, at less than half of the first copy's loss.
-
-    Args:
-        found: what was measured on a network.
-    """
+    """Return the verdict that every seed recalls at every distance, at less than half of the first copy's loss."""
     of_all = [seed["recall"] for seed in found["seeds"]]
     below = [losses[name] < losses[f"{name}, first copy"] / 2 for losses in of_all for name in losses if name.isdigit()]
     return decided(all(below), not any(below))
@@ -146,10 +120,6 @@ def _longer(ways: Found) -> list[list[str]]:
 
 
 def verdicts(results: Found) -> list[str]:
-    """Return the table of verdicts, with differences in nats.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the table of verdicts, with differences in nats."""
     head = ["prediction", "verdict", "difference, over seeds", "over texts", "seeds above zero"]
     return table(head, [*_reach(results["kinds"]), *_longer(results["longer"])])

@@ -26,24 +26,13 @@ CONFIRMED, REFUTED, UNDECIDED, DEPENDS = "confirmed", "refuted", "undecided", "d
 
 
 def texts_of(pieces: Pieces, tokens: int, controls: bool = False) -> list[Any]:
-    """Return the measurements of one length, one of each text.
-
-    Args:
-        pieces: what was measured.
-        tokens: the length.
-        controls: whether they are the controls'.
-    """
+    """Return the measurements of one length, one of each text."""
     end = f", {tokens}, controls" if controls else f", {tokens}"
     return [found for name, found in pieces.items() if name.endswith(end)]
 
 
 def far_shares(reads: list[Any], measure: str) -> Float[np.ndarray, "texts layers"]:
-    """Return the share of tokens 1,024 or more away in what is read, without the first token.
-
-    Args:
-        reads: what was read of each text.
-        measure: a name in `MEASURES`.
-    """
+    """Return the share of tokens 1,024 or more away in what is read, without the first token."""
     rest = np.array([read["rest"][measure] for read in reads])
     return rest[..., FAR:].sum(-1) / rest.sum(-1)
 
@@ -55,15 +44,7 @@ def _mean_share(reads: list[Any], measure: str) -> Float[np.ndarray, "texts"]:
 
 
 def far_differences(pieces: Pieces, tokens: int) -> tuple[Float[np.ndarray, "texts"], Float[np.ndarray, "texts"]]:
-    """Return the divergence 1,024 to 4,095 tokens behind the span in natural text, more than in shuffled; and there.
-
-    Args:
-        pieces: what was measured.
-        tokens: the length.
-
-    Returns:
-        The difference of each text, and the divergence in shuffled text.
-    """
+    """Return the divergence 1,024 to 4,095 tokens behind the span in natural text, more than in shuffled; and there."""
     natural, shuffled = (
         np.array([text["replaced"][span]["divergence"][FAR - 1] for text in texts_of(pieces, tokens, controls)])
         for span, controls in ((EIGHTH, False), (SHUFFLED, True))
@@ -72,25 +53,13 @@ def far_differences(pieces: Pieces, tokens: int) -> tuple[Float[np.ndarray, "tex
 
 
 def gains(pieces: Pieces, short: int, long: int, last: int) -> Float[np.ndarray, "texts"]:
-    """Return how much lower the loss of a text's last tokens is with a longer text before them.
-
-    Args:
-        pieces: what was measured.
-        short: the shorter length.
-        long: the longer length.
-        last: how many tokens' losses are compared.
-    """
+    """Return how much lower the loss of a text's last tokens is with a longer text before them."""
     losses = [[np.mean(text["losses"][-last:]) for text in texts_of(pieces, tokens)] for tokens in (short, long)]
     return np.array(losses[0]) - np.array(losses[1])
 
 
 def decided(confirmed: bool, refuted: bool) -> str:
-    """Return the verdict; a difference below the bound of the opposite view counts as none.
-
-    Args:
-        confirmed: whether the prediction's bound is passed.
-        refuted: whether that of the opposite view is.
-    """
+    """Return the verdict; a difference below the bound of the opposite view counts as none."""
     return REFUTED if refuted else CONFIRMED if confirmed else UNDECIDED
 
 
@@ -152,10 +121,6 @@ def _needed(pieces: Pieces) -> list[list[str]]:
 
 
 def verdicts(pieces: Pieces) -> list[str]:
-    """Return the table of verdicts, with differences in thousandths of a nat.
-
-    Args:
-        pieces: what was measured.
-    """
+    """Return the table of verdicts, with differences in thousandths of a nat."""
     rows = [_read(pieces), _used(pieces), *_needed(pieces)]
     return table(["far tokens are", "verdict", "by", "beside it"], rows)

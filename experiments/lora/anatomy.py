@@ -51,14 +51,7 @@ class Ledger(NamedTuple):
 def ledger(
     base: Transformer, tuned: Transformer, ids: Int[Array, "texts tokens"], counted: Float[Array, "predicted"]
 ) -> Ledger:
-    """Split the change of each text's loss by fine-tuning over the weights, exactly.
-
-    Args:
-        base: the model before.
-        tuned: the model after.
-        ids: the texts.
-        counted: 1 for every predicted token whose loss counts.
-    """
+    """Split the change of each text's loss by fine-tuning over the weights, exactly."""
 
     def of_text(text: Array) -> Ledger:
         split = duat.secant(lambda model: text_losses(model, text[None], counted)[0])(tuned, base)
@@ -70,11 +63,7 @@ def ledger(
 
 
 def by_unit(parts: Transformer) -> tuple[Array, Array, Array, Array]:
-    """Sum the parts of all weights by matrix, by kind of the others, by head and by neuron.
-
-    Args:
-        parts: a part for every weight, in the model's structure.
-    """
+    """Sum the parts of all weights by matrix, by kind of the others, by head and by neuron."""
     matrices, heads, neurons = [], [], []
     blocks: Any = parts.stack.blocks
     for block in blocks:
@@ -94,12 +83,7 @@ def by_unit(parts: Transformer) -> tuple[Array, Array, Array, Array]:
 
 
 def changes(base: Transformer, tuned: Transformer) -> dict[str, np.ndarray]:
-    """Return how the matrices of the blocks changed, by path, layer after layer in the order of `KINDS`.
-
-    Args:
-        base: the model before.
-        tuned: the model after.
-    """
+    """Return how the matrices of the blocks changed, by path, layer after layer in the order of `KINDS`."""
     before, after = kernels_of(base), kernels_of(tuned)
     names = "attention.query", "attention.key", "attention.value", "attention.output", "mlp.input", "mlp.output"
     order = sorted(before, key=lambda path: (path.split(".")[2], [name in path for name in names].index(True)))
@@ -107,15 +91,7 @@ def changes(base: Transformer, tuned: Transformer) -> dict[str, np.ndarray]:
 
 
 def effective_ranks(singular_values: Float[np.ndarray, "values"]) -> dict[str, float]:
-    """Return three effective ranks of a matrix; zeros if it is zero.
-
-    Args:
-        singular_values: its singular values, the largest first.
-
-    Returns:
-        `stable`, `Σ s² / max s²`; `entropy`, the exponential of the entropy of `s² / Σ s²`; `energy`, how many
-        singular values have nine tenths of `Σ s²`.
-    """
+    """Return three effective ranks of a matrix; zeros if it is zero."""
     squares = singular_values**2
     if squares.sum() == 0:
         return {"stable": 0.0, "entropy": 0.0, "energy": 0.0}
@@ -129,12 +105,7 @@ def effective_ranks(singular_values: Float[np.ndarray, "values"]) -> dict[str, f
 
 
 def ranks_of(base: Transformer, tuned: Transformer) -> list[dict[str, float]]:
-    """Return the effective ranks of the change of every matrix, with its size relative to the matrix.
-
-    Args:
-        base: the model before.
-        tuned: the model after.
-    """
+    """Return the effective ranks of the change of every matrix, with its size relative to the matrix."""
     before = kernels_of(base)
     return [
         {
@@ -148,14 +119,7 @@ def ranks_of(base: Transformer, tuned: Transformer) -> list[dict[str, float]]:
 def truncations(
     base: Transformer, tuned: Transformer, ids: Int[np.ndarray, "texts tokens"], counted: Array
 ) -> dict[str, dict[str, list[float]]]:
-    """Return every text's loss with the changes of all matrices cut to a rank, by what is kept and by rank.
-
-    Args:
-        base: the model before.
-        tuned: the model after; only the changes of its matrices are used.
-        ids: the texts.
-        counted: 1 for every predicted token whose loss counts.
-    """
+    """Return every text's loss with the changes of all matrices cut to a rank, by what is kept and by rank."""
     decomposed = {path: np.linalg.svd(change, full_matrices=False) for path, change in changes(base, tuned).items()}
     before = kernels_of(base)
     losses = {cut: dict[str, list[float]]() for cut in CUTS}
@@ -196,14 +160,7 @@ class Ladder(NamedTuple):
 def ladder(
     base: Transformer, tuned: Transformer, ids: Int[Array, "texts tokens"], counted: Float[Array, "predicted"]
 ) -> Ladder:
-    """Return losses with ever more of what fine-tuning of the MLPs' matrices moves.
-
-    Args:
-        base: a pre-norm language model.
-        tuned: the model after; for `printed` and `own`, attention is taken to have changed only in its outer maps.
-        ids: the texts.
-        counted: 1 for every predicted token whose loss counts.
-    """
+    """Return losses with ever more of what fine-tuning of the MLPs' matrices moves."""
 
     def of_text(text: Array) -> Ladder:
         x = base.embed(text[:-1])
@@ -263,13 +220,7 @@ def ladder(
 
 @jax.jit
 def first_step(base: Transformer, ids: Int[Array, "texts tokens"], counted: Float[Array, "predicted"]) -> Any:
-    """Return what Adam's first step changes to first order, `−Σ |∂loss/∂w|`, by matrix, head and neuron.
-
-    Args:
-        base: the model before.
-        ids: training texts.
-        counted: 1 for every predicted token whose loss counts.
-    """
+    """Return what Adam's first step changes to first order, `−Σ |∂loss/∂w|`, by matrix, head and neuron."""
     gradient = jax.grad(lambda model: text_losses(model, ids, counted).mean())(base)
     matrices, _, heads, neurons = by_unit(jax.tree.map(lambda leaf: -jnp.abs(leaf), gradient))
     return {"matrices": matrices, "heads": heads, "neurons": neurons}

@@ -30,12 +30,7 @@ Results = dict[str, Any]
 
 
 def losses(model: Transformer, texts: np.ndarray) -> dict[str, list[float]]:
-    """Return the loss of every text's last tokens, and that with the far tokens before them from another text.
-
-    Args:
-        model: the model.
-        texts: texts of `LENGTH` tokens.
-    """
+    """Return the loss of every text's last tokens, and that with the far tokens before them from another text."""
     far = LENGTH - LATE - NEAR
     other = np.concatenate([np.roll(texts, 1, axis=0)[:, :far], texts[:, far:]], axis=1)
     both = {"whole": texts, "other": other}
@@ -43,23 +38,13 @@ def losses(model: Transformer, texts: np.ndarray) -> dict[str, list[float]]:
 
 
 def texts_of(task: Task) -> dict[str, np.ndarray]:
-    """Return test texts of the task, and others of the kind that the base model was trained on.
-
-    Args:
-        task: the task.
-    """
+    """Return test texts of the task, and others of the kind that the base model was trained on."""
     sources = windows(stream(duat.load_tokenizer(), held_out_sources()), TESTED, LENGTH, seed=0)
     return dict(zip(TEXTS, (task.test, sources), strict=True))
 
 
 def measured(task: Task, name: str, seed: int) -> dict[str, Any]:
-    """Return the losses after some steps of a fine-tuning, by the kind of text.
-
-    Args:
-        task: the task.
-        name: of the method.
-        seed: of the training.
-    """
+    """Return the losses after some steps of a fine-tuning, by the kind of text."""
     rate = kept("lora_why")["tasks"]["English"]["methods"][name]["rate"]
     models = train_along(duat.load(), task, METHODS[name], rate, seed, STOPS)
     return {
@@ -69,21 +54,13 @@ def measured(task: Task, name: str, seed: int) -> dict[str, Any]:
 
 
 def gain(of: dict[str, list[float]]) -> np.ndarray:
-    """Return by how much the own far tokens lower the loss of every text.
-
-    Args:
-        of: the losses of texts.
-    """
+    """Return by how much the own far tokens lower the loss of every text."""
     lower: np.ndarray = np.subtract(of["other"], of["whole"])
     return lower
 
 
 def fields(results: Results) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     rows = []
     for kind in TEXTS:
         before = gain(results["before"][kind])

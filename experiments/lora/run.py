@@ -264,21 +264,13 @@ def _moved(training: dict[str, Any]) -> list[str]:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     tables = _tables(results)
     return {"tables": tables, **cells(tables)}
 
 
 def main(options: Sequence[str]) -> None:
-    """Run missing trainings, and store the results.
-
-    Args:
-        options: of the command line.
-    """
+    """Run missing trainings, and store the results."""
     parser = argparse.ArgumentParser(
         prog="lora", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -29,12 +29,7 @@ MIB = 2**20
 
 
 def make_step(model: Transformer, method: Method) -> tuple[Any, Weights, Any]:
-    """Return a step of Adam, which isn't compiled yet, what it trains, and the optimiser's state.
-
-    Args:
-        model: the base model.
-        method: what is trained.
-    """
+    """Return a step of Adam, which isn't compiled yet, what it trains, and the optimiser's state."""
     rule = optax.adam(1e-4)
 
     @partial(jax.jit, donate_argnums=(1, 2))
@@ -49,13 +44,7 @@ def make_step(model: Transformer, method: Method) -> tuple[Any, Weights, Any]:
 
 
 def of_method(model: Transformer, method: Method, length: int) -> dict[str, Any]:
-    """Return the memory of a step by its compiled program, in bytes, and the seconds of several steps.
-
-    Args:
-        model: the base model.
-        method: what is trained.
-        length: of the text, in tokens.
-    """
+    """Return the memory of a step by its compiled program, in bytes, and the seconds of several steps."""
     step, weights, state = make_step(model, method)
     ids = jnp.asarray(np.random.default_rng(0).integers(0, model.config.vocab, (1, length + 1)), jnp.int32)
     compiled = step.lower(model, weights, state, ids).compile()
@@ -76,11 +65,7 @@ def of_method(model: Transformer, method: Method, length: int) -> dict[str, Any]
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     rows = []
     for length, methods in results["lengths"].items():
         for name, of in methods.items():

@@ -49,11 +49,7 @@ Results = dict[str, Any]
 
 @cache
 def task_of(name: str) -> Task:
-    """Return the texts of a task.
-
-    Args:
-        name: `ONCE` or `FRESH`.
-    """
+    """Return the texts of a task."""
     return largest(duat.load_tokenizer(), LENGTHS[-1] * BATCH - TRAINED if name == FRESH else 0)
 
 
@@ -72,14 +68,7 @@ def _train(model: Transformer, ids: Array, counted: Array, factor: Array) -> Tra
 
 
 def from_scratch(name: str, factor: float, seed: int, steps: int) -> Transformer:
-    """Return the embedded model's network, trained on a task's texts from random weights, by that model's own rule.
-
-    Args:
-        name: of the task.
-        factor: of all learning rates.
-        seed: of the weights and of the order of the texts.
-        steps: of the training.
-    """
+    """Return the embedded model's network, trained on a task's texts from random weights, by that model's own rule."""
     task = task_of(name)
     draw = np.random.default_rng(seed)
     passes = -(-steps * BATCH // len(task.train))
@@ -90,13 +79,7 @@ def from_scratch(name: str, factor: float, seed: int, steps: int) -> Transformer
 
 
 def losses(model: Transformer, name: str, texts: np.ndarray) -> dict[str, float]:
-    """Return the mean loss of texts and the share of right answers.
-
-    Args:
-        model: a model.
-        name: of the task.
-        texts: its texts.
-    """
+    """Return the mean loss of texts and the share of right answers."""
     counted, ids = jnp.asarray(task_of(name).counted), jnp.asarray(texts)
     return {
         "loss": float(text_losses(model, ids, counted).mean()),
@@ -105,24 +88,12 @@ def losses(model: Transformer, name: str, texts: np.ndarray) -> dict[str, float]
 
 
 def trial(name: str, factor: float) -> dict[str, float]:
-    """Return the losses on validation texts after few steps.
-
-    Args:
-        name: of the task.
-        factor: of all learning rates.
-    """
+    """Return the losses on validation texts after few steps."""
     return losses(from_scratch(name, factor, 0, TUNED), name, task_of(name).validation)
 
 
 def measured(name: str, factor: float, seed: int, steps: int) -> dict[str, float]:
-    """Return the losses on test texts, and on some that were trained on.
-
-    Args:
-        name: of the task.
-        factor: of all learning rates.
-        seed: of the training.
-        steps: its steps.
-    """
+    """Return the losses on test texts, and on some that were trained on."""
     task, model = task_of(name), from_scratch(name, factor, seed, steps)
     on_trained = losses(model, name, task.train[: len(task.test)])["loss"]
     return losses(model, name, task.test) | {"trained": on_trained}
@@ -173,11 +144,7 @@ def adapted() -> np.ndarray:
 
 
 def fields(results: Results) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     rows = []
     for name, of in results["tasks"].items():
         for what, steps, seeds in _of_adapted():

@@ -82,11 +82,7 @@ class Task(NamedTuple):
 
 
 def english(tokenizer: "Tokenizer") -> Task:
-    """Return the task of predicting Python's reference manual, in English; test chapters share few lines with others.
-
-    Args:
-        tokenizer: the model's tokenizer.
-    """
+    """Return the task of predicting Python's reference manual; test chapters share few lines with others."""
     chapters = {str(i): text for i, text in enumerate(dict.fromkeys(manual()))}
     parts = [{name: text for name, text in chapters.items() if int(name) % 4 == rest} for rest in range(4)]
     training = parts[2] | parts[3]
@@ -97,14 +93,8 @@ def english(tokenizer: "Tokenizer") -> Task:
 
 
 def largest(tokenizer: "Tokenizer", further: int = 0) -> Task:
-    """Return a task with right answers: the largest or smallest of three digits, as lines of Python.
-
-    Digits that are tested occur in training in no order. Only the losses of answers count.
-
-    Args:
-        tokenizer: the model's tokenizer.
-        further: number of further training texts.
-    """
+    """Return a task with right answers: the largest or smallest of three digits, as lines of Python."""
+    # Digits that are tested occur in training in no order. Only the losses of answers count.
     draw = Random(0)
     digits = [(a, b, c) for a in range(10) for b in range(a, 10) for c in range(b, 10)]
     draw.shuffle(digits)
@@ -132,42 +122,23 @@ TASKS = {"English": english, "largest of three": largest}
 
 
 def leaves_of(model: Transformer) -> dict[str, Array]:
-    """Return every parameter of a model by its path.
-
-    Args:
-        model: the model.
-    """
+    """Return every parameter of a model by its path."""
     return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(model)}
 
 
 def kernels_of(model: Transformer) -> dict[str, Array]:
-    """Return the matrices that adapters can change, by their paths.
-
-    Args:
-        model: the model.
-    """
+    """Return the matrices that adapters can change, by their paths."""
     return {path: leaf for path, leaf in leaves_of(model).items() if ".kernel" in path and ".stack" in path}
 
 
 def replaced(model: Transformer, weights: dict[str, Array]) -> Transformer:
-    """Return a model with some of its parameters replaced.
-
-    Args:
-        model: the model.
-        weights: the new ones, by path.
-    """
+    """Return a model with some of its parameters replaced."""
     known = leaves_of(model)
     return jax.tree.unflatten(jax.tree.structure(model), list((known | weights).values()))
 
 
 def initial(model: Transformer, method: Method, seed: int) -> Weights:
-    """Return what is trained, before training.
-
-    Args:
-        model: the base model.
-        method: the method.
-        seed: the seed of new adapters.
-    """
+    """Return what is trained, before training."""
     if method.trained == "adapters":
         adapters = new_adapters(model, method.modules, rank=method.rank, alpha=ALPHA, seed=seed)
         return {name: adapter.trained for name, adapter in adapters.items()}
@@ -183,14 +154,7 @@ def _bias(kernel: str) -> str:
 
 
 def tuned(model: Transformer, method: Method, weights: Weights, *, merged: bool = True) -> Transformer:
-    """Return the model with what was trained, of the base's structure unless adapters stay beside their kernels.
-
-    Args:
-        model: the base model.
-        method: the method.
-        weights: what was trained.
-        merged: whether adapters are added to the kernels.
-    """
+    """Return the model with what was trained, of the base's structure unless adapters stay beside their kernels."""
     if method.trained != "adapters":
         return replaced(model, weights)
 
@@ -202,36 +166,19 @@ def tuned(model: Transformer, method: Method, weights: Weights, *, merged: bool 
 
 
 def trained_numbers(weights: Weights) -> int:
-    """Return how many numbers are trained.
-
-    Args:
-        weights: what is trained.
-    """
+    """Return how many numbers are trained."""
     return sum(leaf.size for leaf in jax.tree.leaves(weights))
 
 
 def rows(texts: int, seed: int) -> Int[np.ndarray, "steps batch"]:
-    """Return which texts each step reads: a random order of all, anew in every pass.
-
-    Args:
-        texts: how many there are.
-        seed: the seed of the order.
-    """
+    """Return which texts each step reads: a random order of all, anew in every pass."""
     draw, of_a_pass = np.random.default_rng(seed), texts // BATCH
     passes = [draw.permutation(texts)[: of_a_pass * BATCH] for _ in range(-(-STEPS // of_a_pass))]
     return np.concatenate(passes).reshape(-1, BATCH)[:STEPS]
 
 
 def train(model: Transformer, task: Task, method: Method, rate: float, seed: int) -> Transformer:
-    """Return the model, fine-tuned by Adam with a rate that warms up and decays to zero.
-
-    Args:
-        model: the base model.
-        task: the texts.
-        method: what is trained.
-        rate: the highest learning rate.
-        seed: the seed of the order of the texts, and of new adapters.
-    """
+    """Return the model, fine-tuned by Adam with a rate that warms up and decays to zero."""
     (whole,) = train_along(model, task, method, rate, seed, (STEPS,))
     return whole
 
@@ -239,16 +186,7 @@ def train(model: Transformer, task: Task, method: Method, rate: float, seed: int
 def train_along(
     model: Transformer, task: Task, method: Method, rate: float, seed: int, stops: Sequence[int]
 ) -> Iterator[Transformer]:
-    """Yield the model after some steps of its fine-tuning.
-
-    Args:
-        model: the base model.
-        task: the texts.
-        method: what is trained.
-        rate: the highest learning rate.
-        seed: the seed of the order of the texts, and of new adapters.
-        stops: the numbers of steps, ascending.
-    """
+    """Yield the model after some steps of its fine-tuning."""
     ids = jnp.asarray(task.train[rows(len(task.train), seed)])
     counted, highest = jnp.asarray(task.counted), jnp.asarray(rate, task.counted.dtype)
     weights = initial(model, method, seed)
@@ -288,13 +226,7 @@ def _train(
 def text_losses(
     model: Transformer, ids: Int[Array, "texts tokens"], counted: Float[Array, "predicted"]
 ) -> Float[Array, "texts"]:
-    """Return every text's mean loss over the tokens that count, in nats.
-
-    Args:
-        model: a language model.
-        ids: the texts.
-        counted: 1 for every predicted token that counts.
-    """
+    """Return every text's mean loss over the tokens that count, in nats."""
     return token_losses(model, ids) @ counted / counted.sum()
 
 
@@ -302,12 +234,6 @@ def text_losses(
 def text_accuracies(
     model: Transformer, ids: Int[Array, "texts tokens"], counted: Float[Array, "predicted"]
 ) -> Float[Array, "texts"]:
-    """Return for every text the share of the tokens that count which are the most probable ones.
-
-    Args:
-        model: a language model.
-        ids: the texts.
-        counted: 1 for every predicted token that counts.
-    """
+    """Return for every text the share of the tokens that count which are the most probable ones."""
     right = model(ids[:, :-1]).argmax(-1).astype(ids.dtype) == ids[:, 1:]
     return right.astype(counted.dtype) @ counted / counted.sum()

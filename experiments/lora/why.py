@@ -167,15 +167,8 @@ class Case:
 
 
 def moved(base: Transformer, tuned: Transformer, ids: np.ndarray) -> dict[str, float]:
-    """Return how far each parameter of the closed form moved, relative to its size, mean over the layers.
-
-    The first layer is left out: nothing before it can move.
-
-    Args:
-        base: the model before.
-        tuned: the model after.
-        ids: the text.
-    """
+    """Return how far each parameter of the closed form moved, relative to its size, mean over the layers."""
+    # The first layer is left out: nothing before it can move.
     by_parameter = moved_between(base, tuned, ids)
 
     def mean(values: Iterable[Any]) -> float:
@@ -192,12 +185,7 @@ def moved(base: Transformer, tuned: Transformer, ids: np.ndarray) -> dict[str, f
 
 
 def measure(case: Case, other: Callable[[], Case] | None) -> Found:
-    """Return everything that is measured on a task.
-
-    Args:
-        case: the task.
-        other: another task, for the agreement of ledgers across tasks.
-    """
+    """Return everything that is measured on a task."""
     base = {
         "loss": case.losses(case.model, case.task.test),
         "original": case.forgotten(case.model),
@@ -273,11 +261,7 @@ def cases() -> dict[str, Case]:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     return numbers(results["tasks"]) if results else {}
 
 

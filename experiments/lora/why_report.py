@@ -31,22 +31,12 @@ def _texts(seeds: list[Measured], field: str) -> np.ndarray:
 
 
 def learned(measured: Measured, name: str) -> np.ndarray:
-    """Return by how much the loss of every test text fell, mean over the seeds.
-
-    Args:
-        measured: the measurements of a task.
-        name: the method.
-    """
+    """Return by how much the loss of every test text fell, mean over the seeds."""
     return np.array(measured["base"]["loss"]) - _texts(measured["methods"][name]["seeds"], "loss")
 
 
 def forgotten(measured: Measured, name: str) -> np.ndarray:
-    """Return by how much the loss of every original text rose, mean over the seeds.
-
-    Args:
-        measured: the measurements of a task.
-        name: the method.
-    """
+    """Return by how much the loss of every original text rose, mean over the seeds."""
     return _texts(measured["methods"][name]["seeds"], "original") - np.array(measured["base"]["original"])
 
 
@@ -222,12 +212,7 @@ SECTIONS: dict[str, Callable[[Measured], list[str]]] = {
 
 
 def tables(task: str, measured: Measured) -> Iterator[tuple[str, list[str]]]:
-    """Yield every table of a task with its heading.
-
-    Args:
-        task: the name of the task.
-        measured: the measurements.
-    """
+    """Yield every table of a task with its heading."""
     yield "Learned and forgotten", _learning(measured, answers=task != "English")
     yield "Learning rates that were tried", _rates(measured)
     for title, make in SECTIONS.items():
@@ -235,11 +220,7 @@ def tables(task: str, measured: Measured) -> Iterator[tuple[str, list[str]]]:
 
 
 def numbers(results: dict[str, Measured]) -> Fields:
-    """Return the fields of the page: every table by its heading and task, every cell, and what sentences quote.
-
-    Args:
-        results: the measurements of each task.
-    """
+    """Return the fields of the page: every table by its heading and task, every cell, and what sentences quote."""
     fields: Fields = {}
     for task, measured in results.items():
         for title, lines in tables(task, measured):
@@ -266,11 +247,7 @@ def numbers(results: dict[str, Measured]) -> Fields:
 
 
 def curves(results: dict[str, Measured]) -> dict[str, Any]:
-    """Return the numbers of the picture.
-
-    Args:
-        results: the measurements of each task.
-    """
+    """Return the numbers of the picture."""
     found: dict[str, Any] = {"learned": {}, "cut": {}, "ladder": {}}
     for task, measured in results.items():
         full = learned(measured, EVERYTHING)

@@ -69,30 +69,12 @@ SETTINGS = {
 def scored(
     scores: Scores, model: Transformer, prompt: Prompt, kind: Units, replaced: Float[Array, "layers tokens *unit"]
 ) -> Array:
-    """Return the score of each unit.
-
-    Args:
-        scores: the scores of a method.
-        model: the model.
-        prompt: one prompt.
-        kind: the kind of units.
-        replaced: the values of units that aren't live.
-    """
+    """Return the score of each unit."""
     return scores(model, prompt, kind, replaced)
 
 
 def piece(model: Transformer, tokenizer: Any, task: str, setting: Setting) -> Kept:
-    """Return the logit differences of every method's circuits on one task.
-
-    Args:
-        model: a language model.
-        tokenizer: its tokenizer.
-        task: the name of the task.
-        setting: what is measured.
-
-    Returns:
-        What `measured` returns, with the runs with the own text's values under "crossed" where others are meant.
-    """
+    """Return the logit differences of every method's circuits on one task."""
     kind, means = UNITS[setting.kind], None
     if setting.means:
         others = draw(model, tokenizer, task, setting.prompts + OTHERS, seed=SEED).prompts.corrupted[setting.prompts :]
@@ -124,13 +106,7 @@ def piece(model: Transformer, tokenizer: Any, task: str, setting: Setting) -> Ke
 
 
 def optimised(model: Transformer, tokenizer: Any, task: str) -> Kept:
-    """Return the logit differences of circuits that are optimised on one prompt, beside those of two scores.
-
-    Args:
-        model: a language model.
-        tokenizer: its tokenizer.
-        task: the name of the task.
-    """
+    """Return the logit differences of circuits that are optimised on one prompt, beside those of two scores."""
     kind = UNITS[NEURONS]
 
     def of_prompt(i: int, prompt: Prompt) -> Mapping[str, Array]:
@@ -145,11 +121,7 @@ def optimised(model: Transformer, tokenizer: Any, task: str) -> Kept:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     eight = {
         name: task | {"runs": {method: of["kept"] for method, of in task["runs"].items()}}
         for name, task in kept("masks")["tasks"].items()
@@ -159,11 +131,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def main(options: Sequence[str]) -> None:
-    """Run what isn't kept, and store the results.
-
-    Args:
-        options: of the command line.
-    """
+    """Run what isn't kept, and store the results."""
     parser = argparse.ArgumentParser(
         prog="masks_elsewhere", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

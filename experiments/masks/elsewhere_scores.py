@@ -24,11 +24,7 @@ Scores = Callable[[Transformer, Prompt, Units, Array], Array]
 
 
 def over_masks(scorer: Callable[[Number, Array], Array]) -> Scores:
-    """Return the scores by the logit difference as a function of the mask of all units.
-
-    Args:
-        scorer: from this function and the mask of ones to the score of each unit.
-    """
+    """Return the scores by the logit difference as a function of the mask of all units."""
 
     def scores(model: Transformer, prompt: Prompt, kind: Units, replaced: Array) -> Array:
         ones = jnp.ones_like(replaced if kind.unit == "neuron" else replaced[..., :1])
@@ -46,11 +42,7 @@ def _twice(scorer: Scorer, number: Number, ones: Array) -> Array:
 
 
 def of_texts(coefficients: Callable[[Read, Array, Array], Entries]) -> Scores:
-    """Return the scores `⟨C_u, h_u − c_u⟩`, with the coefficients `C` from runs on texts, and `c` the values given.
-
-    Args:
-        coefficients: from the number and both texts' embeddings to every entry's coefficient.
-    """
+    """Return the scores `⟨C_u, h_u − c_u⟩`, with the coefficients `C` from runs on texts, and `c` the values given."""
 
     def scores(model: Transformer, prompt: Prompt, kind: Units, replaced: Array) -> Array:
         read = partial(logit_difference, model, right=prompt.right, wrong=prompt.wrong)

@@ -25,14 +25,7 @@ Tasks = Mapping[str, Kept]
 
 
 def statistic(task: Kept, method: str, name: str, runs: str = "runs") -> float:
-    """Return a statistic of a method's circuits over all sizes on one task.
-
-    Args:
-        task: the measurements.
-        method: the name of the method.
-        name: a name in `STATISTICS`.
-        runs: which runs of the circuits.
-    """
+    """Return a statistic of a method's circuits over all sizes on one task."""
     kept = np.array(task[runs][method])
     # With the own text's values nothing kept is nearly the corrupted text.
     zero = task["empty"] if runs == "runs" and "empty" in task else task["corrupted"]
@@ -40,36 +33,18 @@ def statistic(task: Kept, method: str, name: str, runs: str = "runs") -> float:
 
 
 def of_tasks(tasks: Tasks, method: str, name: str = PLAIN, runs: str = "runs") -> Float[np.ndarray, "tasks"]:
-    """Return a statistic of a method on each task.
-
-    Args:
-        tasks: the measurements on each.
-        method: the name of the method.
-        name: a name in `STATISTICS`.
-        runs: which runs of the circuits.
-    """
+    """Return a statistic of a method on each task."""
     return np.array([statistic(task, method, name, runs) for task in tasks.values()])
 
 
 def lead(tasks: Tasks, method: str, name: str = PLAIN, runs: str = "runs") -> Estimate:
-    """Return by how much the first score is ahead of another, over tasks, as one of its group's leads.
-
-    Args:
-        tasks: the measurements on each, at least two.
-        method: the name of the method.
-        name: a name in `STATISTICS`.
-        runs: which runs of the circuits.
-    """
+    """Return by how much the first score is ahead of another, over tasks, as one of its group's leads."""
     together = len(GRADIENTS if method in GRADIENTS else TEXTS)
     return students_mean(of_tasks(tasks, FIRST, name, runs) - of_tasks(tasks, method, name, runs), together)
 
 
 def of_masks(tasks: Tasks) -> str:
-    """Return the verdict on the prediction in one setting.
-
-    Args:
-        tasks: the measurements on each task.
-    """
+    """Return the verdict on the prediction in one setting."""
     leads = [lead(tasks, method, name) for method in TEXTS for name in (PLAIN, COUNTED)]
     if any(each.high < 0 for each in leads):
         return "refuted"
@@ -79,12 +54,7 @@ def of_masks(tasks: Tasks) -> str:
 
 
 def of_the_secant(tasks: Tasks, method: str) -> str:
-    """Return the verdict on the first score beside a gradient over masks in one setting.
-
-    Args:
-        tasks: the measurements on each task.
-        method: the name of the gradient.
-    """
+    """Return the verdict on the first score beside a gradient over masks in one setting."""
     found = lead(tasks, method)
     if found.low > 0:
         return "ahead"
@@ -94,11 +64,7 @@ def of_the_secant(tasks: Tasks, method: str) -> str:
 
 
 def of_knowing(tasks: Tasks) -> str:
-    """Return the verdict on whether the lead over the secant of texts is that of having been told the corruption.
-
-    Args:
-        tasks: the measurements on each task, with means.
-    """
+    """Return the verdict on whether the lead over the secant of texts is that of having been told the corruption."""
     matched, crossed = lead(tasks, "secant"), lead(tasks, "secant", runs="crossed")
     if matched.low <= 0:
         return "undecided"
@@ -125,11 +91,7 @@ def _verdicts(found: Mapping[str, Tasks]) -> list[str]:
 
 
 def far_apart(tasks: Tasks) -> Tasks:
-    """Return the tasks in which clean text and empty circuit are at least half as far apart as both texts.
-
-    Args:
-        tasks: the measurements on each task, with means.
-    """
+    """Return the tasks in which clean text and empty circuit are at least half as far apart as both texts."""
 
     def share(task: Kept) -> float:
         clean, corrupted, empty = (np.mean(task[name]) for name in ("clean", "corrupted", "empty"))
@@ -210,12 +172,7 @@ def _all_tasks(studies: Sequence[Tasks]) -> list[str]:
 
 
 def tables_of(found: Mapping[str, Tasks], before: Tasks) -> str:
-    """Return the tables of the documentation page in Markdown.
-
-    Args:
-        found: the measurements on each task, by setting.
-        before: those of neurons on each of the eight tasks, of the first study.
-    """
+    """Return the tables of the documentation page in Markdown."""
     settings = [name for name in found if name != OPTIMISED]
     sections = {
         "Verdicts elsewhere": _verdicts(found),
@@ -229,11 +186,7 @@ def tables_of(found: Mapping[str, Tasks], before: Tasks) -> str:
 
 
 def leads(found: Mapping[str, Tasks]) -> Fields:
-    """Return the means of the first score and its leads in each setting, as fields of pages.
-
-    Args:
-        found: the measurements on each task, by setting.
-    """
+    """Return the means of the first score and its leads in each setting, as fields of pages."""
     fields: Fields = {}
     for setting in (*DECIDED, "known tasks"):
         for shown, runs in ((setting, "runs"), *([("crossed", "crossed")] if setting == "means" else [])):

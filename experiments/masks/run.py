@@ -62,10 +62,8 @@ Runs = dict[str, dict[str, list[Any]]]
 
 
 def _piece(model: duat.models.Transformer, tokenizer: Any, task: str, count: int) -> dict[str, Any]:
-    """Return the logit differences of every method on one task.
-
-    The scores of the first half of the prompts, averaged, make one circuit for all prompts of the second half.
-    """
+    """Return the logit differences of every method on one task."""
+    # The scores of the first half of the prompts, averaged, make one circuit for all prompts of the second half.
     began = time.perf_counter()
     drawn = draw(model, tokenizer, task, count, seed=SEED)
     prompts, half = drawn.prompts, count // 2
@@ -142,11 +140,7 @@ def _of_method(tasks: dict[str, Any], method: str, test: str, statistic: str) ->
 
 
 def summary(tasks: dict[str, Any]) -> dict[str, Any]:
-    """Return of each method its statistics over tasks in every test, and by how much the first method is ahead.
-
-    Args:
-        tasks: the pieces of finished tasks, at least two.
-    """
+    """Return of each method its statistics over tasks in every test, and by how much the first method is ahead."""
 
     def of_test(method: str, test: str, statistic: str) -> dict[str, Any]:
         own, first = (_of_method(tasks, name, test, statistic) for name in (method, FIRST))
@@ -171,11 +165,7 @@ def _row(method: str, found: dict[str, Any], tests: Sequence[dict[str, Any]]) ->
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     methods, tasks = results["methods"], results["tasks"]
     primary = [_row(name, of, [of["tests"]["kept"], of["without overshoot"]]) for name, of in methods.items()]
     held = [_row(name, of, [of["tests"][test] for test in HELD]) for name, of in methods.items()]

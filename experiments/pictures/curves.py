@@ -10,11 +10,7 @@ from experiments.pictures.numbers import Numbers
 
 @styled
 def draw_by_layer(numbers: Numbers) -> Figure:
-    """Draw panels with a curve for each name over the layers, and its intervals as a band.
-
-    Args:
-        numbers: by the title of a panel, what its axis says and the estimates of each name, a row for each layer.
-    """
+    """Draw panels with a curve for each name over the layers, and its intervals as a band."""
     figure = Figure(figsize=(10.4, 3.4))
     panels = figure.subplots(1, len(numbers), squeeze=False)[0]
     for axes, (title, (axis, curves)) in zip(panels, numbers.items(), strict=True):

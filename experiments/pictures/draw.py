@@ -37,11 +37,7 @@ def _colours(methods: Iterable[str]) -> dict[str, str]:
 
 @styled
 def draw_faithfulness(numbers: Numbers) -> Figure:
-    """Draw how far every method is behind the secant, in both ways of removing tokens.
-
-    Args:
-        numbers: estimates of each method, by the way.
-    """
+    """Draw how far every method is behind the secant, in both ways of removing tokens."""
     figure = Figure(figsize=(8.6, 5.2))
     titles = {"masked": "tokens masked out", "removed": "tokens really removed"}
     for axes, (removal, methods) in zip(figure.subplots(1, 2, sharey=True), numbers.items(), strict=True):
@@ -54,11 +50,7 @@ def draw_faithfulness(numbers: Numbers) -> Figure:
 
 @styled
 def draw_circuits(numbers: Numbers) -> Figure:
-    """Draw every method's cost and how much of the effect its circuits keep.
-
-    Args:
-        numbers: of each method its cost and its estimate.
-    """
+    """Draw every method's cost and how much of the effect its circuits keep."""
     figure = Figure(figsize=(8.6, 4.2))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
     order = sorted(numbers, key=lambda method: -numbers[method][1])
@@ -87,11 +79,7 @@ def _stack(axes: Axes, numbers: Numbers) -> None:
 
 @styled
 def draw_in_context(numbers: Numbers) -> Figure:
-    """Draw what four demonstrations add to an answer, split into what exchanged ones add too and the rest.
-
-    Args:
-        numbers: estimates of each task, by the part.
-    """
+    """Draw what four demonstrations add to an answer, split into what exchanged ones add too and the rest."""
     figure = Figure(figsize=(7.2, 2.5))
     axes = figure.subplots()
     _stack(axes, numbers)
@@ -110,11 +98,7 @@ def _errors(axes: Axes, of_task: Numbers) -> None:
 
 @styled
 def draw_approximation(numbers: Numbers) -> Figure:
-    """Draw the error of every network on both tasks, beside that of the best output that is blind to the prompt.
-
-    Args:
-        numbers: by task, the networks' estimates, and the error without the prompt.
-    """
+    """Draw the error of every network on both tasks, beside that of the best output that is blind to the prompt."""
     figure = Figure(figsize=(8.2, 2.8))
     for axes, (task, of_task) in zip(figure.subplots(1, 2, sharey=True), numbers.items(), strict=True):
         _errors(axes, of_task)
@@ -125,11 +109,7 @@ def draw_approximation(numbers: Numbers) -> Figure:
 
 @styled
 def draw_generalization(numbers: Numbers) -> Figure:
-    """Draw the error of every network on functions that prompts name, and on those that they demonstrate.
-
-    Args:
-        numbers: by study, the networks' estimates.
-    """
+    """Draw the error of every network on functions that prompts name, and on those that they demonstrate."""
     figure = Figure(figsize=(8.6, 4.6))
     panels = figure.subplots(2, len(numbers) // 2, sharex=True, sharey=True).ravel()
     for axes, (study, networks) in zip(panels, numbers.items(), strict=True):
@@ -142,11 +122,7 @@ def draw_generalization(numbers: Numbers) -> Figure:
 
 @styled
 def draw_pruning(numbers: Numbers) -> Figure:
-    """Draw the loss that is added by removing neurons, by how they are ranked and what takes their place.
-
-    Args:
-        numbers: of each way the added loss at every fraction.
-    """
+    """Draw the loss that is added by removing neurons, by how they are ranked and what takes their place."""
     figure = Figure(figsize=(7.6, 3.4))
     axes = figure.subplots()
     for (way, losses), colour in zip(numbers.items(), (OTHER, "#f4a582", "#d6604d", PALE, OURS), strict=True):
@@ -161,11 +137,7 @@ def draw_pruning(numbers: Numbers) -> Figure:
 
 @styled
 def draw_lora(numbers: Numbers) -> Figure:
-    """Draw by how much three simpler accounts miss the change that adapters make.
-
-    Args:
-        numbers: by account, estimates of each set of adapters, in percent of the change.
-    """
+    """Draw by how much three simpler accounts miss the change that adapters make."""
     figure = Figure(figsize=(8.6, 2.6))
     titles = "the adapters' own terms", "first order in the adapters", "each adapter alone, summed"
     for axes, title, estimates in zip(figure.subplots(1, 3, sharey=True), titles, numbers.values(), strict=True):
@@ -179,11 +151,7 @@ def draw_lora(numbers: Numbers) -> Figure:
 
 @styled
 def draw_lora_why(numbers: Numbers) -> Figure:
-    """Draw what every rank learns, what is kept of a change cut to a rank, and what Eq. 18 makes of a change.
-
-    Args:
-        numbers: by panel and task, estimates in percent.
-    """
+    """Draw what every rank learns, what is kept of a change cut to a rank, and what Eq. 18 makes of a change."""
     figure = Figure(figsize=(9.8, 3.2))
     learned, cut, ladder = figure.subplots(1, 3)
     for i, (task, colour) in enumerate(zip(numbers["learned"], (OURS, OTHER), strict=True)):
@@ -215,11 +183,7 @@ def draw_lora_why(numbers: Numbers) -> Figure:
 
 @styled
 def draw_images(numbers: Numbers) -> Figure:
-    """Draw how far the parameters of both networks move from one image to another.
-
-    Args:
-        numbers: by network, the change of each parameter in percent.
-    """
+    """Draw how far the parameters of both networks move from one image to another."""
     figure = Figure(figsize=(7.4, 2.9))
     axes = figure.subplots()
     for offset, (network, colour) in zip((-0.2, 0.2), (("residual CNN", PALE), ("ViT", OURS)), strict=True):
@@ -238,11 +202,7 @@ def draw_images(numbers: Numbers) -> Figure:
 
 @styled
 def draw_ground_truth(numbers: Numbers) -> Figure:
-    """Draw how well every method ranks the units of a known circuit, for both read-outs.
-
-    Args:
-        numbers: by read-out, the mean area of each method.
-    """
+    """Draw how well every method ranks the units of a known circuit, for both read-outs."""
     figure = Figure(figsize=(8.2, 3.8))
     titles = {"alone": "one program is read", "ignoring": "both are read, one is ignored"}
     for axes, (read, methods) in zip(figure.subplots(1, 2, sharey=True), numbers.items(), strict=True):
@@ -256,11 +216,7 @@ def draw_ground_truth(numbers: Numbers) -> Figure:
 
 @styled
 def draw_families(numbers: Numbers) -> Figure:
-    """Draw the largest difference to the reference implementation of every checkpoint, by family and precision.
-
-    Args:
-        numbers: what was measured, by family and column.
-    """
+    """Draw the largest difference to the reference implementation of every checkpoint, by family and precision."""
     figure = Figure(figsize=(7.2, 5.6))
     axes = figure.subplots()
     for column, colour in (("float64", OURS), ("float32", OTHER)):
@@ -277,11 +233,7 @@ def draw_families(numbers: Numbers) -> Figure:
 
 @styled
 def draw_heads(numbers: Numbers) -> Figure:
-    """Draw how alike what heads read is beside comparisons, and how well interactions of heads are predicted.
-
-    Args:
-        numbers: by model, estimates of the overlaps and of the rank correlations.
-    """
+    """Draw how alike what heads read is beside comparisons, and how well interactions of heads are predicted."""
     figure = Figure(figsize=(8.6, 4.6))
     titles = {"embedded": "the embedded model", "SmolLM2-135M": "SmolLM2-135M"}
     for columns, (model, of_model) in zip(
@@ -302,11 +254,7 @@ def draw_heads(numbers: Numbers) -> Figure:
 
 @styled
 def draw_long_context(numbers: Numbers) -> Figure:
-    """Draw what is read of long texts by distance, and what replaced tokens change.
-
-    Args:
-        numbers: estimates by distance: shares, divergences, and losses.
-    """
+    """Draw what is read of long texts by distance, and what replaced tokens change."""
     figure = Figure(figsize=(10.4, 3.8))
     read, changed, lost = figure.subplots(1, 3)
     colours = {"SmolLM2-135M": OURS, "the text": OURS, "shuffled text": OTHER, "equal shares": "black"}
@@ -333,11 +281,7 @@ def draw_long_context(numbers: Numbers) -> Figure:
 
 @styled
 def draw_panels(numbers: Numbers) -> Figure:
-    """Draw panels with a row for each name.
-
-    Args:
-        numbers: by the title of a panel, what its axis says and the estimates of its rows.
-    """
+    """Draw panels with a row for each name."""
     figure = Figure(figsize=(10.4, 1.2 + 0.24 * max(len(rows) for _, rows in numbers.values())))
     panels = figure.subplots(1, len(numbers), squeeze=False)[0]
     for axes, (title, (axis, rows)) in zip(panels, numbers.items(), strict=True):
@@ -348,11 +292,7 @@ def draw_panels(numbers: Numbers) -> Figure:
 
 @styled
 def draw_emergence(numbers: Numbers) -> Figure:
-    """Draw the parts of the network in the change of two numbers along a training, and the numbers underneath.
-
-    Args:
-        numbers: the steps of kept states, and of each number its parts by place and its course by seed.
-    """
+    """Draw the parts of the network in the change of two numbers along a training, and the numbers underneath."""
     figure = Figure(figsize=(11.0, 6.4))
     panels = figure.subplots(2, 2, height_ratios=[3, 1.2], sharex=True)
     steps = numbers["steps"]
@@ -374,11 +314,7 @@ def draw_emergence(numbers: Numbers) -> Figure:
 
 @styled
 def draw_papers(numbers: Numbers) -> Figure:
-    """Draw four measurements of the papers' claims.
-
-    Args:
-        numbers: those of each claim.
-    """
+    """Draw four measurements of the papers' claims."""
     figure = Figure(figsize=(9.6, 5.4))
     (prompt, context), (pruned, adapted) = figure.subplots(2, 2)
     _errors(prompt, numbers["approximation"])

@@ -26,9 +26,6 @@ Numbers = dict[str, Any]
 def estimate(text: str) -> list[float]:
     """Return a number as a page writes it, with the ends of its interval, or itself three times.
 
-    Args:
-        text: such as `0.50 [0.41, 0.62]` or `27%`.
-
     Example:
         >>> estimate("+0.50 [+0.41, +0.62]"), estimate("27%")
         ([0.5, 0.41, 0.62], [27.0, 27.0, 27.0])

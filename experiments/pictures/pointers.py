@@ -51,11 +51,7 @@ def _by_size(results: dict[str, Any], name: str) -> dict[str, list[list[float]]]
 
 @styled
 def draw_pointers(numbers: Numbers) -> Figure:
-    """Draw two panels of pointers, and one of each board.
-
-    Args:
-        numbers: estimates by the number of steps of each network, and by the parameters of each kind of network.
-    """
+    """Draw two panels of pointers, and one of each board."""
     figure = Figure(figsize=(14, 3.4), layout="constrained")
     panels = figure.subplots(1, len(numbers["pointers"]) + len(numbers["jumps"]))
     others = panels[len(numbers["pointers"]) :]

@@ -58,11 +58,7 @@ def _draw_outputs(axes: Axes, numbers: Numbers, name: str) -> None:
 
 @styled
 def draw_dense_regions(numbers: Numbers) -> Figure:
-    """Draw functions that prompts name with the outputs of networks, and their errors by size.
-
-    Args:
-        numbers: the functions, the outputs and the errors.
-    """
+    """Draw functions that prompts name with the outputs of networks, and their errors by size."""
     figure = Figure(figsize=(11.0, 6.6))
     above, below = figure.subplots(2, 3, sharey="row")
     for axes, name in zip(above, (BLIND, *SHOWN), strict=True):

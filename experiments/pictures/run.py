@@ -66,29 +66,17 @@ FURTHER = {
 
 
 def path(page: str) -> Path:
-    """Return the file of a page's picture.
-
-    Args:
-        page: the name of the page, or of a further picture.
-    """
+    """Return the file of a page's picture."""
     return FOLDER / (f"{page}.png" if page in FURTHER else f"{page}-answer.png")
 
 
 def digest(page: str) -> str:
-    """Return a digest of the numbers that a page's picture shows.
-
-    Args:
-        page: the name of the page.
-    """
+    """Return a digest of the numbers that a page's picture shows."""
     return hashlib.sha256(json.dumps((PICTURES | FURTHER)[page].numbers()).encode()).hexdigest()[:16]
 
 
 def kept_digest(page: str) -> str | None:
-    """Return the digest of the numbers from which a page's picture was drawn, or `None` without one.
-
-    Args:
-        page: the name of the page.
-    """
+    """Return the digest of the numbers from which a page's picture was drawn, or `None` without one."""
     if not path(page).exists():
         return None
     with Image.open(path(page)) as picture:

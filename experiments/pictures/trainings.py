@@ -27,11 +27,7 @@ def longer() -> Numbers:
 
 @styled
 def draw_longer(numbers: Numbers) -> Figure:
-    """Draw a panel for each number, with a curve for each training and a line for the embedded model.
-
-    Args:
-        numbers: of each number, the steps and values of each training, and the embedded model's value.
-    """
+    """Draw a panel for each number, with a curve for each training and a line for the embedded model."""
     figure = Figure(figsize=(10.4, 3.2))
     for axes, (name, of) in zip(figure.subplots(1, len(numbers)), numbers.items(), strict=True):
         for colour, (training, course) in zip((OURS, OTHER), of.items(), strict=False):

@@ -46,11 +46,7 @@ class Parameters(NamedTuple):
 
 
 def parameters_of(form: ClosedForm) -> Parameters:
-    """Return the parameters of a closed form, the biases of all terms in one pass.
-
-    Args:
-        form: the closed form.
-    """
+    """Return the parameters of a closed form, the biases of all terms in one pass."""
     recording = form.recording
     held, inner = (recording.program.of_kind(kind) for kind in (marks.HOLD, marks.PRE_ACTIVATION))
     biases = pre_activations_of(recording, [jnp.zeros_like(form.x0)], {})
@@ -62,24 +58,12 @@ def parameters_of(form: ClosedForm) -> Parameters:
 
 
 def group_of(held: Seen, name: str) -> Seen:
-    """Return what is held of one group.
-
-    Args:
-        held: all of it.
-        name: a name in `HELD`.
-    """
+    """Return what is held of one group."""
     return {site: of for site, of in held.items() if site.key.name.endswith(HELD[name])}
 
 
 def exchange(network: Network, x: Float[Array, "tokens features"], values: Seen, at: Bool[Array, "tokens"]) -> Array:
-    """Return a network's output with marked values replaced at some tokens, and everything else made anew.
-
-    Args:
-        network: the network.
-        x: the embeddings.
-        values: the new values, by their places; their last axis but one is that of tokens.
-        at: true at the tokens where they are replaced.
-    """
+    """Return a network's output with marked values replaced at some tokens, and everything else made anew."""
     taken = at[:, None]
     edits = {
         site: Edit(kept=jnp.where(taken, 0.0, 1.0), added=jnp.where(taken, value, 0)) for site, value in values.items()
@@ -116,18 +100,7 @@ def scores(
     *,
     count: int,
 ) -> dict[str, Float[Array, ""]]:
-    """Return by how much the own answer is more probable than the other one, in every kind of run.
-
-    Args:
-        model: the model.
-        own: the own prompt and text, with the own answer after them, and with the other prompt's.
-        other: the other prompt and the text, with the same two answers.
-        places: true at the tokens where parameters are exchanged, by name.
-        count: the number of tokens of an answer.
-
-    Returns:
-        The mean log-probability of a token of the own answer minus that of the other one, by kind of run.
-    """
+    """Return by how much the own answer is more probable than the other one, in every kind of run."""
     runs = jax.lax.map(lambda pair: _runs(model, places, pair[0], pair[1], count), (own, other))
     return {name: of[0] - of[1] for name, of in runs.items()}
 
@@ -145,15 +118,7 @@ def _apart(first: list[Array], second: list[Array]) -> Float[Array, ""]:
 def distances(
     model: Transformer, ids: Int[Array, "texts tokens"], others: Int[Array, "texts tokens"], *, first: int, last: int
 ) -> dict[str, Float[Array, "texts"]]:
-    """Return how far apart parameters are at a stretch of tokens, by group.
-
-    Args:
-        model: the model.
-        ids: texts.
-        others: texts of the same length, each compared with the one in its place.
-        first: the first token of the stretch.
-        last: the one after its last token.
-    """
+    """Return how far apart parameters are at a stretch of tokens, by group."""
 
     def of(ids: Array) -> dict[str, list[Array]]:
         found = parameters_of(unroll(model.output, model.embed(ids)))

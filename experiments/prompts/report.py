@@ -45,14 +45,7 @@ Found = dict[str, Any]
 
 
 def moved(results: Found, pair: tuple[str, str], run: str, *, wording: bool = False) -> Float[np.ndarray, "texts 2"]:
-    """Return of every text how far a run goes from the own answer to the other one, and how far the other prompt does.
-
-    Args:
-        results: what was kept.
-        pair: two tasks; the mean over both directions.
-        run: the kind of run.
-        wording: whether parameters are those of the own task's other wording.
-    """
+    """Return of every text how far a run goes from its own answer to the other one, and how far the prompt does."""
     found = []
     for own, other in (pair, pair[::-1]):
         plain = results["pieces"][f"{own} to {other}"]
@@ -62,23 +55,12 @@ def moved(results: Found, pair: tuple[str, str], run: str, *, wording: bool = Fa
 
 
 def share(moves: list[Float[np.ndarray, "texts 2"]]) -> Estimate:
-    """Return a share of the way from one prompt's answers to another's, with its interval over texts.
-
-    Args:
-        moves: of every pair of tasks.
-    """
+    """Return a share of the way from one prompt's answers to another's, with its interval over texts."""
     return bootstrap(np.mean(moves, 0), lambda means: means[..., 0] / means[..., 1])
 
 
 def apart(results: Found, first: str, second: str, group: str) -> Float[np.ndarray, "texts"]:
-    """Return the distance of a group of parameters between two prompts, text by text.
-
-    Args:
-        results: what was kept.
-        first: a task.
-        second: another, or what else is compared.
-        group: the group.
-    """
+    """Return the distance of a group of parameters between two prompts, text by text."""
     return np.array(results["pieces"][f"apart, {first}, {second}"][group])
 
 
@@ -94,11 +76,7 @@ def _carries(estimate: Estimate) -> str:
 
 
 def verdicts(results: Found) -> list[list[str]]:
-    """Return the verdicts by the rules of the page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the verdicts by the rules of the page."""
     leads = {name: bootstrap(_tasks_and(results, name, "wordings"), _lead) for name in JUDGED}
     more = (
         "confirmed"
@@ -141,11 +119,7 @@ def _by(estimates: dict[str, Estimate], sign: str = "") -> str:
 
 
 def fields(results: Found) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     parts = {
         "Verdicts on prompts": table(["claim", "verdict", "by"], verdicts(results)),
         "Answers of two prompts": _answers(results),

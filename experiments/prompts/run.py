@@ -54,13 +54,7 @@ def _next(model: Transformer, ids: Int[Array, "texts tokens"], place: int) -> In
 
 
 def answers(model: Transformer, ids: Int[np.ndarray, "texts tokens"], count: int) -> Int[np.ndarray, "texts answer"]:
-    """Return the most probable tokens after texts, one after another.
-
-    Args:
-        model: the model.
-        ids: the texts.
-        count: the number of tokens.
-    """
+    """Return the most probable tokens after texts, one after another."""
     tokens = ids.shape[1]
     whole = np.concatenate([ids, np.zeros((len(ids), count), ids.dtype)], 1)
     for place in range(tokens, tokens + count):
@@ -69,16 +63,7 @@ def answers(model: Transformer, ids: Int[np.ndarray, "texts tokens"], count: int
 
 
 def between(model: Transformer, prompts: Prompts, answered: np.ndarray, own: int, other: int, role: int) -> list[Any]:
-    """Return the scores of every kind of run with two prompts' answers, text by text.
-
-    Args:
-        model: the model.
-        prompts: the prompts and texts.
-        answered: the answers after every prompt, `[prompts, texts, answer]`.
-        own: the number of the prompt that is run.
-        other: that of the prompt whose answer is compared.
-        role: that of the prompt whose parameters and input are taken.
-    """
+    """Return the scores of every kind of run with two prompts' answers, text by text."""
     tokens = prompts.ids.shape[-1] + answered.shape[-1]
     number = jnp.arange(tokens)
     places = {
@@ -97,14 +82,7 @@ def between(model: Transformer, prompts: Prompts, answered: np.ndarray, own: int
 
 
 def apart(model: Transformer, prompts: Prompts, first: int, second: int) -> dict[str, list[float]]:
-    """Return how far apart parameters are at the tokens of every text, after two prompts.
-
-    Args:
-        model: the model.
-        prompts: the prompts and texts.
-        first: the number of a prompt.
-        second: that of another; the same for the distance to the next text after it.
-    """
+    """Return how far apart parameters are at the tokens of every text, after two prompts."""
     ids = prompts.ids[first]
     others = np.roll(ids, 1, 0) if first == second else prompts.ids[second]
     place = {"first": prompts.text.start, "last": prompts.text.stop}
@@ -113,14 +91,7 @@ def apart(model: Transformer, prompts: Prompts, first: int, second: int) -> dict
 
 
 def pieces(model: Transformer, prompts: Prompts, count: int, journal: Journal) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the result of every measurement, those that are finished from the journal.
-
-    Args:
-        model: the model.
-        prompts: the prompts and texts.
-        count: the number of tokens of an answer.
-        journal: what is finished.
-    """
+    """Yield the name and the result of every measurement, those that are finished from the journal."""
 
     def once(name: str, compute: Any) -> tuple[str, Any]:
         return name, journal.once(name, compute)
@@ -155,14 +126,7 @@ def measure_all(
     model: Transformer | None = None,
     tokenizer: Any = None,
 ) -> Any:
-    """Run what isn't measured yet, and return the results.
-
-    Args:
-        sizes: the sizes.
-        work: the folder of what is finished.
-        model: the model; SmolLM2 if absent.
-        tokenizer: its tokenizer.
-    """
+    """Run what isn't measured yet, and return the results."""
     if model is None:
         model, tokenizer = _model()
     work.mkdir(parents=True, exist_ok=True)

@@ -48,17 +48,7 @@ def paragraphs() -> list[str]:
 
 
 def draw_prompts(tokenizer: "Tokenizer", count: int, length: int, seed: int) -> Prompts:
-    """Draw texts and set every prompt before them.
-
-    Args:
-        tokenizer: the model's tokenizer.
-        count: of texts.
-        length: tokens of each.
-        seed: the seed.
-
-    Raises:
-        ValueError: if the prompts aren't of one length.
-    """
+    """Draw texts and set every prompt before them."""
     encoded = [tokenizer.encode(line).ids for line in paragraphs()]
     long = [ids[:length] for ids in encoded if len(ids) >= length]
     texts = [long[i] for i in np.random.default_rng(seed).choice(len(long), count, replace=False)]

@@ -54,32 +54,19 @@ METHODS = (*NEURONS, SLICEGPT, SHARED, AT_RANDOM)
 
 
 def parameters(model: Transformer) -> dict[str, int]:
-    """Return the number of parameters of a model's layers, and of all of it.
-
-    Args:
-        model: the model.
-    """
+    """Return the number of parameters of a model's layers, and of all of it."""
     of_layers, every = (sum(leaf.size for leaf in jax.tree.leaves(part)) for part in (model.stack, model))
     return {"layers": of_layers, "all": every}
 
 
 def products(model: Transformer) -> int:
-    """Return the multiplications of a token with matrices: those of the layers, and the one that reads logits.
-
-    Args:
-        model: the model.
-    """
+    """Return the multiplications of a token with matrices: those of the layers, and the one that reads logits."""
     matrices = [leaf for leaf in jax.tree.leaves(model.stack) if leaf.ndim == 2]
     return sum(leaf.size for leaf in matrices) + model.unembedding.size
 
 
 def removed_share(model: Transformer, kept: float) -> float:
-    """Return the share of neurons without which a model's layers keep a share of their parameters.
-
-    Args:
-        model: the model, of equally wide layers.
-        kept: the share of the layers' parameters.
-    """
+    """Return the share of neurons without which a model's layers keep a share of their parameters."""
     mlps = layer_parts.mlps(model)
     a_neuron = sum(leaf.size // len(mlps[0].output.kernel[...]) for leaf in _of_neurons(mlps[0]))
     removed = np.ceil((1 - kept) * parameters(model)["layers"] / a_neuron / len(mlps)) * len(mlps)
@@ -107,13 +94,7 @@ class Calibrated:
         self.rotations = cache(self._rotations)
 
     def pruned(self, method: str, kept: float, *, resize: bool) -> Transformer:
-        """Return a model whose layers keep a share of their parameters.
-
-        Args:
-            method: a name in `METHODS`.
-            kept: the share.
-            resize: whether removed neurons are taken out, or have weights of zero, which is the same function.
-        """
+        """Return a model whose layers keep a share of their parameters."""
         return self._without_neurons(method, kept, resize) if method in NEURONS else self._sliced(method, kept)
 
     def _without_neurons(self, method: str, kept: float, resize: bool) -> Transformer:
@@ -146,12 +127,7 @@ class Calibrated:
 
 
 def of_draw(draws: Draws, draw: int) -> dict[str, dict[str, float]]:
-    """Return the loss and the sizes of every smaller model by a draw of calibration text.
-
-    Args:
-        draws: the model and its texts.
-        draw: the draw.
-    """
+    """Return the loss and the sizes of every smaller model by a draw of calibration text."""
     calibrated, found = Calibrated(draws, draw), {}
     for method, kept in product(METHODS, KEPT):
         loss = mean_loss(calibrated.pruned(method, kept, resize=False), draws.held_out)
@@ -161,12 +137,7 @@ def of_draw(draws: Draws, draw: int) -> dict[str, dict[str, float]]:
 
 
 def seconds(draws: Draws, kept: float) -> dict[str, float]:
-    """Return the seconds of a forward pass of eight texts, the median of paired timings of each method's model.
-
-    Args:
-        draws: the model and its texts.
-        kept: the share of the layers' parameters.
-    """
+    """Return the seconds of a forward pass of eight texts, the median of paired timings of each method's model."""
     calibrated = Calibrated(draws, 0)
     # Magnitudes don't change the time: of models of one shape one is timed.
     models = {"whole": draws.model} | {
@@ -233,11 +204,7 @@ def _tables(results: dict[str, Any], of: str = "") -> list[str]:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     further = [line for name, of in results.get("further", {}).items() for line in ("", *_tables(of, f", {name}"))]
     text = "\n".join(_tables(results) + further)
     against = {
@@ -252,13 +219,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def measured(draws: Draws, name: str, kept: dict[str, Any]) -> dict[str, Any]:
-    """Return what is measured on a model; what is kept of the same texts isn't measured again.
-
-    Args:
-        draws: the model and its texts.
-        name: of the file of finished measurements.
-        kept: the kept results.
-    """
+    """Return what is measured on a model; what is kept of the same texts isn't measured again."""
     asked = {"methods": METHODS, "kept": KEPT, "texts": draws.texts, "held out": fingerprint(draws.held_out)}
     if kept.get("asked") == json.loads(json.dumps(asked)) and len(kept["draws"]) == len(draws.draws):
         return kept

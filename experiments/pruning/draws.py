@@ -36,11 +36,7 @@ class Draws(NamedTuple):
     draws: range = DRAWS
 
     def ids(self, draw: int) -> Int[np.ndarray, "windows length"]:
-        """Return the calibration windows of a draw.
-
-        Args:
-            draw: its seed.
-        """
+        """Return the calibration windows of a draw."""
         return windows(self.tokens, self.texts, self.held_out.shape[1], seed=draw)
 
 

@@ -81,27 +81,15 @@ def _batches(ids: np.ndarray) -> list[Array]:
 
 
 def parts_of(model: Transformer, ids: Int[np.ndarray, "texts length"]) -> Measured:
-    """Return the number of every text, and what each neuron adds to it over all tokens, every parameter held.
-
-    The number is the logit of each text's last token after those before it, less the mean of all logits there.
-
-    Args:
-        model: a language model.
-        ids: the texts.
-    """
+    """Return the number of every text, and what each neuron adds to it over all tokens, every parameter held."""
+    # The number is the logit of each text's last token after those before it, less the mean of all logits there.
     by_batch = [_parts(model, batch) for batch in _batches(ids)]
     value, parts = (np.concatenate([np.asarray(of, np.float64) for of in each]) for each in zip(*by_batch, strict=True))
     return Measured(value, parts)
 
 
 def run_again(model: Transformer, ids: Int[np.ndarray, "texts length"], removed: Removed) -> Float[np.ndarray, "texts"]:
-    """Return the number of every text by a model without some neurons, everything computed anew.
-
-    Args:
-        model: a language model.
-        ids: the texts.
-        removed: which neurons of all layers are removed.
-    """
+    """Return the number of every text by a model without some neurons, everything computed anew."""
     rest, first = layer_parts.written_out(model), 0
     for mlp in layer_parts.mlps(rest):
         kernel = mlp.output.kernel
@@ -111,20 +99,12 @@ def run_again(model: Transformer, ids: Int[np.ndarray, "texts length"], removed:
 
 
 def by_size(parts: Float[np.ndarray, "texts terms"]) -> Int[np.ndarray, "terms"]:
-    """Return the neurons in the order of the largest size of their parts over all texts, the smallest first.
-
-    Args:
-        parts: the part of each neuron in every text's number.
-    """
+    """Return the neurons in the order of the largest size of their parts over all texts, the smallest first."""
     return np.argsort(np.abs(parts).max(0), kind="stable")
 
 
 def by_sum(parts: Float[np.ndarray, "texts terms"]) -> Int[np.ndarray, "terms"]:
-    """Return the neurons in an order in which each next one leaves the smallest sum, of squares over all texts.
-
-    Args:
-        parts: the part of each neuron in every text's number.
-    """
+    """Return the neurons in an order in which each next one leaves the smallest sum, of squares over all texts."""
     left, total, order = np.ones(parts.shape[1], bool), np.zeros(len(parts)), []
     squares = (parts**2).sum(0)
     for _ in range(parts.shape[1]):
@@ -138,14 +118,7 @@ def by_sum(parts: Float[np.ndarray, "texts terms"]) -> Int[np.ndarray, "terms"]:
 def permitted(
     parts: Float[np.ndarray, "texts terms"], order: Int[np.ndarray, "terms"], error: float, *, signed: bool
 ) -> Removed:
-    """Return the largest beginning of an order that an inequality permits at an error, for every text.
-
-    Args:
-        parts: the part of each neuron in every text's number.
-        order: the neurons in the order of removal.
-        error: `ε`.
-        signed: whether `|Σ C_j σ_j| ≤ ε` is demanded, as in the papers, or `Σ |C_j σ_j| ≤ ε`, which implies it.
-    """
+    """Return the largest beginning of an order that an inequality permits at an error, for every text."""
     in_order = parts[:, order]
     sums = np.abs(np.cumsum(in_order, 1)) if signed else np.cumsum(np.abs(in_order), 1)
     within = np.flatnonzero(sums.max(0) <= error)
@@ -155,14 +128,7 @@ def permitted(
 
 
 def greedily(added: Callable[[Removed], float], order: Int[np.ndarray, "terms"], error: float, chunk: int) -> Removed:
-    """Return a large set whose true error is within a stated one: of an order, each chunk goes that leaves it so.
-
-    Args:
-        added: returns the true error without some neurons, the largest over texts.
-        order: the neurons in the order in which they are tried.
-        error: `ε`.
-        chunk: how many are tried at once.
-    """
+    """Return a large set whose true error is within a stated one: of an order, each chunk goes that leaves it so."""
     removed = np.zeros(len(order), bool)
     for start in range(0, len(order), chunk):
         tried = removed.copy()
@@ -179,15 +145,7 @@ def measured(
     removed: Removed,
     error: float,
 ) -> dict[str, float]:
-    """Return how a set of neurons keeps a stated error, and how the error of Eq. 15, once measured, is kept.
-
-    Args:
-        model: a language model.
-        texts: calibration texts, and their parts.
-        held_out: other texts, and theirs.
-        removed: which neurons are removed.
-        error: the stated `ε`.
-    """
+    """Return how a set of neurons keeps a stated error, and how the error of Eq. 15, once measured, is kept."""
     (held, true), (held_elsewhere, true_elsewhere) = (
         (np.abs(of.parts[:, removed].sum(1)), np.abs(run_again(model, ids, removed) - of.value))
         for ids, of in (texts, held_out)
@@ -213,16 +171,7 @@ def measured(
 def choices(
     model: Transformer, ids: Int[np.ndarray, "texts length"], of: Measured, error: float, chunk: int, seed: int
 ) -> Iterator[tuple[str, Removed]]:
-    """Yield the name of every way to choose neurons at a stated error, and which it removes.
-
-    Args:
-        model: a language model.
-        ids: calibration texts.
-        of: their parts.
-        error: `ε`.
-        chunk: how many neurons go at once where the model is run again.
-        seed: the seed of random sets.
-    """
+    """Yield the name of every way to choose neurons at a stated error, and which it removes."""
     sizes = by_size(of.parts)
 
     def added(removed: Removed) -> float:
@@ -240,14 +189,7 @@ def choices(
 
 
 def of_draw(draws: Draws, draw: int, chunk: int, held_out: Measured) -> dict[str, dict[str, Any]]:
-    """Return what is measured of every choice at every stated error, by error and choice.
-
-    Args:
-        draws: the model and its texts.
-        draw: the draw of calibration text.
-        chunk: how many neurons go at once where the model is run again.
-        held_out: the parts of the held-out texts.
-    """
+    """Return what is measured of every choice at every stated error, by error and choice."""
     ids = draws.ids(draw)
     of = parts_of(draws.model, ids)
     return {
@@ -307,11 +249,7 @@ def _tables(results: dict[str, Any], of_model: str = "") -> list[str]:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     further = results.get("further", {})
     lines = [line for name, of in further.items() for line in ("", *_tables(of, f", {name}"))]
     text = "\n".join(_tables(results) + lines)
@@ -320,14 +258,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
 
 def of_model(draws: Draws, name: str, chunk: int, kept: dict[str, Any]) -> dict[str, Any]:
-    """Return what is measured on a model; what is kept of the same texts isn't measured again.
-
-    Args:
-        draws: the model and its texts.
-        name: of the file of finished measurements.
-        chunk: how many neurons go at once where the model is run again.
-        kept: the kept results.
-    """
+    """Return what is measured on a model; what is kept of the same texts isn't measured again."""
     asked = {"errors": ERRORS, "chunk": chunk, "texts": draws.texts, "held out": fingerprint(draws.held_out)}
     if kept.get("asked") == json.loads(json.dumps(asked)) and len(kept["draws"]) == len(draws.draws):
         return kept

@@ -142,12 +142,7 @@ class Case:
 
 
 def scores(case: Case, draw: int) -> dict[str, Any]:
-    """Return every layer's score by each ranking; the layers of smallest score are removed first.
-
-    Args:
-        case: the model and its texts.
-        draw: the draw of calibration windows.
-    """
+    """Return every layer's score by each ranking; the layers of smallest score are removed first."""
     model, ids, settings = case.model, case.ids(draw), case.settings
     batches = [batch[:, :-1] for batch in rankings.batches(ids)]
     keys = jax.random.split(jax.random.key(draw), len(batches))
@@ -201,11 +196,7 @@ def _greedy(added: Callable[[list[int]], float], layers: int, count: int) -> np.
 
 
 def measure(case: Case) -> dict[str, Any]:
-    """Return the added loss of every removal, by kind, ranking and number of layers; what is finished isn't run again.
-
-    Args:
-        case: the model and its texts.
-    """
+    """Return the added loss of every removal, by kind, ranking and number of layers, each run once."""
     whole = case.loss("layers", [])
     found: dict[str, Any] = {"layers": case.layers, "whole": float(whole.mean()), "kinds": {}}
     for kind, counts in case.settings.counts.items():
@@ -245,11 +236,7 @@ def _removals(
 
 
 def case_of(name: str) -> Case:
-    """Return a model with its texts, the same ones as in the study of neurons, and what its journal has.
-
-    Args:
-        name: a name in `SETTINGS`.
-    """
+    """Return a model with its texts, the same ones as in the study of neurons, and what its journal has."""
     WORK.mkdir(parents=True, exist_ok=True)
     path, settings = smollm2.path() if name == SMOLLM2 else None, SETTINGS[name]
     model, tokenizer = duat.load(path), duat.load_tokenizer(path)
@@ -265,11 +252,7 @@ def case_of(name: str) -> Case:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     return {"tables": tables(results["models"]), **numbers(results["models"])}
 
 

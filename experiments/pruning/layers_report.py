@@ -17,11 +17,7 @@ Measured = dict[str, Any]
 
 
 def quarter(layers: int) -> int:
-    """Return a quarter of a number of layers: 2 of 6, 8 of 30.
-
-    Args:
-        layers: how many there are.
-    """
+    """Return a quarter of a number of layers: 2 of 6, 8 of 30."""
     return round(layers / 4)
 
 
@@ -89,11 +85,7 @@ def _every_count(measured: Measured, kind: str) -> list[str]:
 
 
 def tables(results: dict[str, Measured]) -> str:
-    """Return the tables of every number of layers.
-
-    Args:
-        results: what was found about each model.
-    """
+    """Return the tables of every number of layers."""
     lines: list[str] = []
     for model, measured in results.items():
         for kind in measured["kinds"]:
@@ -104,11 +96,7 @@ def tables(results: dict[str, Measured]) -> str:
 
 
 def numbers(results: dict[str, Measured]) -> Fields:
-    """Return the decisive table, every cell of all tables, and the numbers that sentences compare.
-
-    Args:
-        results: what was found about each model.
-    """
+    """Return the decisive table, every cell of all tables, and the numbers that sentences compare."""
     a_quarter = "\n".join(_decisive(results))
     fields = {"a quarter": a_quarter, **cells("# A quarter\n" + a_quarter), **cells(tables(results))}
     for model, measured in results.items():

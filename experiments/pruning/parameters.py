@@ -46,14 +46,7 @@ Found = dict[str, Any]
 
 
 def without(model: Transformer, share: float, how: str, seed: int = 0) -> Transformer:
-    """Return a model in which a share of the entries of its layers' matrices is zero.
-
-    Args:
-        model: the model, its layers written out.
-        share: between 0 and 1.
-        how: `SMALLEST`, `WITHIN` or `AT_RANDOM`.
-        seed: of the random choice.
-    """
+    """Return a model in which a share of the entries of its layers' matrices is zero."""
     names, draw = list(sizes_of_matrices(model)), np.random.default_rng(seed)
     matrices = {name: np.abs(np.asarray(parameters_of(model)[name])) for name in names}
     overall = np.quantile(np.concatenate([of.ravel() for of in matrices.values()]), share) if how == SMALLEST else 0.0
@@ -77,27 +70,12 @@ def without(model: Transformer, share: float, how: str, seed: int = 0) -> Transf
 def losses_without(
     model: Transformer, ids: Int[np.ndarray, "windows tokens"], share: float, how: str, seed: int
 ) -> list[float]:
-    """Return the loss of every window without a share of the parameters.
-
-    Args:
-        model: the model.
-        ids: the windows.
-        share: as for `without`.
-        how: as for `without`.
-        seed: as for `without`.
-    """
+    """Return the loss of every window without a share of the parameters."""
     return losses(without(model, share, how, seed), ids)
 
 
 def shares_of_layers(model: Transformer) -> dict[str, list[float]]:
-    """Return of every layer its share of the smallest tenth of all parameters, as a multiple of an even share.
-
-    Args:
-        model: the model, its layers written out.
-
-    Returns:
-        Layer by layer; and by matrix, the smallest and the largest over layers.
-    """
+    """Return of every layer its share of the smallest tenth of all parameters, as a multiple of an even share."""
     names = list(sizes_of_matrices(model))
     matrices = {name: np.abs(np.asarray(parameters_of(model)[name])) for name in names}
     tenth = np.quantile(np.concatenate([of.ravel() for of in matrices.values()]), 0.1)
@@ -115,11 +93,7 @@ def shares_of_layers(model: Transformer) -> dict[str, list[float]]:
 
 
 def case(name: str) -> tuple[Transformer, Int[np.ndarray, "windows tokens"]]:
-    """Return a model with its held-out windows.
-
-    Args:
-        name: a name in `WINDOWS`.
-    """
+    """Return a model with its held-out windows."""
     path = smollm2.path() if name == SMOLLM2 else None
     texts = list(dict.fromkeys(manual()))[1::2] if name == SMOLLM2 else held_out_sources()
     model, tokenizer = duat.load(path, tokenizer=True)
@@ -127,12 +101,7 @@ def case(name: str) -> tuple[Transformer, Int[np.ndarray, "windows tokens"]]:
 
 
 def measure_all(work: Path = WORK, cases: dict[str, Any] | None = None) -> Found:
-    """Run what isn't measured yet, and return the results.
-
-    Args:
-        work: the folder of what is finished.
-        cases: what returns a model and its windows, by name; the study's own if absent.
-    """
+    """Run what isn't measured yet, and return the results."""
     work.mkdir(parents=True, exist_ok=True)
     cases = {name: partial(case, name) for name in WINDOWS} if cases is None else cases
     journal = Journal(work / "pruning_parameters", {"windows": WINDOWS, "shares": list(SHARES), "draws": DRAWS})
@@ -150,14 +119,7 @@ def measure_all(work: Path = WORK, cases: dict[str, Any] | None = None) -> Found
 
 
 def added(results: Found, name: str, how: str, share: float) -> Float[np.ndarray, "windows"]:
-    """Return by how much the loss of every window grows, of random choices their mean.
-
-    Args:
-        results: what was kept.
-        name: the model.
-        how: the choice.
-        share: of the parameters.
-    """
+    """Return by how much the loss of every window grows, of random choices their mean."""
     seeds = range(DRAWS if how == AT_RANDOM else 1)
     changed = [results["pieces"][f"{name}, {how}, {share:.0%}, {seed}"] for seed in seeds]
     return np.mean(changed, 0) - np.array(results["pieces"][f"{name}, whole"])
@@ -174,11 +136,7 @@ def _written(results: Found, name: str, how: str, share: float) -> str:
 
 
 def verdicts(results: Found) -> list[list[str]]:
-    """Return the verdicts by the rules of the page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the verdicts by the rules of the page."""
     grown = {name: bootstrap(added(results, name, SMALLEST, DECISIVE)) for name in results["models"]}
     most = {name: max(results["pieces"][f"{name}, shares"]["layers"]) for name in results["models"]}
 
@@ -197,11 +155,7 @@ def verdicts(results: Found) -> list[list[str]]:
 
 
 def fields(results: Found) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     rows = [
         [f"{name}, {how}", *(_written(results, name, how, share) for share in SHARES)]
         for name in results["models"]

@@ -61,14 +61,7 @@ def losses(
     added: Float[Array, "layers parts features"],
     ids: Int[Array, "windows tokens"],
 ) -> Float[Array, "windows"]:
-    """Return the mean loss of every window, with the output `y` of each attention and MLP replaced by `s y + b`.
-
-    Args:
-        model: a language model.
-        scales: `s`, 0 for a removed part and 1 for others.
-        added: `b`, the mean of a removed part's output, or zero.
-        ids: token ids.
-    """
+    """Return the mean loss of every window, with the output `y` of each attention and MLP replaced by `s y + b`."""
     rescaled = _wrapped(model, lambda layer, which, y: scales[layer, which] * y + added[layer, which])
     return cross_entropy(rescaled(ids[:, :-1]), ids[:, 1:]).mean(-1)
 
@@ -78,12 +71,7 @@ _losses = jax.jit(losses)
 
 @jax.jit
 def streams(model: Transformer, ids: Int[Array, "windows tokens"]) -> Float[Array, "steps windows tokens features"]:
-    """Return the residual stream before the first layer and after every attention and every MLP.
-
-    Args:
-        model: a language model.
-        ids: token ids.
-    """
+    """Return the residual stream before the first layer and after every attention and every MLP."""
     outputs: list[Array] = []
 
     def kept(layer: int, which: int, y: Array) -> Array:
@@ -102,37 +90,17 @@ def _angles(before: Array, after: Array) -> Array:
 
 
 def block_influence(x: Float[Array, "steps windows tokens features"], kind: str) -> Float[Array, "layers"]:
-    """Return the mean of `1 − cos` between the stream before and after what would be removed of every layer.
-
-    Args:
-        x: the streams.
-        kind: a name in `KINDS_OF_REMOVAL`.
-
-    Source: Men et al., "ShortGPT", 2024, Eq. 1.
-    """
+    """Return the mean of `1 − cos` between the stream before and after what would be removed of every layer."""
     return (1 - _angles(x[:-1:2] if kind == "layers" else x[1::2], x[2::2])).mean((1, 2))
 
 
 def angular_distance(x: Float[Array, "steps windows tokens features"], count: int) -> Float[Array, "starts"]:
-    """Return the mean angle, in half turns, between the stream before and after every `count` neighbouring layers.
-
-    Args:
-        x: the streams.
-        count: the number of layers.
-
-    Source: Gromov et al., "The Unreasonable Ineffectiveness of the Deeper Layers", 2024, Eq. 7; there at the last token
-    of each text, here the mean over tokens.
-    """
+    """Return the mean angle, in half turns, between the stream before and after every `count` neighbouring layers."""
     return (jnp.arccos(_angles(x[: -2 * count : 2], x[2 * count :: 2])) / jnp.pi).mean((1, 2))
 
 
 def size(model: Transformer, kind: str) -> Float[np.ndarray, "layers"]:
-    """Return `‖W‖`: the Frobenius norm of all matrices of every layer, or of its MLP.
-
-    Args:
-        model: the model.
-        kind: a name in `KINDS_OF_REMOVAL`.
-    """
+    """Return `‖W‖`: the Frobenius norm of all matrices of every layer, or of its MLP."""
 
     def squares(part: Part) -> float:
         return sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(part) if leaf.ndim == 2)
@@ -146,17 +114,10 @@ def _signs(key: Array, like: Array) -> list[Array]:
 
 
 def operator_squares(model: Transformer, ids: Int[Array, "windows tokens"], key: Array) -> dict[str, Array]:
-    """Return `‖W'_{j,2}‖²` and `‖W'_{j,3}‖²` of every layer's term (Eq. 11).
-
-    Squared Frobenius norms of the matrices from all embeddings of a window to all pre-activations of layer `j`, and
-    from all its activations to all of the last stream, means over windows; estimated by `‖A‖² = E ‖A r‖² = E ‖Aᵀ r‖²`
-    with random signs `r`.
-
-    Args:
-        model: a language model.
-        ids: token ids.
-        key: the source of the signs.
-    """
+    """Return `‖W'_{j,2}‖²` and `‖W'_{j,3}‖²` of every layer's term (Eq. 11)."""
+    # Squared Frobenius norms of the matrices from all embeddings of a window to all pre-activations of layer `j`, and
+    # from all its activations to all of the last stream, means over windows; estimated by `‖A‖² = E ‖A r‖² = E ‖Aᵀ r‖²`
+    # with random signs `r`.
     layers = model.config.layers
     recording = record_kinds(lambda x: model.stream(x, layers), model.embed(ids), KINDS)
     before, after = (
@@ -183,16 +144,9 @@ def _carried(recording: Recording, change: Array) -> Seen:
 def contributions(
     model: Transformer, ids: Int[Array, "windows tokens"], x: Float[Array, "steps windows tokens features"]
 ) -> dict[str, Float[Array, "layers"]]:
-    """Return the mean size of every layer's contribution to the logit of the most probable token, by what is removed.
-
-    With every parameter held, `⟨u_i, x_i − x_{i−1}⟩` summed over the tokens of a window: of a whole layer; or of its
-    MLP alone, from the stream before it. Read at every `EVERY`-th position.
-
-    Args:
-        model: a language model.
-        ids: token ids.
-        x: the streams.
-    """
+    """Return the mean size of each layer's contribution to the most probable token's logit, by what is removed."""
+    # With every parameter held, `⟨u_i, x_i − x_{i−1}⟩` summed over the tokens of a window: of a whole layer; or of its
+    # MLP alone, from the stream before it. Read at every `EVERY`-th position.
     every = sites.streams(model.config.layers)[1:]
     recording = record_kinds(model.output, model.embed(ids), KINDS)
     best = jax.nn.one_hot(recording.value.argmax(-1), recording.value.shape[-1], dtype=x.dtype)
@@ -212,16 +166,8 @@ def contributions(
 def secant_of_removal(
     model: Transformer, ids: Int[Array, "windows tokens"], kind: str, end: float
 ) -> Float[Array, "layers"]:
-    """Return every layer's part of the loss that is added when all outputs are scaled together, exact in sum.
-
-    The secant of the loss as a function of the scales of all layers' outputs, between 1 and `end`.
-
-    Args:
-        model: a language model.
-        ids: token ids.
-        kind: a name in `KINDS_OF_REMOVAL`.
-        end: the scale at the other end: 0 where all are removed.
-    """
+    """Return every layer's part of the loss that is added when all outputs are scaled together, exact in sum."""
+    # The secant of the loss as a function of the scales of all layers' outputs, between 1 and `end`.
     layers, features = model.config.layers, model.config.features
     scaled = jnp.zeros(2).at[jnp.array(KINDS_OF_REMOVAL[kind])].set(1)
     nothing = jnp.zeros((layers, 2, features))
@@ -239,15 +185,7 @@ def by_removal(
     removed: Iterable[int],
     mean: np.ndarray | None,
 ) -> Float[np.ndarray, "windows"]:
-    """Return the mean loss of every window without some layers.
-
-    Args:
-        model: a language model.
-        ids: token ids.
-        kind: a name in `KINDS_OF_REMOVAL`.
-        removed: the layers.
-        mean: what takes the place of each part's output, `[layers, parts, features]`; nothing if absent.
-    """
+    """Return the mean loss of every window without some layers."""
     layers, features = model.config.layers, model.config.features
     scales = jnp.ones((layers, 2)).at[np.ix_(list(removed), KINDS_OF_REMOVAL[kind])].set(0)
     added = jnp.zeros((layers, 2, features)) if mean is None else (1 - scales)[..., None] * mean
@@ -255,22 +193,13 @@ def by_removal(
 
 
 def batches(ids: Int[np.ndarray, "windows tokens"]) -> list[Int[Array, "batch tokens"]]:
-    """Return windows by fours, so that one compiled program reads all.
-
-    Args:
-        ids: token ids, a multiple of four windows.
-    """
+    """Return windows by fours, so that one compiled program reads all."""
     return [jnp.asarray(part) for part in np.split(ids, len(ids) // BATCH)]
 
 
 def mean_outputs(
     model: Transformer, ids: Int[np.ndarray, "windows tokens"]
 ) -> Float[np.ndarray, "layers parts features"]:
-    """Return the mean output of every attention and MLP over all tokens.
-
-    Args:
-        model: a language model.
-        ids: token ids.
-    """
+    """Return the mean output of every attention and MLP over all tokens."""
     means = [jnp.diff(streams(model, batch[:, :-1]), axis=0).mean((1, 2)) for batch in batches(ids)]
     return np.mean(means, 0).reshape(model.config.layers, 2, -1)

@@ -121,12 +121,7 @@ def _cost(measured: Measured) -> list[str]:
 
 
 def numbers(results: dict[str, Measured], fractions: Sequence[float]) -> Fields:
-    """Return every cell of a model's tables, and the added loss of every pruned model.
-
-    Args:
-        results: what was found about each model.
-        fractions: which shares of neurons were removed.
-    """
+    """Return every cell of a model's tables, and the added loss of every pruned model."""
     fields: Fields = {}
     for model, measured in results.items():
         fields |= {f"{model} / {name}": cell for name, cell in cells(tables({model: measured}, fractions)).items()}
@@ -139,12 +134,7 @@ def numbers(results: dict[str, Measured], fractions: Sequence[float]) -> Fields:
 
 
 def tables(results: dict[str, Measured], fractions: Sequence[float]) -> str:
-    """Return the tables.
-
-    Args:
-        results: what was found about each model.
-        fractions: which shares of neurons were removed.
-    """
+    """Return the tables."""
     lines: list[str] = []
     for model, measured in results.items():
         lines += [f"## {TITLES.get(model, model)}", "", f"The whole model's loss: {measured['dense']:.4f}.", ""]

@@ -261,11 +261,7 @@ class Stopped(Exception):
 
 
 def measure(stop: Callable[[], None]) -> None:
-    """Run missing measurements, the most informative ones first.
-
-    Args:
-        stop: raises when the time is over.
-    """
+    """Run missing measurements, the most informative ones first."""
     small, large = embedded(), smollm2_135m()
     for case in (small, large):
         case.measure([("dense", partial(case.loss, case.model)), *_speed(case)], stop)
@@ -284,21 +280,13 @@ def measure(stop: Callable[[], None]) -> None:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     models = {name: model["found"] for name, model in results["models"].items()}
     return {"tables": tables(models, FRACTIONS), **numbers(models, FRACTIONS)}
 
 
 def main(options: Sequence[str]) -> None:
-    """Run the measurements, and store the results.
-
-    Args:
-        options: of the command line.
-    """
+    """Run the measurements, and store the results."""
     parser = argparse.ArgumentParser(
         prog="pruning", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

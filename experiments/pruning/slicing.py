@@ -48,12 +48,7 @@ class SlicedBlock(nnx.Module):
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens features"]:
-        """Run the layer.
-
-        Args:
-            x: the stream in the basis before the attention.
-            mask: true for real tokens.
-        """
+        """Run the layer."""
         block = self.block
         x = product(x, self.attention_turn[...]) + block.attention(block.norm_1(x), mask)
         return product(x, self.mlp_turn[...]) + block.mlp(block.norm_2(x))
@@ -114,16 +109,7 @@ def _second_moments(model: Transformer, ids: Int[Array, "windows tokens"]) -> li
 def principal_rotations(
     model: Transformer, ids: Int[np.ndarray, "windows tokens"], *, shared: bool = False
 ) -> Rotations:
-    """Return the principal directions of what every norm returns on calibration text, the largest first.
-
-    Args:
-        model: a language model.
-        ids: calibration text.
-        shared: whether there is one rotation for all norms, of the sum of their second moments.
-
-    Raises:
-        DuatError: if the model can't be sliced.
-    """
+    """Return the principal directions of what every norm returns on calibration text, the largest first."""
     _require_sliceable(model)
     moments = in_batches(partial(_second_moments, model), ids)
     if shared:
@@ -132,32 +118,17 @@ def principal_rotations(
 
 
 def random_rotation(model: Transformer, seed: int) -> Rotations:
-    """Return one random orthogonal matrix for all norms.
-
-    Args:
-        model: a language model.
-        seed: the seed of the draw.
-    """
+    """Return one random orthogonal matrix for all norms."""
     features = model.config.features
     q = np.linalg.qr(np.random.default_rng(seed).standard_normal((features, features)))[0]
     return [q] * (2 * model.config.layers + 1)
 
 
 def sliced(model: Transformer, rotations: Rotations, features: int) -> Transformer:
-    """Return a model whose stream keeps the first directions of each rotation; with all it is the same function.
-
-    Weights and offsets of the norms go into the maps after them, the subtraction of means, which an RMSNorm doesn't
-    have, into those before them; the norms then divide by the root mean square alone, which no rotation changes. Where
-    all rotations are one, layers need no change of basis and stay plain blocks.
-
-    Args:
-        model: a language model of GPT-2's or Llama's kind.
-        rotations: the orthogonal matrices.
-        features: how many directions are kept.
-
-    Raises:
-        DuatError: if the model can't be sliced.
-    """
+    """Return a model whose stream keeps the first directions of each rotation; with all it is the same function."""
+    # Weights and offsets of the norms go into the maps after them, the subtraction of means, which an RMSNorm doesn't
+    # have, into those before them; the norms then divide by the root mean square alone, which no rotation changes.
+    # Where all rotations are one, layers need no change of basis and stay plain blocks.
     _require_sliceable(model)
     whole = model.config.features
     kept = [np.asarray(q, np.float64)[:, :features] for q in rotations]
@@ -220,11 +191,5 @@ def _write(parameter: Any, values: np.ndarray) -> None:
 
 
 def largest_within(size: Callable[[int], int], limit: float, largest: int) -> int:
-    """Return the largest number of directions whose sliced layers are within a number of parameters.
-
-    Args:
-        size: from a number of directions to that of parameters, which it grows with.
-        limit: the number of parameters.
-        largest: the largest number of directions to consider.
-    """
+    """Return the largest number of directions whose sliced layers are within a number of parameters."""
     return max(n for n in range(1, largest + 1) if size(n) <= limit)

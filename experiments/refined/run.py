@@ -55,13 +55,7 @@ Runs = dict[str, dict[str, Any]]
 def rankings(
     model: duat.models.Transformer, prompts: Prompt, replaced: Float[Array, "prompts layers tokens neurons"]
 ) -> dict[str, Float[np.ndarray, "layers tokens neurons"]]:
-    """Return rankings of neurons by mean scores, and by steps on the metric from there.
-
-    Args:
-        model: the model.
-        prompts: which score the neurons, and which the rankings are optimised on.
-        replaced: the neurons' values on the corrupted texts.
-    """
+    """Return rankings of neurons by mean scores, and by steps on the metric from there."""
 
     def mean_scores(method: str) -> np.ndarray:
         parts = batches(prompts, mean=False)
@@ -85,15 +79,7 @@ def rankings(
 
 
 def piece(model: duat.models.Transformer, tokenizer: Any, task: str, optimised: int, measured: int) -> dict[str, Any]:
-    """Return the logit differences of one circuit of every ranking and size on one task, the empty one last.
-
-    Args:
-        model: the model.
-        tokenizer: its tokenizer.
-        task: the task.
-        optimised: the number of prompts that score the neurons and are optimised on.
-        measured: the number of other prompts, at least two.
-    """
+    """Return the logit differences of one circuit of every ranking and size on one task, the empty one last."""
     began = time.perf_counter()
     drawn = draw(model, tokenizer, task, optimised + measured, seed=SEED)
     prompts, others = drawn.prompts, range(optimised, optimised + measured)
@@ -127,17 +113,9 @@ def piece(model: duat.models.Transformer, tokenizer: Any, task: str, optimised: 
 
 
 def statistic(task: dict[str, Any], ranking: str, test: str, name: str) -> float:
-    """Return a statistic of a ranking's circuits over all sizes on one task.
-
-    `f` is 1 for the model on the clean text and 0 for the model on the corrupted one; where units are set to other
-    values, 0 for the empty circuit.
-
-    Args:
-        task: the piece of the task.
-        ranking: the name of the ranking.
-        test: the name of the test.
-        name: a name in `STATISTICS`.
-    """
+    """Return a statistic of a ranking's circuits over all sizes on one task."""
+    # `f` is 1 for the model on the clean text and 0 for the model on the corrupted one; where units are set to other
+    # values, 0 for the empty circuit.
     measured = np.array(task["runs"][ranking][test])
     part = slice(len(measured)) if test == SAME else slice(-len(measured), None)
     zero = measured[:, -1] if test in (OTHER, MEANS) else np.array(task["corrupted"])[part]
@@ -146,14 +124,7 @@ def statistic(task: dict[str, Any], ranking: str, test: str, name: str) -> float
 
 
 def over_tasks(tasks: dict[str, Any], ranking: str, test: str, name: str) -> Float[np.ndarray, "tasks"]:
-    """Return a statistic on each task; of the ranking in twenty steps the mean over two seeds of the draws.
-
-    Args:
-        tasks: the pieces.
-        ranking: the name of the ranking.
-        test: the name of the test.
-        name: a name in `STATISTICS`.
-    """
+    """Return a statistic on each task; of the ranking in twenty steps the mean over two seeds of the draws."""
     draws = [ranking, *([SECOND] if ranking == FIRST and test in (OWN, REMOVED) else [])]
     return np.mean([[statistic(task, each, test, name) for task in tasks.values()] for each in draws], 0)
 
@@ -162,11 +133,7 @@ PLAIN, COUNTED = STATISTICS
 
 
 def leads(tasks: dict[str, Any]) -> dict[str, Estimate]:
-    """Return by how much the refined ranking is ahead: over tasks, with intervals of 95 %.
-
-    Args:
-        tasks: the pieces, at least two.
-    """
+    """Return by how much the refined ranking is ahead: over tasks, with intervals of 95 %."""
 
     def lead(ranking: str, test: str, name: str, first: str = FIRST) -> Estimate:
         return students_mean(over_tasks(tasks, first, test, name) - over_tasks(tasks, ranking, test, name))
@@ -190,24 +157,14 @@ def leads(tasks: dict[str, Any]) -> dict[str, Estimate]:
 
 
 def decided(least: Sequence[Estimate], yes: str, no: str) -> str:
-    """Return what follows if all intervals lie above zero, if one lies below, and else.
-
-    Args:
-        least: the estimates.
-        yes: if all intervals lie above zero.
-        no: if one lies below zero.
-    """
+    """Return what follows if all intervals lie above zero, if one lies below, and else."""
     if all(each.low > 0 for each in least):
         return yes
     return no if any(each.high < 0 for each in least) else "not shown"
 
 
 def verdicts(found: dict[str, Estimate]) -> dict[str, str]:
-    """Return what was decided by the rules of the page.
-
-    Args:
-        found: what `leads` returns.
-    """
+    """Return what was decided by the rules of the page."""
     ahead = decided([found["over secant"], found["over secant, overshoot counted"]], "confirmed", "refuted")
     by_optimising = decided([found[f"over {ranking}"] for ranking in RIVALS[1:]], "confirmed", "refuted")
     if ahead != "confirmed" and by_optimising == "confirmed":
@@ -226,11 +183,7 @@ def verdicts(found: dict[str, Estimate]) -> dict[str, str]:
 
 
 def tables_of(tasks: dict[str, Any]) -> str:
-    """Return the tables of the documentation page.
-
-    Args:
-        tasks: the pieces.
-    """
+    """Return the tables of the documentation page."""
     found = leads(tasks)
 
     def of(ranking: str, test: str, name: str = PLAIN) -> str:
@@ -272,11 +225,7 @@ def tables_of(tasks: dict[str, Any]) -> str:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     text = tables_of(results["tasks"])
     return {"tables": text, **cells(text)}
 

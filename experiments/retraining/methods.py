@@ -135,10 +135,8 @@ def _products_of_gradients(run: Trained, ends: np.ndarray, *, cosine: bool = Fal
 
 
 def _through_training(run: Trained, kept: tuple[float, ...]) -> Array:
-    """Return the derivative of each target's loss by the weight of an example in the training.
-
-    It is the mean over trainings in which all examples have one weight.
-    """
+    """Return the derivative of each target's loss by the weight of an example in the training."""
+    # It is the mean over trainings in which all examples have one weight.
 
     def losses(of_examples: Array) -> Array:
         return _target_losses(run)(trained(run.net, run.texts, run.optimiser, of_examples))
@@ -163,10 +161,8 @@ def _example_gradients(run: Trained) -> Float[Array, "examples weights"]:
 
 
 def _influence_function(run: Trained) -> Array:
-    """Return minus `∇fᵀ (F + λ)⁻¹ ∇ℓ_i / N`, with the mean of the examples' `∇ℓ ∇ℓᵀ` for `F`.
-
-    The damping `λ` is a tenth of the mean of the eigenvalues of `F` that aren't zero for their number.
-    """
+    """Return minus `∇fᵀ (F + λ)⁻¹ ∇ℓ_i / N`, with the mean of the examples' `∇ℓ ∇ℓᵀ` for `F`."""
+    # The damping `λ` is a tenth of the mean of the eigenvalues of `F` that aren't zero for their number.
     examples, targets = _example_gradients(run), jax.jacrev(_target_losses(run))(run.path.weights[-1])
     kernel = examples @ examples.T / EXAMPLES
     damping = 0.1 * jnp.trace(kernel) / EXAMPLES
@@ -235,14 +231,5 @@ def _scores(
 
 
 def scores_of(net: Network, texts: Texts, path: Path, optimiser: Optimiser, rate: float, method: str) -> Scores:
-    """Return the scores of a method.
-
-    Args:
-        net: the network.
-        texts: what it reads.
-        path: what is on the way of its training.
-        optimiser: the optimiser of a rate.
-        rate: the learning rate.
-        method: a name in `METHODS`.
-    """
+    """Return the scores of a method."""
     return np.asarray(_scores(net.weights, texts, path, jnp.float32(rate), method, net.losses, optimiser))

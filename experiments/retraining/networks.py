@@ -79,12 +79,7 @@ def _losses_of(kind: str) -> Losses:
 
 
 def make_network(kind: str, seed: int) -> Network:
-    """Return a network with random first weights.
-
-    Args:
-        kind: `TRANSFORMER` or `PERCEPTRON`.
-        seed: the seed of the weights.
-    """
+    """Return a network with random first weights."""
     return Network(ravel_pytree(_first_weights(kind, seed))[0], _losses_of(kind))
 
 
@@ -103,11 +98,7 @@ class Texts(NamedTuple):
 
 
 def draw_texts(seed: int) -> Texts:
-    """Return the texts of a run.
-
-    Args:
-        seed: the seed of the draw.
-    """
+    """Return the texts of a run."""
     passes = STEPS * BATCH // EXAMPLES
     order = np.concatenate([np.random.default_rng([seed, k]).permutation(EXAMPLES) for k in range(passes)])
     return Texts(
@@ -136,14 +127,7 @@ class Path(NamedTuple):
 def step_of(
     net: Network, texts: Texts, optimiser: optax.GradientTransformation, of_examples: Float[Array, "examples"]
 ) -> Callable[[tuple[Array, Any], Array], tuple[tuple[Array, Any], tuple[Array, Any, Array, Array]]]:
-    """Return a step of training, in which every example's loss is multiplied by a weight.
-
-    Args:
-        net: the network.
-        texts: what it reads.
-        optimiser: the optimiser.
-        of_examples: the weight of every example; zero leaves it out.
-    """
+    """Return a step of training, in which every example's loss is multiplied by a weight."""
 
     def loss(weights: Array, which: Array) -> Array:
         return (of_examples[which] * net.losses(weights, texts.examples[which])).mean()
@@ -158,14 +142,7 @@ def step_of(
 
 
 def trained(net: Network, texts: Texts, optimiser: optax.GradientTransformation, of_examples: Array) -> Array:
-    """Return the trained weights.
-
-    Args:
-        net: the network.
-        texts: what it reads.
-        optimiser: the optimiser.
-        of_examples: the weight of every example.
-    """
+    """Return the trained weights."""
     step = jax.checkpoint(step_of(net, texts, optimiser, of_examples))
     start = net.weights, optimiser.init(net.weights)
     return jax.lax.scan(lambda carry, which: (step(carry, which)[0], None), start, texts.order)[0][0]
@@ -180,14 +157,7 @@ def _path(weights: Array, texts: Texts, rate: Array, losses: Losses, optimiser: 
 
 
 def path_of(net: Network, texts: Texts, optimiser: Optimiser, rate: float) -> Path:
-    """Train with every example, and keep all that is on the way.
-
-    Args:
-        net: the network.
-        texts: what it reads.
-        optimiser: the optimiser of a rate.
-        rate: the learning rate.
-    """
+    """Train with every example, and keep all that is on the way."""
     return _path(net.weights, texts, jnp.float32(rate), net.losses, optimiser)
 
 
@@ -210,14 +180,6 @@ def retrained(
     rate: float,
     subsets: Float[np.ndarray, "subsets examples"],
 ) -> Float[np.ndarray, "subsets targets"]:
-    """Train again with every subset of the examples, and return the losses of the targets.
-
-    Args:
-        net: the network.
-        texts: what it reads.
-        optimiser: the optimiser of a rate.
-        rate: the learning rate.
-        subsets: one where an example is kept.
-    """
+    """Train again with every subset of the examples, and return the losses of the targets."""
     found = _retrained(net.weights, texts, jnp.float32(rate), jnp.asarray(subsets, jnp.float32), net.losses, optimiser)
     return np.asarray(found)

@@ -87,24 +87,13 @@ class Reading:
         self.run = Run(terms, optimiser_of(self.settings), self.batch, STEPS)
 
     def batch(self, step: int, without: Iterable[int] = (), ids: np.ndarray | None = None) -> tuple[Array, Array]:
-        """Return the pieces of a step, and one of each that counts.
-
-        Args:
-            step: how many steps come before it.
-            without: the numbers of pieces that don't count.
-            ids: other pieces, if they are others.
-        """
+        """Return the pieces of a step, and one of each that counts."""
         rows = rows_of_step(step, len(self.ids), self.settings)
         counted = ~np.isin(rows, list(without))
         return jnp.asarray((self.ids if ids is None else ids)[rows]), jnp.asarray(counted, jnp.float32)
 
     def again(self, without: Iterable[int] = (), ids: np.ndarray | None = None) -> Transformer:
-        """Return the model after another training in the same program.
-
-        Args:
-            without: as for `batch`.
-            ids: as for `batch`.
-        """
+        """Return the model after another training in the same program."""
         moment = Moment(self.model, self.run.optimiser.init(self.model))
         for step in range(STEPS):
             moment = self.run.step(step, moment, self.batch(step, without, ids)).following
@@ -112,38 +101,19 @@ class Reading:
 
 
 def number_of(text: list[int], answer: int) -> "Number":
-    """Return the mean loss of an answer's tokens and of the mark that closes it, as a function of the model.
-
-    Args:
-        text: ends with them.
-        answer: the place of the first of them.
-    """
+    """Return the mean loss of an answer's tokens and of the mark that closes it, as a function of the model."""
     ids = jnp.array([text])
     return lambda model: token_losses(model, ids)[0, answer - 1 :].mean()
 
 
 def linear(number: "Number", model: Transformer) -> "Number":
-    """Return a number's linear approximation at some weights, without its value there.
-
-    Args:
-        number: the number.
-        model: where its gradient is taken.
-    """
+    """Return a number's linear approximation at some weights, without its value there."""
     slope = jax.grad(number)(model)
     return lambda other: optax.tree.vdot(slope, optax.tree.sub(other, model))
 
 
 def scores(of: Reading, kept: Kept) -> tuple[Found, Found]:
-    """Return the scores of all pieces by every method, and what else the exact ledger says.
-
-    Args:
-        of: the training.
-        kept: the same with its kept states.
-
-    Returns:
-        By method the scores, the lower, the more a piece lowered the number; and of the exact ledger the change, the
-        parts by kind, and the parts of the answers' tokens in the taught piece and in that with the wrong answer.
-    """
+    """Return the scores of all pieces by every method, and what else the exact ledger says."""
     drawn, ids = of.drawn, of.ids
     number = number_of(drawn.text, drawn.answer)
     numbers = {
@@ -192,10 +162,6 @@ def scores(of: Reading, kept: Kept) -> tuple[Found, Found]:
 def places(of: Float[np.ndarray, "pieces"], piece: int) -> tuple[int, int]:
     """Return the place of a piece from the lowest and from the highest score on, of equal ones the worst.
 
-    Args:
-        of: the scores.
-        piece: its number.
-
     Example:
         >>> places(np.array([0.0, -2.0, -2.0, 1.0]), 1), places(np.array([0.0, -2.0, -2.0, 1.0]), 3)
         ((2, 4), (4, 1))
@@ -204,12 +170,7 @@ def places(of: Float[np.ndarray, "pieces"], piece: int) -> tuple[int, int]:
 
 
 def measure(seed: int, world: str) -> Found:
-    """Return what is kept of one training: the number before and after, scores, and the number without pieces.
-
-    Args:
-        seed: the draw.
-        world: which pieces are planted.
-    """
+    """Return what is kept of one training: the number before and after, scores, and the number without pieces."""
     drawn = draw(seed)
     of = Reading(drawn, world, seed)
     number = jax.jit(number_of(drawn.text, drawn.answer))

@@ -39,13 +39,7 @@ Found = dict[str, Any]
 
 
 def is_found(training: Found, method: str, world: str) -> bool:
-    """Return whether a method has the planted pieces of a training at the ends of its order.
-
-    Args:
-        training: what was kept of it.
-        method: a name in `METHODS`.
-        world: which pieces are planted.
-    """
+    """Return whether a method has the planted pieces of a training at the ends of its order."""
     places = training["places"][method]
     if world == TWINS:
         return max(places[TAUGHT][0], places[TWIN][0]) == 2
@@ -66,23 +60,13 @@ class Draws:
         }
 
     def found(self, method: str, world: str) -> Bool[np.ndarray, "draws"]:
-        """Return for every draw whether a method finds the planted pieces, of one training or of all three.
-
-        Args:
-            method: the method.
-            world: the training, or `ALL`.
-        """
+        """Return for every draw whether a method finds the planted pieces, of one training or of all three."""
         if world == ALL:
             return np.all([self.found(method, each) for each in self.of], axis=0)
         return np.array([is_found(each, method, world) for each in self.of[world]])
 
     def over(self, world: str, of: Callable[[Found], float]) -> Float[np.ndarray, "draws"]:
-        """Return a number of every draw's training.
-
-        Args:
-            world: the training.
-            of: the number.
-        """
+        """Return a number of every draw's training."""
         return np.array([of(each) for each in self.of[world]])
 
     def fall(self, world: str) -> Float[np.ndarray, "draws"]:
@@ -103,11 +87,7 @@ class Draws:
 
 
 def fields(results: Found) -> Fields:
-    """Return the fields of the documentation page.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation page."""
     draws = Draws(results)
     sections = {
         "Verdicts on planted pieces": table(["claim", "verdict", "by"], _verdicts(draws)),

@@ -40,33 +40,21 @@ class Draw(NamedTuple):
     other_name: tuple[list[int], int]
 
     def pieces(self, planted: Iterable[str]) -> Int[np.ndarray, "pieces tokens"]:
-        """Return the pieces that a training reads.
-
-        Args:
-            planted: the planted ones.
-        """
+        """Return the pieces that a training reads."""
         ids = self.ids.copy()
         for name in planted:
             ids[self.places[name]] = self.planted[name]
         return ids
 
     def is_answer(self, name: str) -> Bool[np.ndarray, "predicted"]:
-        """Return of every token but the first whether it is of the answer or the mark that closes it.
-
-        Args:
-            name: a planted piece that repeats a line.
-        """
+        """Return of every token but the first whether it is of the answer or the mark that closes it."""
         tokens, answer = (len(self.text), self.answer) if name != WRONG else self.wrong
         place = np.arange(1, LENGTH) % (tokens + 1)
         return (place >= answer) & (place < tokens)
 
 
 def draw(seed: int) -> Draw:
-    """Return the texts of a draw.
-
-    Args:
-        seed: its number.
-    """
+    """Return the texts of a draw."""
     tokenizer = duat.load_tokenizer()
     random = np.random.default_rng([seed, 22])
     name, right, wrong, other = random.choice(WORDS, 4, replace=False)

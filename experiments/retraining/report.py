@@ -25,12 +25,7 @@ Found = dict[str, Any]
 
 
 def ridge(removed: Float[np.ndarray, "subsets examples"], change: Float[np.ndarray, "subsets"]) -> np.ndarray:
-    """Return the additive scores that forecast changes best, with the penalty chosen by leaving one subset out.
-
-    Args:
-        removed: one where an example is removed.
-        change: of the target's loss.
-    """
+    """Return the additive scores that forecast changes best, with the penalty chosen by leaving one subset out."""
     x, y = removed - removed.mean(0), change - change.mean()
     left, sizes, right = np.linalg.svd(x, full_matrices=False)
 
@@ -45,12 +40,7 @@ def ridge(removed: Float[np.ndarray, "subsets examples"], change: Float[np.ndarr
 
 
 def agreements(piece: Found, kept: dict[str, Float[np.ndarray, "subsets examples"]]) -> Found:
-    """Return the agreement of every method's forecasts with the truth, and the slope, as means over targets.
-
-    Args:
-        piece: what was measured on one training.
-        kept: the subsets of each kind: one where an example is kept.
-    """
+    """Return the agreement of every method's forecasts with the truth, and the slope, as means over targets."""
     found: Found = {}
     for kind, subsets in kept.items():
         removed, change = 1 - subsets, np.array(piece["without"][kind]) - np.array(piece["again"])
@@ -100,11 +90,7 @@ def _verdict(lead: Estimate) -> str:
 
 
 def fields(results: Found) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     pieces = list(results["pieces"].values())
     groups = {name: [piece for piece in pieces if piece["group"] == name] for name in results["groups"]}
     texts: list[str] = []

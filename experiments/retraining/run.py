@@ -67,12 +67,7 @@ GROUPS = {
 
 
 def subsets(kind: str, seed: int) -> Float[np.ndarray, "subsets examples"]:
-    """Return subsets of the examples: one where an example is kept.
-
-    Args:
-        kind: `HALVES` or `FEW`.
-        seed: the seed of the draw.
-    """
+    """Return subsets of the examples: one where an example is kept."""
     count, removed = REMOVED[kind]
     draw = np.random.default_rng([seed, removed])
     kept = np.ones((count, EXAMPLES))
@@ -82,13 +77,7 @@ def subsets(kind: str, seed: int) -> Float[np.ndarray, "subsets examples"]:
 
 
 def measure(name: str, rate: float, seed: int) -> dict[str, Any]:
-    """Return the agreement of every method with retraining in one training, and what the page says of the training.
-
-    Args:
-        name: the name of the group.
-        rate: the learning rate.
-        seed: the seed of weights and texts.
-    """
+    """Return the agreement of every method with retraining in one training, and what the page says of the training."""
     group = GROUPS[name]
     net, texts, optimiser = make_network(group.network, seed), draw_texts(seed), group.optimiser
     path = path_of(net, texts, optimiser, rate)
@@ -111,27 +100,14 @@ def measure(name: str, rate: float, seed: int) -> dict[str, Any]:
 
 
 def finite(values: Any, nan: float = LARGE) -> list[Any]:
-    """Return numbers with six digits, none of them larger than `LARGE`.
-
-    Args:
-        values: the numbers.
-        nan: what stands for those that are NaN.
-    """
+    """Return numbers with six digits, none of them larger than `LARGE`."""
     numbers = np.nan_to_num(np.asarray(values, np.float64), nan=nan, posinf=LARGE, neginf=-LARGE)
     found: list[Any] = np.round(np.clip(numbers, -LARGE, LARGE), DIGITS).tolist()
     return found
 
 
 def summary(name: str, rate: float, seed: int, measured: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a training.
-
-    Args:
-        name: the name of the group.
-        rate: the learning rate.
-        seed: the seed of weights and texts.
-        measured: losses, scores, and the targets' losses after trainings without every subset.
-        kept: the subsets of each kind.
-    """
+    """Return what is kept of a training."""
     losses = measured["losses"]
     return {
         "group": name,

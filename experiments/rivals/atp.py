@@ -22,15 +22,7 @@ from duat_jax.transform.recording import record_kinds
 
 
 def atp_star(model: Transformer, read: Read, x: Array, y: Array, *, dropped: bool = True) -> Units:
-    """Score neurons and heads by AtP*; streams are left out.
-
-    Args:
-        model: a pre-norm model whose layers are written out.
-        read: the number that the model computes.
-        x: the embeddings of the text.
-        y: the embeddings of its reference.
-        dropped: whether scores are means over the layers that a gradient skips (GradDrop), of absolute values.
-    """
+    """Score neurons and heads by AtP*; streams are left out."""
     gradient, values = _gradient(read, x)
     reference = values_of(read, y)
     change = Units(values.neurons - reference.neurons, changes_of_heads(model, read, x, y), None)
@@ -68,14 +60,7 @@ def _streams(read: Read, x: Array, sites: Units, added: Any) -> Float[Array, "st
 def changes_of_heads(
     model: Transformer, read: Read, x: Array, y: Array
 ) -> Float[Array, "layers tokens heads head_features"]:
-    """Return the sum of the changes of each head's output by its query, by each key and by each value alone.
-
-    Args:
-        model: a model whose layers are written out.
-        read: the number that the model computes.
-        x: the embeddings of the text.
-        y: the embeddings of its reference.
-    """
+    """Return the sum of the changes of each head's output by its query, by each key and by each value alone."""
     texts = [record_kinds(read, z, (marks.POINT,)) for z in (x, y)]
 
     def parts(name: str) -> list[list[Array]]:

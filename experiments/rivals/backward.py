@@ -23,15 +23,9 @@ TEMPERATURE = 2.0
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
 def softmax_at(x: Array, temperature: float) -> Array:
-    """Return the softmax, whose way back is that of the pattern at a higher temperature.
-
-    `dx = p ⊙ (dy - ⟨p, dy⟩)` with `p = softmax(x / temperature)`, without the constant factor `1 / temperature`, as in
-    the code of GIM's authors.
-
-    Args:
-        x: scores.
-        temperature: the temperature of the way back.
-    """
+    """Return the softmax, whose way back is that of the pattern at a higher temperature."""
+    # `dx = p ⊙ (dy - ⟨p, dy⟩)` with `p = softmax(x / temperature)`, without the constant factor `1 / temperature`, as
+    # in the code of GIM's authors.
     return jax.nn.softmax(x)
 
 
@@ -58,14 +52,7 @@ def _held_scale(x: Array, epsilon: float) -> Array:
 
 
 def gim_rules(temperature: float, *, held: bool = True, divided: bool = True) -> Rules:
-    """Return the rules of GIM.
-
-    Args:
-        temperature: of the softmax's way back.
-        held: whether the scales of norms are constants on the way back.
-        divided: whether the gradients of the products of queries and keys, of patterns and values, and of the factors
-            of gated MLPs are halved.
-    """
+    """Return the rules of GIM."""
     rules = PLAIN._replace(softmax=partial(softmax_at, temperature=temperature))
     if held:
         rules = rules._replace(scale=_held_scale)
@@ -77,11 +64,7 @@ def gim_rules(temperature: float, *, held: bool = True, divided: bool = True) ->
 
 
 def with_rules(rules: Rules) -> Callable[[Transformer, Array, Array, Array, Array], Scores]:
-    """Return the method `∇ Δ`, with the gradient of given rules at the clean text.
-
-    Args:
-        rules: with the ways back.
-    """
+    """Return the method `∇ Δ`, with the gradient of given rules at the clean text."""
 
     def method(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
         x, y = model.embed(clean), model.embed(corrupted)
@@ -108,13 +91,8 @@ experiments run it (`JoakimEdin/gim`) and their package does (`corticph/gim`, af
 
 
 def rescaled(fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Return an elementwise function of two rows, whose way back is the first row's, times `Δy / Δx`.
-
-    Where the rows are nearly equal it is the slope at their midpoint.
-
-    Args:
-        fn: the function.
-    """
+    """Return an elementwise function of two rows, whose way back is the first row's, times `Δy / Δx`."""
+    # Where the rows are nearly equal it is the slope at their midpoint.
 
     def back(z: Array, ct: Array) -> tuple[Array]:
         middle, change = z.mean(0), z[0] - z[1]
@@ -130,13 +108,8 @@ def rescaled(fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 
 def between(product: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    """Return a product on two rows, in whose way back each factor is the mean of its rows.
-
-    What both factors' changes do together is thereby divided evenly, as in the first version of DeepLIFT.
-
-    Args:
-        product: the product.
-    """
+    """Return a product on two rows, in whose way back each factor is the mean of its rows."""
+    # What both factors' changes do together is thereby divided evenly, as in the first version of DeepLIFT.
 
     def back(factors: tuple[Array, Array], ct: Array) -> tuple[Array, Array]:
         parts = jax.vjp(product, *(factor.mean(0) for factor in factors))[1](ct[0])
@@ -157,10 +130,8 @@ def _scale(x: Array, epsilon: float) -> Array:
 
 
 def _softmax(x: Array) -> Array:
-    """Return the softmax in its parts: exponentials, their sum, its reciprocal and a product.
-
-    Both rows are shifted by one constant, so that the shift has no part in their difference.
-    """
+    """Return the softmax in its parts: exponentials, their sum, its reciprocal and a product."""
+    # Both rows are shifted by one constant, so that the shift has no part in their difference.
     powers = rescaled(jnp.exp)(x - jax.lax.stop_gradient(x.max((0, -1), keepdims=True)))
     return _product(powers, _reciprocal(powers.sum(-1, keepdims=True)))
 
@@ -180,18 +151,7 @@ DEEPLIFT = Rules(
 def multipliers(
     model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array
 ) -> tuple[Any, Any, Array, Array]:
-    """Return DeepLIFT's multipliers of neurons, heads and embeddings, and their changes.
-
-    Args:
-        model: the model.
-        clean: the text.
-        corrupted: its reference.
-        right: the right answer.
-        wrong: the wrong answer.
-
-    Returns:
-        The multipliers of neurons and heads, their changes, the multipliers of embeddings, and their changes.
-    """
+    """Return DeepLIFT's multipliers of neurons, heads and embeddings, and their changes."""
     pair = jnp.stack([model.embed(clean), model.embed(corrupted)])
 
     def number(added: Any, pair: Array) -> tuple[Array, Any]:
@@ -204,17 +164,6 @@ def multipliers(
 
 
 def deeplift(model: Transformer, clean: Array, corrupted: Array, right: Array, wrong: Array) -> Scores:
-    """Score units by DeepLIFT: the multiplier times the change.
-
-    Args:
-        model: the model.
-        clean: the text.
-        corrupted: its reference.
-        right: the right answer.
-        wrong: the wrong answer.
-
-    Source: Shrikumar et al., "Learning Important Features Through Propagating Activation Differences", 2017 (the
-    rescale rule), and "Not Just a Black Box", 2016 (products).
-    """
+    """Score units by DeepLIFT: the multiplier times the change."""
     coefficients, change, _, _ = multipliers(model, clean, corrupted, right, wrong)
     return network.of_units(coefficients, change)

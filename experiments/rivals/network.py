@@ -40,32 +40,17 @@ class Rules(NamedTuple):
 
 
 def scale(x: Array, epsilon: float) -> Array:
-    """Return `1/√(mean(x²) + ε)` of each token.
-
-    Args:
-        x: features.
-        epsilon: `ε`.
-    """
+    """Return `1/√(mean(x²) + ε)` of each token."""
     return jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + epsilon)
 
 
 def scores(queries: Array, keys: Array) -> Array:
-    """Return the products of queries and keys.
-
-    Args:
-        queries: `[..., tokens, heads, head_features]`.
-        keys: `[..., tokens, heads, head_features]`.
-    """
+    """Return the products of queries and keys."""
     return jnp.einsum("...qhd,...khd->...hqk", queries, keys, precision=PRECISION)
 
 
 def mixed(pattern: Array, values: Array) -> Array:
-    """Return the heads' outputs.
-
-    Args:
-        pattern: `[..., heads, queries, keys]`.
-        values: `[..., tokens, heads, head_features]`.
-    """
+    """Return the heads' outputs."""
     return jnp.einsum("...hqk,...khd->...qhd", pattern, values, precision=PRECISION)
 
 
@@ -77,12 +62,7 @@ Added = tuple[Float[Array, "layers ... tokens neurons"], Float[Array, "layers ..
 
 
 def nothing(model: Transformer, x: Float[Array, "... tokens features"]) -> Added:
-    """Return zeros to be added.
-
-    Args:
-        model: the model.
-        x: embeddings.
-    """
+    """Return zeros to be added."""
     block, before = model.config.blocks[0], (model.config.layers, *x.shape[:-1])
     first: Any = model.stack.blocks[0]
     attention = first.attention
@@ -93,17 +73,7 @@ def nothing(model: Transformer, x: Float[Array, "... tokens features"]) -> Added
 def run(
     model: Transformer, rules: Rules, x: Float[Array, "... tokens features"], added: Added
 ) -> tuple[Float[Array, "... tokens features"], Added]:
-    """Return the states from which logits are read, and the values of all neurons and heads.
-
-    Args:
-        model: a model of pre-norm blocks with standard attention, without norms of queries, soft caps or sinks.
-        rules: its nonlinear parts and products.
-        x: embeddings.
-        added: what is added to neurons and heads.
-
-    Raises:
-        ValueError: if the model has other blocks.
-    """
+    """Return the states from which logits are read, and the values of all neurons and heads."""
     blocks: list[Any] = list(model.stack.blocks)
     if any(map(_is_other, blocks, model.config.blocks)):
         raise ValueError("the network is one of plain pre-norm blocks: give a model such as GPT-2 or Llama")
@@ -127,13 +97,7 @@ def _is_other(block: Any, config: BlockConfig) -> bool:
 
 
 def normed(norm: Any, rules: Rules, x: Array) -> Array:
-    """Return what a norm makes of features.
-
-    Args:
-        norm: the norm; the identity if absent.
-        rules: of the factor that normalises, and of its product.
-        x: features.
-    """
+    """Return what a norm makes of features."""
     if norm is None:
         return x
     if isinstance(norm, LayerNorm):
@@ -154,16 +118,7 @@ def _attention(attention: Attention, rules: Rules, x: Array, added: Array) -> tu
 
 
 def mixed_by(rules: Rules, queries: Array, keys: Array, values: Array, scale: float, visible: Array | None) -> Array:
-    """Return the heads' outputs from queries, keys and values.
-
-    Args:
-        rules: of the softmax and of products.
-        queries: `[..., tokens, heads, head_features]`.
-        keys: as many heads.
-        values: as many heads.
-        scale: of the scores.
-        visible: which tokens each one sees; all if absent.
-    """
+    """Return the heads' outputs from queries, keys and values."""
     products = scale * rules.scores(queries, keys)
     if visible is not None:
         products = jnp.where(visible, products, jnp.finfo(queries.dtype).min / 2)
@@ -171,14 +126,7 @@ def mixed_by(rules: Rules, queries: Array, keys: Array, values: Array, scale: fl
 
 
 def mlp(mlp: Any, rules: Rules, x: Array, added: Array | float) -> tuple[Array, Array]:
-    """Return what an MLP writes, and the values of its neurons.
-
-    Args:
-        mlp: the MLP, gated or not.
-        rules: of its activation, and of the product with a gate.
-        x: what it reads.
-        added: what is added to the neurons.
-    """
+    """Return what an MLP writes, and the values of its neurons."""
     neurons = rules.activation(mlp.activation)(mlp.input(x))
     if isinstance(mlp, GatedMLP):
         neurons = rules.gated(neurons, mlp.factor(x))
@@ -187,11 +135,6 @@ def mlp(mlp: Any, rules: Rules, x: Array, added: Array | float) -> tuple[Array, 
 
 
 def of_units(coefficients: Added, change: Added) -> Scores:
-    """Return the scores of neurons and heads from coefficients and changes of their entries.
-
-    Args:
-        coefficients: of every entry.
-        change: of every entry.
-    """
+    """Return the scores of neurons and heads from coefficients and changes of their entries."""
     neurons, heads = jax.tree.map(jnp.multiply, coefficients, change)
     return Scores(neurons, heads.sum(-1), None)

@@ -14,29 +14,15 @@ AT_ONCE = 16
 
 
 def sampled(change: Float[Array, "layers tokens units"], count: int, seed: int) -> Int[Array, "sample"]:
-    """Return the places, in the flattened array, of units drawn without replacement, in proportion to their change.
-
-    Most units hardly change, and so have no effect that could be told from rounding; the change is no method's score.
-
-    Args:
-        change: the change of each unit's value between both texts.
-        count: how many are drawn.
-        seed: of the random draw.
-    """
+    """Return the places, in the flattened array, of units drawn without replacement, in proportion to their change."""
+    # Most units hardly change, and so have no effect that could be told from rounding; the change is no method's score.
     sizes = jnp.abs(change).ravel()
     return jax.random.choice(jax.random.key(seed), sizes.size, (count,), replace=False, p=sizes / sizes.sum())
 
 
 @partial(jax.jit, static_argnames="kind")
 def effects(model: Transformer, prompt: Prompt, kind: Units, sample: Int[Array, "sample"]) -> Float[Array, "sample"]:
-    """Return by how much the logit difference falls when one unit is set to its value on the corrupted text.
-
-    Args:
-        model: the model.
-        prompt: one prompt.
-        kind: the kind of units.
-        sample: the places of the units in the flattened array of all of them.
-    """
+    """Return by how much the logit difference falls when one unit is set to its value on the corrupted text."""
     replaced = values(model, prompt.corrupted, kind)
     shape = replaced.shape if kind.unit == "neuron" else (*replaced.shape[:-1], 1)
     everything = jnp.ones(shape, bool)

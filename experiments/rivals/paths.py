@@ -10,14 +10,7 @@ from duat_jax.models.transformer import Transformer
 
 
 def mean_of_gradients(model: Transformer, read: Read, x: Array, y: Array) -> Units:
-    """Score units by the mean of the gradients at both texts, times the change.
-
-    Args:
-        model: the model.
-        read: the number that the model computes.
-        x: the embeddings of the text.
-        y: the embeddings of its reference.
-    """
+    """Score units by the mean of the gradients at both texts, times the change."""
     at_text, at_reference = _gradient(read, x), _gradient(read, y)
     return jax.tree.map(
         lambda g, g_reference, h, c: (g + g_reference) / 2 * (h - c),
@@ -29,32 +22,14 @@ def mean_of_gradients(model: Transformer, read: Read, x: Array, y: Array) -> Uni
 
 
 def eap_gp(model: Transformer, read: Read, x: Array, y: Array, *, steps: int) -> Units:
-    """Score units by the mean of the gradients on the path of `eap_gp_path`, times the change.
-
-    Args:
-        model: the model.
-        read: the number that the model computes.
-        x: the embeddings of the text.
-        y: the embeddings of its reference.
-        steps: how many steps the path has.
-
-    Source: Zhang et al., "EAP-GP", 2025 (arXiv 2502.06852), for units instead of edges.
-    """
+    """Score units by the mean of the gradients on the path of `eap_gp_path`, times the change."""
     gradients = jax.lax.map(lambda z: _gradient(read, z)[0], eap_gp_path(model, x, y, steps=steps))
     return _times(jax.tree.map(lambda g: g.mean(0), gradients), _minus(values_of(read, x), values_of(read, y)))
 
 
 def eap_gp_path(model: Transformer, x: Array, y: Array, *, steps: int) -> Array:
-    """Return the points `z_1, z_2, ...` with `z_0 = x`, `z_{j+1} = z_j - g_j / ‖g_j‖`, `g_j = ∇ ‖f(z_j) - f(y)‖²`.
-
-    `f` are the logits at all tokens, and each step has length one, whatever the scale of the embeddings.
-
-    Args:
-        model: the model.
-        x: the embeddings of the text.
-        y: the embeddings of its reference.
-        steps: how many points.
-    """
+    """Return the points `z_1, z_2, ...` with `z_0 = x`, `z_{j+1} = z_j - g_j / ‖g_j‖`, `g_j = ∇ ‖f(z_j) - f(y)‖²`."""
+    # `f` are the logits at all tokens, and each step has length one, whatever the scale of the embeddings.
 
     def logits(z: Array) -> Array:
         return model.head.logits(model.states(z), model.unembedding)

@@ -44,11 +44,7 @@ ALL = "Other methods, all tasks"
 
 
 def of_rule(rule: Callable[[Transformer, Read, Array, Array], Units]) -> Method:
-    """Return the method on prompts of a rule that scores the entries of units.
-
-    Args:
-        rule: from a model, a number that it computes, and the embeddings of both texts.
-    """
+    """Return the method on prompts of a rule that scores the entries of units."""
 
     def scores(model: Transformer, read: Read, x: Array, y: Array, real: Array) -> Scores:
         found = rule(model, read, x, y)
@@ -103,11 +99,7 @@ def _piece(model: Transformer, tokenizer: Any, task: str, count: int) -> dict[st
 
 
 def summary(tasks: dict[str, Any]) -> dict[str, Any]:
-    """Return of each method its statistics over tasks, and by how much each of ours is ahead.
-
-    Args:
-        tasks: the measurements on each task.
-    """
+    """Return of each method its statistics over tasks, and by how much each of ours is ahead."""
     pieces, alone = list(tasks.values()), by_task(tasks)
     found = {ours: compared(pieces, ours) for ours in OURS}
     return {
@@ -123,11 +115,7 @@ def summary(tasks: dict[str, Any]) -> dict[str, Any]:
 
 
 def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages.
-
-    Args:
-        results: what was kept.
-    """
+    """Return the fields of the documentation pages."""
     methods = results["methods"]
     ranked = sorted(methods, key=lambda name: -methods[name]["logf"]["value"])
 

@@ -62,9 +62,5 @@ def audit(
 
 
 def as_dicts(findings: tuple[Finding, ...]) -> list[dict[str, str]]:
-    """Return findings as objects with `equation`, `source`, `printed`, `verdict`, `reason`, `corrected` and `check`.
-
-    Args:
-        findings: the findings.
-    """
+    """Return findings as objects with `equation`, `source`, `printed`, `verdict`, `reason`, `corrected` and `check`."""
     return [asdict(finding) for finding in findings]

@@ -17,21 +17,12 @@ from symbolic.theorems.residual_stack import ResidualStack
 
 
 def derived(derivation: Derivation, theorem: str) -> Outcome:
-    """Return the outcome of a derivation.
-
-    Args:
-        derivation: the derivation.
-        theorem: what it proves, in words.
-    """
+    """Return the outcome of a derivation."""
     return Outcome(derivation.verified, f"{theorem}: {derivation.verdict}")
 
 
 def both(*outcomes: Outcome) -> Outcome:
-    """Return the outcome that all of several hold; the first that doesn't decides.
-
-    Args:
-        outcomes: of several checks.
-    """
+    """Return the outcome that all of several hold; the first that doesn't decides."""
     doubtful = [outcome for outcome in outcomes if not outcome.holds]
     if doubtful:
         return doubtful[0]
@@ -42,13 +33,7 @@ def both(*outcomes: Outcome) -> Outcome:
 
 
 def chain(first: MatrixExpr, lines: Sequence[MatrixExpr], using: Iterable[Definition] = ()) -> Outcome:
-    """Decide a row of equations, line by line.
-
-    Args:
-        first: the expression that all lines should equal.
-        lines: the lines.
-        using: definitions of parameters.
-    """
+    """Decide a row of equations, line by line."""
     using = tuple(using)
     for number, line in enumerate(lines, 1):
         outcome = identity(first, line, using)
@@ -60,73 +45,39 @@ def chain(first: MatrixExpr, lines: Sequence[MatrixExpr], using: Iterable[Defini
 
 
 def lines_agree(statement: Statement, using: Iterable[Definition] = ()) -> Outcome:
-    """Decide whether all sides of a printed row of equations are equal.
-
-    Args:
-        statement: the row.
-        using: definitions of parameters.
-    """
+    """Decide whether all sides of a printed row of equations are equal."""
     first, *lines = statement.equated
     return chain(first, lines, using)
 
 
 def row_agrees(*using: Definition) -> Check:
-    """Return a check that decides whether all sides of the first printed row of equations are equal.
-
-    Args:
-        using: definitions of parameters.
-    """
+    """Return a check that decides whether all sides of the first printed row of equations are equal."""
     return lambda claim: lines_agree(claim.row, using)
 
 
 def rows_agree(claim: Claim) -> Outcome:
-    """Decide whether the sides of every printed row of equations are equal.
-
-    Args:
-        claim: the claim.
-    """
+    """Decide whether the sides of every printed row of equations are equal."""
     return both(*map(lines_agree, claim.says))
 
 
 def independent(decide: Callable[[], Outcome]) -> Check:
-    """Return a check that decides the same whatever formula is printed.
-
-    Args:
-        decide: decides it.
-    """
+    """Return a check that decides the same whatever formula is printed."""
     return lambda claim: decide()
 
 
 def every(*checks: Check) -> Check:
-    """Return a check that holds if all of several checks do.
-
-    Args:
-        checks: the checks.
-    """
+    """Return a check that holds if all of several checks do."""
     return lambda claim: both(*(check(claim) for check in checks))
 
 
 def expect(holds: bool, expected: str) -> None:
-    """Raise if what is printed isn't what a check decides.
-
-    Args:
-        holds: whether it is.
-        expected: the expected formula, in words.
-
-    Raises:
-        SymbolicError: if it isn't.
-    """
+    """Raise if what is printed isn't what a check decides."""
     if not holds:
         raise SymbolicError(f"what is printed isn't what is decided: {expected}")
 
 
 def at_depths(decide: Callable[[int], Outcome], depths: Sequence[int]) -> Outcome:
-    """Decide a claim at one depth after the other, and say up to which it holds.
-
-    Args:
-        decide: decides it at one depth.
-        depths: the depths, ascending.
-    """
+    """Decide a claim at one depth after the other, and say up to which it holds."""
     for depth in depths:
         outcome = decide(depth)
         if not outcome.holds:
@@ -138,13 +89,7 @@ def at_depths(decide: Callable[[int], Outcome], depths: Sequence[int]) -> Outcom
 
 
 def scalar(expression: MatrixExpr, values: Mapping[Parameter, Any], stack: ResidualStack) -> Expr:
-    """Return the value of a vector of length 1 at numbers, with all sizes 1 and `σ` the ReLU.
-
-    Args:
-        expression: the expression.
-        values: a number for every parameter.
-        stack: the symbols, whose sizes become 1.
-    """
+    """Return the value of a vector of length 1 at numbers, with all sizes 1 and `σ` the ReLU."""
     numbers = {p: ImmutableMatrix([[v]]) for p, v in values.items()}
     sizes = {stack.width: S.One, stack.neurons: S.One}
     return Interpreter(numbers, RELU, sizes=sizes).value(expression)[0]

@@ -153,11 +153,7 @@ class Claim:
 
     @property
     def corrected(self) -> str:
-        """The LaTeX of the smallest correction.
-
-        Raises:
-            SymbolicError: if what is to be replaced isn't printed.
-        """
+        """The LaTeX of the smallest correction."""
         if isinstance(self.correct, str):
             return self.correct
         text = self.printed
@@ -168,11 +164,7 @@ class Claim:
         return text
 
     def run(self, check: Check) -> Outcome:
-        """Run a check on the claim; a formula whose shapes don't fit fails it.
-
-        Args:
-            check: the check.
-        """
+        """Run a check on the claim; a formula whose shapes don't fit fails it."""
         try:
             return check(self)
         except ShapeMismatch as error:
@@ -212,12 +204,7 @@ class Claim:
 
 
 def joined(fields: Mapping[str, Any], checks: Checks) -> Claim:
-    """Return a claim of the tables with the checks that decide it.
-
-    Args:
-        fields: what the table says of it.
-        checks: the checks, one for each of its readings.
-    """
+    """Return a claim of the tables with the checks that decide it."""
     readings = dict(zip(fields["readings"], checks.readings, strict=True))
     decided_by = {"literal": checks.literal, "correction": checks.correction, "notation": checks.notation}
     return Claim(**{**fields, **decided_by, "readings": readings})

@@ -60,14 +60,7 @@ def _with_ranges(statements: tuple[Statement, ...]) -> list[Statement]:
 def dynamic_parameters(
     claim: Claim, *, own: bool = False, left_out: tuple[Parameter, ...] = (), depth: int = 4
 ) -> Outcome:
-    """Decide which parameters move with the input, in a network of Eq. 30 with i + 1 layers.
-
-    Args:
-        claim: parameters with index j, and behind them the range of j for which all of them are said to move.
-        own: whether `W'_{j,k}` is a layer's own parameter; otherwise it is the updated one, of the closed form.
-        left_out: parameters of the closed form that move too, and that the stated ranges leave out.
-        depth: number of layers.
-    """
+    """Decide which parameters move with the input, in a network of Eq. 30 with i + 1 layers."""
     outcomes: list[Outcome] = []
     waiting: list[Parameter] = []
     kinds: list[str] = []
@@ -111,11 +104,7 @@ def _bias_own(claim: Claim) -> Outcome:
 
 
 def bias_two_indices(claim: Claim) -> Outcome:
-    """Decide Eq. 12 with the meaning that the derivation gives every symbol, for a symbolic layer.
-
-    Args:
-        claim: the claim.
-    """
+    """Decide Eq. 12 with the meaning that the derivation gives every symbol, for a symbolic layer."""
     left, right = claim.row.equated
 
     def rule(p: Parameter) -> MatrixExpr:
@@ -127,11 +116,7 @@ def bias_two_indices(claim: Claim) -> Outcome:
 
 
 def bias_in_two_indices(claim: Claim) -> Outcome:
-    """Decide the correction of Eq. 12, for a symbolic layer.
-
-    Args:
-        claim: the claim.
-    """
+    """Decide the correction of Eq. 12, for a symbolic layer."""
     left, right = (side.xreplace({j: K}) for side in claim.row.equated)
     return identity(left, right, S.recursions)
 

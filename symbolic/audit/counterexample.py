@@ -37,19 +37,13 @@ def _numbers(matrix: ImmutableMatrix) -> str:
 def counterexample(left: MatrixExpr, right: MatrixExpr, using: Iterable[Definition] = ()) -> str | None:
     """Return whole numbers at which the two sides differ, with `σ` the ReLU, in words; None if the search finds none.
 
-    A symbolic layer `i` becomes layer 1.
-
-    Args:
-        left: one side.
-        right: the other side.
-        using: definitions of parameters, such as the network itself.
-
     Example:
         >>> from symbolic.theorems.residual_stack import ResidualStack
         >>> s = ResidualStack()
         >>> print(counterexample(s.W(1, 1) * s.x(0), s.W(1, 1) * s.x(0) + s.b(1, 3)))
         all sizes 1, W′₁,₁ = 1, b′₁,₃ = -1, x′₀ = 3: 3 on the left, 2 on the right
     """
+    # A symbolic layer `i` becomes layer 1.
     indices = {i: Integer(1)}
     left, right = left.xreplace(indices), right.xreplace(indices)
     using = [d if d.variables else Definition(d.left.xreplace(indices), d.right.xreplace(indices)) for d in using]
@@ -90,11 +84,6 @@ class Outcome:
 
 def identity(left: MatrixExpr, right: MatrixExpr, using: Iterable[Definition] = ()) -> Outcome:
     """Decide an equation: proved by the normal form, refuted by numbers or by its shapes, or neither.
-
-    Args:
-        left: left side.
-        right: right side.
-        using: definitions of parameters.
 
     Example:
         >>> from sympy import symbols

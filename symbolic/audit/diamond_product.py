@@ -10,43 +10,25 @@ from symbolic.vectorisation.entries import entries, same
 
 
 def diamond(left: MatrixExpr, right: MatrixExpr) -> MatrixExpr:
-    """Return `left ⋄ right = leftᵀ right`: every column of the left factor times every column of the right one.
-
-    Args:
-        left: a matrix.
-        right: a matrix with as many rows, or a vector.
-
-    Raises:
-        ShapeMismatch: if they don't have equally many rows.
-
-    Source: Wang & Li, version 001 and 003, Eq. 4.
-    """
+    """Return `left ⋄ right = leftᵀ right`: every column of the left factor times every column of the right one."""
     transposed = Transpose(left).doit(deep=False) if isinstance(left, Transpose) else Transpose(left)
     check_product(transposed, right)
     return transposed * right
 
 
 def column_sums(w: ImmutableMatrix, x: ImmutableMatrix) -> ImmutableMatrix:
-    """Return `W ⋄ x` as the papers compute it: entry i is the i-th column of W times x, summed.
-
-    Args:
-        w: `[m, n]`.
-        x: `[m, 1]`.
-    """
+    """Return `W ⋄ x` as the papers compute it: entry i is the i-th column of W times x, summed."""
     return ImmutableMatrix([sum(w[k, i] * x[k] for k in range(w.rows)) for i in range(w.cols)])
 
 
 def diamond_derivation() -> Derivation:
     """Prove that `W ⋄ x = Wᵀ x`, its two identities, and the bracketing that they need.
 
-    Without brackets both identities are read from the left, `A ⋄ B ⋄ x = (A ⋄ B) ⋄ x`; read from the right they fail.
-
     Example:
         >>> diamond_derivation().verified
         True
-
-    Source: Wang & Li, version 001, Eq. 4, 13 and 14; version 003, Eq. 4 and Appendix A.
     """
+    # Without brackets both identities are read from the left, `A ⋄ B ⋄ x = (A ⋄ B) ⋄ x`; read from the right they fail.
     d = symbols("d", integer=True, positive=True)
     w1, w2, x = Parameter("W", (1,), d, d), Parameter("W", (2,), d, d), Parameter("x", (), d, 1)
     w, v = entries(Parameter("W", (), 3, 2)), entries(Parameter("x", (), 3, 1))

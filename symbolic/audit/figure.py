@@ -111,17 +111,9 @@ def _parameters(layer: int) -> Iterator[tuple[Parameter, Parameter]]:
 def figure_2(depth: int = 3) -> Figure:
     """Return how every parameter changes with every layer, in the values that the parameters had at first.
 
-    Args:
-        depth: number of layers.
-
-    Raises:
-        SymbolicError: if the depth isn't a positive integer.
-
     Example:
         >>> print(figure_2(2).rows[5].updated, "=", figure_2(2).rows[5].value)
         P₂ = W′₂,₁ W′₁,₁
-
-    Source: Wang & Li, version 000, Figure 2 of the appendix, with the parameters that the recursions give.
     """
     rules = _recursions()
     rows = [
@@ -146,14 +138,7 @@ def _value_of(values: dict[Parameter, MatrixExpr], k: int) -> MatrixExpr:
 
 
 def figure(number: int) -> Figure:
-    """Return a figure of the papers' appendix by its number.
-
-    Args:
-        number: its number, 2.
-
-    Raises:
-        SymbolicError: if there is nothing to compute in it.
-    """
+    """Return a figure of the papers' appendix by its number."""
     if number != 2:
         raise SymbolicError(f"there is nothing to compute in figure {number}: give 2")
     return figure_2()

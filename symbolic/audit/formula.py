@@ -276,15 +276,6 @@ def _diamond(left: MatrixExpr, right: MatrixExpr) -> MatrixExpr:
 def read(latex: str, notation: Notation, unprimed: tuple[str, ...] = ()) -> tuple[Statement, ...]:
     r"""Return the statements of a formula, between the words and commas that separate them.
 
-    Args:
-        latex: LaTeX in the papers' notation; `\text{…}` is skipped.
-        notation: the expressions that the letters stand for.
-        unprimed: the names whose prime is left out, once for every place; each is read as the primed one.
-
-    Raises:
-        SymbolicError: if it can't be read, or a letter stands for nothing.
-        ShapeMismatch: if it can't be formed, since shapes don't fit.
-
     Example:
         >>> from sympy import symbols
         >>> from symbolic.audit.letters import table

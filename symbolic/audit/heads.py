@@ -68,11 +68,7 @@ ONE = table(
 
 
 def softmax(scores: MatrixExpr) -> Activation:
-    """Return the softmax of every row, of which nothing is used but that it is a function of its argument.
-
-    Args:
-        scores: the scores.
-    """
+    """Return the softmax of every row, of which nothing is used but that it is a function of its argument."""
     return Activation(scores, 0, "softmax")
 
 

@@ -47,30 +47,17 @@ class Notation:
 
 
 def applied(name: str) -> Callable[..., Tuple]:
-    """Return a function that reads `name(arguments)` as a name with its arguments.
-
-    Args:
-        name: the name.
-    """
+    """Return a function that reads `name(arguments)` as a name with its arguments."""
     return lambda *arguments: Tuple(Str(name), *arguments)
 
 
 def index(letter: str) -> Symbol:
-    """Return the symbol of an index.
-
-    Args:
-        letter: its letter.
-    """
+    """Return the symbol of an index."""
     return Symbol(letter, integer=True, nonnegative=True)
 
 
 def table(names: Mapping[str, Any], **options: Any) -> Notation:
-    """Return a notation with finitely many names.
-
-    Args:
-        names: the expression for each name, such as `"W'_HV"` or `"x_i+1"`.
-        options: the other fields of the notation.
-    """
+    """Return a notation with finitely many names."""
 
     def symbol(name: Name) -> Any:
         if str(name) not in names:
@@ -92,14 +79,7 @@ class Statement(NamedTuple):
     relations: tuple[str, ...]
 
     def related(self, *relations: str) -> tuple[Any, ...]:
-        """Return the sides, if these very relations stand between them.
-
-        Args:
-            relations: the relations that are decided, in order.
-
-        Raises:
-            SymbolicError: if another relation is printed.
-        """
+        """Return the sides, if these very relations stand between them."""
         if self.relations != relations:
             printed, decided = (" ".join(names) or "none" for names in (self.relations, relations))
             raise SymbolicError(f"what is printed isn't what is decided: the relations {printed}, not {decided}")

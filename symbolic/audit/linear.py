@@ -52,11 +52,7 @@ _X1, _X2 = Variable("x", ("i",), N, M), Variable("x", ("i+1",), N, M)
 
 
 def linear_layer(primed: MatrixExpr) -> Notation:
-    """Return the notation of Eq. 5.
-
-    Args:
-        primed: the meaning of `W'`, which the earlier versions apply transposed.
-    """
+    """Return the notation of Eq. 5."""
     return table({"x_i": _X1, "x_i+1": _X2, "W_i": ROWS, "x'_i": Vec(_X1), "x'_i+1": Vec(_X2), "W'_i": primed})
 
 

@@ -28,12 +28,7 @@ class Magnitude(Matrix):
 
 
 def as_number(expression: Any, value: Callable[[MatrixExpr], Expr]) -> Expr:
-    """Return an expression as one of real numbers, with `|…|` as their absolute value.
-
-    Args:
-        expression: sums, differences and magnitudes.
-        value: the number that stands for any other part.
-    """
+    """Return an expression as one of real numbers, with `|…|` as their absolute value."""
     match expression:
         case Magnitude():
             return Abs(as_number(expression.argument, value))
@@ -59,14 +54,7 @@ _A, _B = symbols("a b", real=True)
 
 
 def follows(left: Expr, right: Expr) -> Outcome:
-    """Decide whether `left < right` follows from `|S_1 + S_2 − f| < ε`, where the difference grows as `ε` does.
-
-    Args:
-        left: the smaller side, in `S_1`, `S_2`, `f`, `ε` and other real numbers.
-        right: the larger side.
-
-    Source: Wang & Li, Eq. 13–16.
-    """
+    """Decide whether `left < right` follows from `|S_1 + S_2 − f| < ε`, where the difference grows as `ε` does."""
     gap = right - left
     variables = sorted((gap.free_symbols | PREMISE.free_symbols) - {EPSILON}, key=str)
     for numbers in product(_NUMBERS, repeat=len(variables)):

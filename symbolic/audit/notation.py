@@ -33,20 +33,12 @@ _CONSTANTS = {"beta": FACTOR, "varepsilon": THRESHOLD, "0": Integer(0), **{lette
 
 
 def updated_b1(k: Any) -> Parameter:
-    """Return `b'_{k,1}`, which the papers use for the updated `b'_{k,3}` in places.
-
-    Args:
-        k: the layer.
-    """
+    """Return `b'_{k,1}`, which the papers use for the updated `b'_{k,3}` in places."""
     return Parameter("b'", (k, 1), S.width, 1)
 
 
 def stream(k: Any) -> Variable:
-    """Return `x_k`, the stream as a matrix of tokens and features.
-
-    Args:
-        k: the layer.
-    """
+    """Return `x_k`, the stream as a matrix of tokens and features."""
     return Variable("x", (k,), N, M)
 
 
@@ -69,14 +61,7 @@ def _indexed(name: Name, k: Any, role: Any = None) -> MatrixExpr | None:
 
 
 def symbol(name: Name) -> Any:
-    """Return the expression that a name stands for: `x_k` is a matrix, and `x'_k` the vector of it.
-
-    Args:
-        name: the name.
-
-    Raises:
-        SymbolicError: if it stands for nothing.
-    """
+    """Return the expression that a name stands for: `x_k` is a matrix, and `x'_k` the vector of it."""
     if name.letter[0] == "Δ":
         return delta(symbol(name._replace(letter=name.letter[1:])))
     expression = None

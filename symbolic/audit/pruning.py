@@ -28,11 +28,7 @@ _SETS = {_KEPT: S1, _DROPPED: S2, Symbol("N", integer=True, positive=True): S1 +
 
 @cache
 def is_the_sum(expression: MatrixExpr) -> bool:
-    """Tell whether an expression is the sum of the universal approximation theorem, as Lemma 1 takes it.
-
-    Args:
-        expression: the expression.
-    """
+    """Tell whether an expression is the sum of the universal approximation theorem, as Lemma 1 takes it."""
     return equal(FACTOR * expression, lemma_1().steps[0].left)
 
 
@@ -54,11 +50,7 @@ def _number(part: MatrixExpr) -> Expr:
 
 
 def numbers(statement: Statement) -> tuple[Expr, ...]:
-    """Return the sides of a printed inequality as expressions of real numbers `S_1`, `S_2`, `f` and `ε`.
-
-    Args:
-        statement: the inequality.
-    """
+    """Return the sides of a printed inequality as expressions of real numbers `S_1`, `S_2`, `f` and `ε`."""
     return tuple(as_number(side, _number) for side in statement.sides)
 
 
@@ -88,12 +80,7 @@ def _with_b(claim: Claim) -> Outcome:
 
 
 def small_set(statement: Statement, small: Symbol) -> None:
-    """Raise if a printed premise isn't `|S| → 0` for the terms of one set.
-
-    Args:
-        statement: the premise.
-        small: the sum that it calls small.
-    """
+    """Raise if a printed premise isn't `|S| → 0` for the terms of one set."""
     expect(statement.relations == (r"\to",) and numbers(statement) == (Abs(small), 0), f"|{small}| → 0")
 
 

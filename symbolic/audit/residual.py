@@ -43,20 +43,12 @@ def _recursions_proved() -> Outcome:
 
 
 def two_indices(claim: Claim) -> Outcome:
-    """Decide a correction in two indices: every equation of it follows from the hypothesis, Eq. 20 and the recursions.
-
-    Args:
-        claim: the claim.
-    """
+    """Decide a correction in two indices: each equation follows from the hypothesis, Eq. 20 and the recursions."""
     return both(*(lines_agree(statement, INDUCTION) for statement in claim.says), _recursions_proved())
 
 
 def next_layer(expression: MatrixExpr) -> MatrixExpr:
-    """Return an expression about layer i for layer i + 1.
-
-    Args:
-        expression: the expression.
-    """
+    """Return an expression about layer i for layer i + 1."""
     return expression.xreplace({i: K})
 
 
@@ -139,11 +131,7 @@ def _affine_as_relus(claim: Claim) -> Outcome:
 
 
 def closed(claim: Claim) -> Outcome:
-    """Decide the closed form that corrects a claim: with its layers' terms, at layer i + 1.
-
-    Args:
-        claim: the claim.
-    """
+    """Decide the closed form that corrects a claim: with its layers' terms, at layer i + 1."""
     left, right = claim.row.equated
     expect(left == S.x(i), "a closed form of x'_i")
     return both(identity(next_layer(left), next_layer(right), INDUCTION), closed_form_proved())
@@ -179,11 +167,7 @@ def _eq_29(claim: Claim) -> Outcome:
 
 
 def eq_31(claim: Claim) -> Outcome:
-    """Decide Eq. 31 with its `W'_{i+1,2}` set as printed before it, against Eq. 30.
-
-    Args:
-        claim: the setting and the equation.
-    """
+    """Decide Eq. 31 with its `W'_{i+1,2}` set as printed before it, against Eq. 30."""
     *lets, form = claim.says
     left, right = form.equated
     return identity(left, right.xreplace(all_at_once(assignments(lets))), [paper_layer()])

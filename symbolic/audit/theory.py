@@ -102,11 +102,7 @@ def _sum_of_the_theorem(claim: Claim) -> Outcome:
 
 
 def cited(claim: Claim) -> Outcome:
-    """Accept a claim as a theorem of other authors, which isn't proved here.
-
-    Args:
-        claim: the claim, `|G(x) − f(x)| < ε`.
-    """
+    """Accept a claim as a theorem of other authors, which isn't proved here."""
     bound, *rest = claim.says
     expect(bound == Statement((Magnitude(APPROXIMATION - FUNCTION), THRESHOLD), ("<",)), "|G(x) − f(x)| < ε")
     expect(all(s == Statement((INPUT, CUBE), (r"\in",)) for s in rest), "for x in the cube I_n")

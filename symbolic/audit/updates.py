@@ -36,21 +36,13 @@ class Assignment(NamedTuple):
 
 
 def assignments(statements: Iterable[Statement]) -> list[Assignment]:
-    """Return the printed equations that set a parameter of a layer, in their order.
-
-    Args:
-        statements: the printed statements.
-    """
+    """Return the printed equations that set a parameter of a layer, in their order."""
     letters = ("W'", "b'", "UAT")
     return [Assignment(*s.equated) for s in statements if getattr(s.sides[0], "letter", "") in letters]
 
 
 def in_order(steps: Iterable[Assignment]) -> State:
-    """Run assignments one after the other: each uses what was set before.
-
-    Args:
-        steps: in order.
-    """
+    """Run assignments one after the other: each uses what was set before."""
     state: State = {}
     for target, value in steps:
         state[target] = value.xreplace(state)
@@ -58,20 +50,12 @@ def in_order(steps: Iterable[Assignment]) -> State:
 
 
 def all_at_once(steps: Iterable[Assignment]) -> State:
-    """Run assignments with the original values on every right side.
-
-    Args:
-        steps: in any order.
-    """
+    """Run assignments with the original values on every right side."""
     return dict(steps)
 
 
 def updated(layer: Any) -> Callable[[Parameter], MatrixExpr]:
-    """Return a rule that replaces the papers' letters, where they mean updated parameters, by those of the closed form.
-
-    Args:
-        layer: the layer to which `W'_{j,3}` is carried.
-    """
+    """Return a rule that replaces the papers' letters for updated parameters by those of the closed form."""
 
     def rule(p: Parameter) -> MatrixExpr:
         if p.letter == "ΔW'" or p.letter not in ("W'", "b'"):
@@ -91,11 +75,7 @@ def paper_layer() -> Definition:
 
 
 def fold(depth: int) -> State:
-    """Return `W'_{k,2} ← W'_{k,2} W'_{k,1}` for all layers (below Eq. 30).
-
-    Args:
-        depth: number of layers.
-    """
+    """Return `W'_{k,2} ← W'_{k,2} W'_{k,1}` for all layers (below Eq. 30)."""
     return {S.W(k, 2): S.W(k, 2) * S.W(k, 1) for k in range(1, depth + 1)}
 
 
@@ -125,48 +105,26 @@ class Rules(NamedTuple):
     form: MatrixExpr
 
     def once(self, depth: int) -> list[Assignment]:
-        """Return the updates of one pass over j, for a number of layers.
-
-        Args:
-            depth: number of layers.
-        """
+        """Return the updates of one pass over j, for a number of layers."""
         return [self.at_layer(a, k) for k in self.values(depth - 1) for a in self.each]
 
     def values(self, layer: int) -> Iterable[int]:
-        """Return the values of j.
-
-        Args:
-            layer: the value of i.
-        """
+        """Return the values of j."""
         return range(int(self.first), int(self.last.subs(i, layer)) + 1)
 
     @staticmethod
     def at_layer(step: Assignment, k: int) -> Assignment:
-        """Return an update for one j.
-
-        Args:
-            step: the update.
-            k: the value of j.
-        """
+        """Return an update for one j."""
         return Assignment(step.target.xreplace({j: k}), written_out(step.value, {j: k}))
 
     def biases(self, depth: int) -> list[Assignment]:
-        """Return the updates of the biases.
-
-        Args:
-            depth: number of layers.
-        """
+        """Return the updates of the biases."""
         return [self.at_layer(self.bias, k) for k in range(2, depth + 1)]
 
 
 def rules_as_printed(statements: Sequence[Statement]) -> Rules:
-    """Return printed update rules: `i = 0` with its settings, then `j = 1, …, i` with theirs; and Eq. 12 and 33.
-
-    In the corrected rules it is `i ≥ 0`, and `i ≥ 1` stands before those that hold once for every new layer.
-
-    Args:
-        statements: the rules, as read.
-    """
+    """Return printed update rules: `i = 0` with its settings, then `j = 1, …, i` with theirs; and Eq. 12 and 33."""
+    # In the corrected rules it is `i ≥ 0`, and `i ≥ 1` stands before those that hold once for every new layer.
     tables = (rows()["000", equation] for equation in ("12", "33"))
     (bias,), (form,) = (read(fields["printed"], THEORY, fields["unprimed"]) for fields in tables)
     places = [k for k, s in enumerate(statements) if isinstance(s.sides[0], Symbol) and s.relations]
@@ -185,12 +143,7 @@ def rules_as_printed(statements: Sequence[Statement]) -> Rules:
 
 
 def closed_form(form: MatrixExpr, depth: int) -> MatrixExpr:
-    """Return the printed Eq. 33 (Eq. 11, whose `b_{i+1,1}` no rule sets, with `b'_{i+1,3}`) at a depth.
-
-    Args:
-        form: its right side.
-        depth: number of layers.
-    """
+    """Return the printed Eq. 33 (Eq. 11, whose `b_{i+1,1}` no rule sets, with `b'_{i+1,3}`) at a depth."""
     value = written_out(form, {i: depth - 1})
     return value.xreplace({p: S.b(depth, 3) for p in value.atoms(Parameter) if p.letter == "b'" and p.lower[1] == 1})
 
@@ -254,12 +207,7 @@ READINGS = ("in order", "at once", "folded, in order", "folded, at once", "own a
 
 
 def reach(statements: Sequence[Statement], reading: str) -> Outcome:
-    """Decide up to which depth a reading of the update rules reproduces the network of Eq. 30.
-
-    Args:
-        statements: the rules, as read.
-        reading: one of `READINGS`, or `per layer` for the corrected rules.
-    """
+    """Decide up to which depth a reading of the update rules reproduces the network of Eq. 30."""
     rules = rules_as_printed(statements)
     layer = paper_layer()
 

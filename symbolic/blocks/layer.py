@@ -74,19 +74,7 @@ def _result_of(layer: Any, x: Parameter) -> Any:
 
 
 def checked_layer(layer: Any, x: Parameter, shared: tuple[str, ...], own: tuple[str, ...]) -> MatrixExpr:
-    """Return the expression of a layer if it can be one.
-
-    Args:
-        layer: a function of the stream alone.
-        x: the stream.
-        shared: the letters of parameters that all layers have in common.
-        own: the names of activation functions of which every layer has its own.
-
-    Raises:
-        SymbolicError: if it can't be called, takes anything beside the stream or gives no matrix expression; or naming
-            every letter that can't stand for what it does.
-        ShapeMismatch: if the expression hasn't the shape of the stream.
-    """
+    """Return the expression of a layer if it can be one."""
     for keyword, names in {"shared": shared, "own": own}.items():
         if isinstance(names, str):
             raise SymbolicError(f"{keyword} is {names!r}: give a tuple, ({names!r},)")
@@ -108,11 +96,7 @@ def checked_layer(layer: Any, x: Parameter, shared: tuple[str, ...], own: tuple[
 
 
 def with_own_indices(expression: MatrixExpr) -> MatrixExpr:
-    """Return an expression whose sums have indices that aren't called like those of the layers.
-
-    Args:
-        expression: the expression.
-    """
+    """Return an expression whose sums have indices that aren't called like those of the layers."""
     names = {total.index.name for total in expression.atoms(IndexedSum)}
     free = (name for name in "hlpqrstuvw" if name not in names)
     while clash := next((t for t in expression.atoms(IndexedSum) if t.index.name in _COUNTS_LAYERS), None):
@@ -122,14 +106,7 @@ def with_own_indices(expression: MatrixExpr) -> MatrixExpr:
 
 
 def of_layer(expression: Any, x: Parameter, shared: tuple[str, ...], own: tuple[str, ...]) -> Any:
-    """Return an expression whose parameters, and functions of some names, have the index of layer `i + 1`.
-
-    Args:
-        expression: a matrix expression; what has neither in it is returned as it is.
-        x: the stream.
-        shared: the letters of parameters that all layers have in common.
-        own: the names of activation functions of which every layer has its own.
-    """
+    """Return an expression whose parameters, and functions of some names, have the index of layer `i + 1`."""
     if not isinstance(expression, Basic) or expression == x or isinstance(expression, Ones):
         return expression
     if isinstance(expression, Parameter):
@@ -144,14 +121,7 @@ def of_layer(expression: Any, x: Parameter, shared: tuple[str, ...], own: tuple[
 
 
 def stream_of_shape(shape: Any) -> Parameter:
-    """Return `x_i` of a shape, or `x'_i` of one column.
-
-    Args:
-        shape: rows and columns; a vector of symbolic length if absent.
-
-    Raises:
-        SymbolicError: if it isn't a pair.
-    """
+    """Return `x_i` of a shape, or `x'_i` of one column."""
     try:
         rows, columns = shape or (ResidualStack().width, 1)
     except TypeError:
@@ -160,16 +130,7 @@ def stream_of_shape(shape: Any) -> Parameter:
 
 
 def vectorised(expression: MatrixExpr, x: Parameter, vector: Parameter) -> MatrixExpr:
-    """Return a layer of a matrix as an expression of `vec(x)`.
-
-    Args:
-        expression: the layer.
-        x: the stream as a matrix.
-        vector: the letter of `vec(x)`.
-
-    Raises:
-        SymbolicError: naming what has to be held, if the layer isn't affine in the stream and its activations.
-    """
+    """Return a layer of a matrix as an expression of `vec(x)`."""
 
     def on_vec(part: MatrixExpr) -> MatrixExpr:
         return normal_form(Vec(part)).expression().xreplace({Vec(x): vector})
@@ -182,14 +143,7 @@ def vectorised(expression: MatrixExpr, x: Parameter, vector: Parameter) -> Matri
 
 
 def steps_on_vec(x: Parameter, vector: Parameter, written: MatrixExpr, whole: MatrixExpr) -> tuple[Step, ...]:
-    """Return the definition of `vec(x)` and the check of a layer on it; nothing if the stream is a vector.
-
-    Args:
-        x: the stream before the layer.
-        vector: the letter of its entries as a vector.
-        written: the layer.
-        whole: the layer on `vec(x)`.
-    """
+    """Return the definition of `vec(x)` and the check of a layer on it; nothing if the stream is a vector."""
     if x == vector:
         return ()
     k = i + 1
@@ -237,20 +191,8 @@ class Reading(NamedTuple):
 
 
 def read(layer: MatrixExpr, x: Parameter, relations: tuple[Definition, ...] = ()) -> Reading:
-    """Sort a layer by the stream: linear path, biases, and the matrices and biases of every activation.
-
-    An activation inside another one of the same layer is a term of its own, which flows into the other.
-
-    Args:
-        layer: `x'_{i+1}`, a vector.
-        x: `x'_i`.
-        relations: relations between its parameters, which are applied first.
-
-    Raises:
-        SymbolicError: if the stream or an activation multiplies something else that moves, so that it has to be held.
-
-    Source: Wang & Li, Eq. 20 and 28–31.
-    """
+    """Sort a layer by the stream: linear path, biases, and the matrices and biases of every activation."""
+    # An activation inside another one of the same layer is a term of its own, which flows into the other.
     whole = collect(layer, x, relations)
     visited: list[_Inside] = []
     outer = {_visit(term.activation, x, visited): term.outer for term in whole.terms}

@@ -19,17 +19,7 @@ from symbolic.theorems.residual_stack import ResidualStack, i
 def relations_of_layer(
     relations: Any, expression: MatrixExpr, x: Parameter, shared: tuple[str, ...]
 ) -> tuple[Definition, ...]:
-    """Return relations between a layer's letters as relations between the parameters of every layer `i + 1`.
-
-    Args:
-        relations: the relations, as the user wrote them.
-        expression: the layer, as the user wrote it.
-        x: the stream in it.
-        shared: the letters of parameters that all layers have in common.
-
-    Raises:
-        SymbolicError: if one is no relation, or has a letter that the layer hasn't.
-    """
+    """Return relations between a layer's letters as relations between the parameters of every layer `i + 1`."""
     letters = expression.atoms(Parameter) - {x}
     of_every_layer = []
     for relation in relations:
@@ -44,22 +34,12 @@ def relations_of_layer(
 
 
 def at_sizes(relations: Iterable[Definition], numbers: Mapping[Symbol, Any]) -> tuple[Definition, ...]:
-    """Return relations with numbers for symbols among their sizes.
-
-    Args:
-        relations: the relations.
-        numbers: a number for each.
-    """
+    """Return relations with numbers for symbols among their sizes."""
     return tuple(replace(r, left=r.left.xreplace(numbers), right=r.right.xreplace(numbers)) for r in relations)
 
 
 def with_relations(derivation: Derivation, relations: Iterable[Definition]) -> Derivation:
-    """Return a derivation with those relations among its premises that its steps used, at one input or at the other.
-
-    Args:
-        derivation: the derivation.
-        relations: the relations of every layer.
-    """
+    """Return a derivation with those relations among its premises that its steps used, at one input or at the other."""
     used = {equation for step in derivation.steps for equation in step.using}
     at_both = dict.fromkeys(each for relation in relations for each in (relation, at_other_input(relation)))
     assumed = (Step(*each, "Assumed of every layer", None) for each in equations(at_both) if each in used)
@@ -69,14 +49,7 @@ def with_relations(derivation: Derivation, relations: Iterable[Definition]) -> D
 def at_both_inputs(
     checked: Step, stack: ResidualStack, known: Iterable[Definition], relations: tuple[Definition, ...]
 ) -> tuple[Step, ...]:
-    """Return the check that a layer is Eq. 20 and, where it may rest on relations, the same at the other input.
-
-    Args:
-        checked: the check at one input.
-        stack: the symbols.
-        known: the layer and its parameters.
-        relations: the relations.
-    """
+    """Return the check that a layer is Eq. 20 and, where it may rest on relations, the same at the other input."""
     if not relations:
         return (checked,)
     there, using = at_other_input(stack.equation_20), map(at_other_input, (*known, *relations))

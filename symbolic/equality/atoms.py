@@ -82,11 +82,7 @@ class DiagonalAtom(Atom):
 
 
 def diagonal(vector: Word) -> Word:
-    """Return `diag` of a word, with its scalars taken out.
-
-    Args:
-        vector: the word.
-    """
+    """Return `diag` of a word, with its scalars taken out."""
     shape = (vector.shape[0], vector.shape[0])
     return Word((DiagonalAtom.shared(shape, vector.alone()),), shape, vector.scalars)
 
@@ -152,14 +148,7 @@ class SumAtom(Atom):
 
 
 def summed(word: Word, index: Symbol, first: Expr, last: Expr) -> Word:
-    """Return the sum over a word, with the factors at its ends that don't move taken out: `Σ A F_j B = A (Σ F_j) B`.
-
-    Args:
-        word: the summand.
-        index: the bound index.
-        first: its first value.
-        last: its last value.
-    """
+    """Return the sum over a word, with the factors at its ends that don't move taken out: `Σ A F_j B = A (Σ F_j) B`."""
     moving = [k for k, atom in enumerate(word.atoms) if index in atom.free]
     start, end = (moving[0], moving[-1] + 1) if moving else (0, len(word.atoms))
     middle = word.atoms[start:end]
@@ -171,12 +160,7 @@ def summed(word: Word, index: Symbol, first: Expr, last: Expr) -> Word:
 
 
 def hadamard(left: Word, right: Word) -> Word:
-    """Return the product of two words entry by entry, with their scalars taken out.
-
-    Args:
-        left: one word.
-        right: the other one, of the same shape.
-    """
+    """Return the product of two words entry by entry, with their scalars taken out."""
     atom = HadamardAtom.shared(left.shape, left.alone(), right.alone())
     return Word((atom,), left.shape, left.scalars + right.scalars)
 
@@ -242,12 +226,7 @@ class PowerAtom(_Number, ActivationAtom):
 
     @staticmethod
     def to_the(argument: Form, exponent: Expr) -> Atom:
-        """Return a number to a power.
-
-        Args:
-            argument: the number, a 1 × 1 form.
-            exponent: the power.
-        """
+        """Return a number to a power."""
         return PowerAtom.shared(argument.shape, argument, 0, f"^{srepr(exponent)}", Tuple(), exponent)
 
     @cached_property

@@ -7,12 +7,7 @@ Factor = list[tuple[int, tuple[Any, ...]]]  # its number and its indices, in eve
 
 
 def canonical(factors: list[Factor], known: dict[Any, int]) -> tuple[Any, ...]:
-    """Return factors in an order, and with names for their unknown indices, that don't depend on either.
-
-    Args:
-        factors: the factors.
-        known: the numbers of the indices that have one.
-    """
+    """Return factors in an order, and with names for their unknown indices, that don't depend on either."""
     groups: list[tuple[set[Any], list[Factor]]] = []  # each of factors that share unknown indices
     for factor in factors:
         unknown = {i for i in factor[0][1] if i not in known}

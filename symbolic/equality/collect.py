@@ -17,12 +17,7 @@ from symbolic.expressions.parameter import Parameter
 
 
 def moves(expression: Expr, x: Parameter) -> bool:
-    """Tell whether a vector, or an activation, occurs anywhere in an expression, in its coefficients too.
-
-    Args:
-        expression: a matrix expression or a number.
-        x: the vector.
-    """
+    """Tell whether a vector, or an activation, occurs anywhere in an expression, in its coefficients too."""
     return expression.has(x) or expression.has(Activation)
 
 
@@ -36,14 +31,8 @@ def _held(atoms: Sequence[Atom]) -> str:
 
 
 def nonlinearity_message(word: Word, x: Parameter) -> str:
-    """Return the error message for a word that isn't linear in a vector and its activations: the factors to hold.
-
-    The last factor that is the vector, or an activation, flows; whatever else moves with it is held.
-
-    Args:
-        word: the word.
-        x: the vector.
-    """
+    """Return the error message for a word that isn't linear in a vector and its activations: the factors to hold."""
+    # The last factor that is the vector, or an activation, flows; whatever else moves with it is held.
     suggestions = [f"held_scalar('a') for {n}" for scalar in word.scalars if moves(n := scalar.number(), x)]
     moving = [k for k, atom in enumerate(word.atoms) if moves(atom.expression, x)]
     flowing = [k for k in moving if isinstance(word.atoms[k], ParameterAtom | ActivationAtom)][-1:]
@@ -121,14 +110,6 @@ def _split(form: NormalForm, x: Parameter) -> tuple[MatrixExpr, MatrixExpr, dict
 
 def collect(expression: MatrixExpr, x: Parameter, using: tuple[Definition, ...] = ()) -> Collected:
     """Sort an expression by a vector, which reads off the parameters of Eq. 20.
-
-    Args:
-        expression: a vector.
-        x: the vector to sort by.
-        using: definitions to apply first.
-
-    Raises:
-        SymbolicError: if the vector or an activation stands anywhere but at the end of a product.
 
     Example:
         >>> from symbolic.theorems.residual_stack import ResidualStack

@@ -13,12 +13,7 @@ Bounds = dict[Symbol, tuple[Expr, Expr]]
 
 
 def nonnegative(value: Expr, bounds: Bounds | None = None) -> bool:
-    """Tell whether an index is known to be at least 0 for all values of its symbols.
-
-    Args:
-        value: an index, which is known to be so where all but a constant is made of symbols declared as nonnegative.
-        bounds: the first and the last value of each bound index.
-    """
+    """Tell whether an index is known to be at least 0 for all values of its symbols."""
     value = value.expand()
     for index, (first, last) in reversed((bounds or {}).items()):
         slope = value.coeff(index)
@@ -37,14 +32,7 @@ def nonnegative(value: Expr, bounds: Bounds | None = None) -> bool:
 def unmatched(
     pattern: Parameter, parameter: Parameter, variables: Iterable[Symbol], values: dict[Symbol, Expr]
 ) -> list[Expr] | None:
-    """Return what has to be 0 for a parameter to be one of a pattern; None where it is another letter.
-
-    Args:
-        pattern: a parameter with variables in its indices.
-        parameter: the parameter.
-        variables: the variables.
-        values: those that are known, to which the values of the others are added.
-    """
+    """Return what has to be 0 for a parameter to be one of a pattern; None where it is another letter."""
     if (pattern.of_layer, pattern.letter) != (parameter.of_layer, parameter.letter):
         return None
     if len(pattern.lower) != len(parameter.lower) or len(pattern.upper) != len(parameter.upper):
@@ -144,15 +132,8 @@ class Definition:
 def applicable(
     parameter: Parameter, definitions: Iterable[Definition], bounds: Bounds
 ) -> tuple[Definition, MatrixExpr] | None:
-    """Return the first applicable definition of a parameter, and the expression that it gives.
-
-    If it is open whether an earlier definition applies, as with `P_0` for `P_i`, none does: the parameter stays.
-
-    Args:
-        parameter: the parameter.
-        definitions: in the order in which they are tried.
-        bounds: the first and the last value of each bound index.
-    """
+    """Return the first applicable definition of a parameter, and the expression that it gives."""
+    # If it is open whether an earlier definition applies, as with `P_0` for `P_i`, none does: the parameter stays.
     for definition in definitions:
         meaning = definition.applied_to(parameter, bounds)
         if not isinstance(meaning, bool):
@@ -163,12 +144,6 @@ def applicable(
 
 
 def lookup(parameter: Parameter, definitions: Iterable[Definition], bounds: Bounds) -> MatrixExpr | None:
-    """Return the expression that the first applicable definition gives for a parameter.
-
-    Args:
-        parameter: the parameter.
-        definitions: in the order in which they are tried.
-        bounds: the first and the last value of each bound index.
-    """
+    """Return the expression that the first applicable definition gives for a parameter."""
     applied = applicable(parameter, definitions, bounds)
     return None if applied is None else applied[1]

@@ -86,11 +86,7 @@ class IndexNotation:
         return (len(self.sizes) - 1,)
 
     def word(self, word: Word) -> Sides:
-        """Write the factors of a word down, and return the indices of its rows and of its columns.
-
-        Args:
-            word: the word.
-        """
+        """Write the factors of a word down, and return the indices of its rows and of its columns."""
         for scalar in word.scalars:
             self.word(scalar)
         if not word.atoms:
@@ -285,11 +281,7 @@ class IndexNotation:
 
 @lru_cache(maxsize=1 << 16)
 def word_key(word: Word) -> tuple[Hashable, Expr]:
-    """Return a key that is equal for words that are multiples of one another, and the number that multiplies this one.
-
-    Args:
-        word: a word with no sums around it; the number is what sums over indices that no factor has come to, `1ᵀ1 = N`.
-    """
+    """Return a key that is equal for multiples of a word, and the number that multiplies this one."""
     notation = IndexNotation()
     sides = notation.word(word)
     return notation._key(*sides), notation._loops(*sides)

@@ -118,12 +118,7 @@ class VecAtom(Atom):
 
 
 def times(left: Word, right: Word) -> Word:
-    """Return the product of two words; Kronecker products that meet become one, `(A ⊗ B)(C ⊗ D) = AC ⊗ BD`.
-
-    Args:
-        left: the left factor.
-        right: the right factor.
-    """
+    """Return the product of two words; Kronecker products that meet become one, `(A ⊗ B)(C ⊗ D) = AC ⊗ BD`."""
     shape, scalars = (left.shape[0], right.shape[1]), left.scalars + right.scalars
     if left.atoms and right.atoms:
         a, b = left.atoms[-1], right.atoms[0]
@@ -138,12 +133,7 @@ def times(left: Word, right: Word) -> Word:
 
 
 def kronecker(left: Word, right: Word) -> Word:
-    """Return the Kronecker product of two words; one that is a number multiplies the other.
-
-    Args:
-        left: the left factor.
-        right: the right factor.
-    """
+    """Return the Kronecker product of two words; one that is a number multiplies the other."""
     if left.shape == (1, 1):
         return right.scaled(left.as_scalars())
     if right.shape == (1, 1):
@@ -154,11 +144,7 @@ def kronecker(left: Word, right: Word) -> Word:
 
 
 def vec(word: Word) -> Word:
-    """Return the entries of a word as a column: `A x B` as `(A ⊗ Bᵀ) vec x` at its data, `u vᵀ` as `u ⊗ v`.
-
-    Args:
-        word: the word.
-    """
+    """Return the entries of a word as a column: `A x B` as `(A ⊗ Bᵀ) vec x` at its data, `u vᵀ` as `u ⊗ v`."""
     rows, columns = word.shape
     if columns == 1:
         return word

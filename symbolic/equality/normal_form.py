@@ -79,16 +79,7 @@ class Decision(NamedTuple):
 
 
 def decide(left: MatrixExpr, right: MatrixExpr, definitions: Iterable[Definition] = ()) -> Decision:
-    """Decide whether two expressions are equal, and say which definitions and hypotheses that rests on.
-
-    Args:
-        left: one expression.
-        right: the other expression.
-        definitions: definitions of their parameters, relations and hypotheses.
-
-    Raises:
-        ShapeMismatch: if they don't have the same shape, or one of them has none.
-    """
+    """Decide whether two expressions are equal, and say which definitions and hypotheses that rests on."""
     check_sum(left, right)
     definitions = tuple(definitions)
     decision = _decided(left, right, definitions)
@@ -124,9 +115,6 @@ def _factored(form: NormalForm) -> MatrixExpr:
 
 def factored(expression: MatrixExpr) -> MatrixExpr:
     """Return an expression multiplied out, and with common left factors taken out again.
-
-    Args:
-        expression: a matrix expression.
 
     Example:
         >>> from sympy import symbols

@@ -59,12 +59,7 @@ class Normaliser:
         self.shapes: dict[tuple[Any, ...], Parameter] = {}
 
     def form(self, expression: MatrixExpr, bounds: Bounds | None = None) -> NormalForm:
-        """Return the normal form of an expression.
-
-        Args:
-            expression: a matrix expression.
-            bounds: the first and the last value of each bound index around it.
-        """
+        """Return the normal form of an expression."""
         bounds = bounds or {}
         key = (expression, tuple(bounds.items()))
         if key not in self.seen:

@@ -31,15 +31,7 @@ class Rule(NamedTuple):
 
 
 def rules_of(relation: Definition, form: Form) -> Iterator[Rule]:
-    """Yield a relation as a rule, and its transpose as another one.
-
-    Args:
-        relation: the relation.
-        form: the normal form of an expression, without definitions.
-
-    Raises:
-        SymbolicError: if neither side is a product that is longer than the other side.
-    """
+    """Yield a relation as a rule, and its transpose as another one."""
     for left, right in ((relation.left, relation.right), (relation.right, relation.left)):
         pattern = _pattern(form(left))
         if pattern and _is_shorter(form(right), pattern):
@@ -106,17 +98,7 @@ def _replaced(word: Word, rules: Iterable[Rule], bounds: Bounds, form: Form) -> 
 def rewritten(
     whole: NormalForm, rules: Iterable[Rule], bounds: Bounds, form: Form
 ) -> tuple[NormalForm, tuple[Definition, ...]]:
-    """Return a form with rules applied wherever they apply, and the relations that were used.
-
-    Args:
-        whole: the form.
-        rules: the rules.
-        bounds: the first and the last value of each bound index around it.
-        form: the normal form of what is put in.
-
-    Raises:
-        SymbolicError: if there is no end of it.
-    """
+    """Return a form with rules applied wherever they apply, and the relations that were used."""
     used: dict[Definition, None] = {}
     done: list[Summand] = []
     waiting = whole.summands

@@ -13,37 +13,22 @@ def _accented(parameter: Parameter, accent: str) -> Parameter:
 
 
 def second_value(parameter: Parameter) -> Parameter:
-    """Return `ã`, the value of a parameter `a` at the other of two inputs.
-
-    Args:
-        parameter: the parameter.
-    """
+    """Return `ã`, the value of a parameter `a` at the other of two inputs."""
     return _accented(parameter, "\u0303")
 
 
 def midpoint(parameter: Parameter) -> Parameter:
-    """Return the letter `ā` of a parameter's midpoint between two inputs.
-
-    Args:
-        parameter: the parameter.
-    """
+    """Return the letter `ā` of a parameter's midpoint between two inputs."""
     return _accented(parameter, "\u0304")
 
 
 def change(parameter: Parameter) -> Parameter:
-    """Return the letter `Δa` of a parameter's change between two inputs.
-
-    Args:
-        parameter: the parameter.
-    """
+    """Return the letter `Δa` of a parameter's change between two inputs."""
     return parameter.func("Δ" + parameter.letter, *parameter.args[1:])
 
 
 def at_second_input(expression: MatrixExpr) -> MatrixExpr:
     """Return an expression with every parameter as it is at the other input.
-
-    Args:
-        expression: a matrix expression.
 
     Example:
         >>> from symbolic.theorems.residual_stack import ResidualStack
@@ -55,29 +40,17 @@ def at_second_input(expression: MatrixExpr) -> MatrixExpr:
 
 
 def difference_of(expression: MatrixExpr) -> MatrixExpr:
-    """Return `a − ã`.
-
-    Args:
-        expression: `a`, a matrix expression.
-    """
+    """Return `a − ã`."""
     return MatrixSum(expression, MatrixProduct(-1, at_second_input(expression)))
 
 
 def mean_of(expression: MatrixExpr) -> MatrixExpr:
-    """Return `½ (a + ã)`.
-
-    Args:
-        expression: `a`, a matrix expression.
-    """
+    """Return `½ (a + ã)`."""
     return MatrixProduct(Rational(1, 2), MatrixSum(expression, at_second_input(expression)))
 
 
 def moves(*parameters: Parameter, variables: tuple[Symbol, ...] = ()) -> tuple[Definition, ...]:
     """Return the definitions of the changes and the midpoints of parameters.
-
-    Args:
-        parameters: the parameters.
-        variables: the symbols in their indices that may take any value.
 
     Example:
         >>> from symbolic.theorems.residual_stack import ResidualStack

@@ -22,20 +22,12 @@ Shape = tuple[Expr, Expr]
 
 @lru_cache(maxsize=1 << 12)
 def expanded(shape: Shape) -> Shape:
-    """Return a shape with its products multiplied out, so that equal shapes are one.
-
-    Args:
-        shape: rows and columns.
-    """
+    """Return a shape with its products multiplied out, so that equal shapes are one."""
     return shape[0].expand(), shape[1].expand()
 
 
 def indices_of(*expressions: Basic) -> frozenset[Symbol]:
-    """Return the indices of sums that are free in expressions.
-
-    Args:
-        expressions: without sums of their own.
-    """
+    """Return the indices of sums that are free in expressions."""
     return frozenset(s for expression in expressions for s in expression.free_symbols if isinstance(s, Index))
 
 
@@ -67,11 +59,7 @@ class Word(NamedTuple):
         return Mul(*numbers)
 
     def scaled(self, scalars: tuple[Word, ...]) -> Word:
-        """Return the word multiplied by 1 × 1 words.
-
-        Args:
-            scalars: without scalars of their own.
-        """
+        """Return the word multiplied by 1 × 1 words."""
         return self._replace(scalars=(*self.scalars, *scalars)) if scalars else self
 
     def alone(self) -> Word:
@@ -148,12 +136,7 @@ class Atom(ABC):
 
     @classmethod
     def shared(cls, shape: Shape, *parts: Any) -> Self:
-        """Return the atom with these parts, one object for equal atoms.
-
-        Args:
-            shape: rows and columns.
-            parts: what it is made of, in the order of the class's fields.
-        """
+        """Return the atom with these parts, one object for equal atoms."""
         return _shared(cls(expanded(shape), *parts))  # type: ignore[return-value]
 
     @cached_property

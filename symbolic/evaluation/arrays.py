@@ -49,35 +49,16 @@ def _own_name(block: Any, parameter: Parameter) -> str:
 
 
 def letters_of(block: Any, k: int) -> Iterator[tuple[Parameter, str]]:
-    """Yield the parameters of layer k that have arrays, with the names as they were written.
-
-    Args:
-        block: the block.
-        k: the layer, from 1.
-    """
+    """Yield the parameters of layer k that have arrays, with the names as they were written."""
     for parameter in needed(block.written.xreplace({i: sympify(k - 1)})):
         if parameter.of_layer:
             yield parameter, _own_name(block, parameter)
 
 
 def arrays_of(block: Any, k: int, recording: Recording, weights: Mapping[str, Any]) -> dict[Parameter, Array]:
-    """Return the array of every parameter of layer k, and say all at once that is missing, unclaimed or misshapen.
-
-    A held letter has the value of the mark of its name, or is a function of what is held, given in the weights. Every
-    held value of the function has to be claimed by a held letter: otherwise a pattern could stand still in the block.
-
-    Args:
-        block: the block, of sizes that are numbers.
-        k: the layer, from 1.
-        recording: its function at an input.
-        weights: an array by name for what stands still, and for a held letter without a mark a function of the held
-            values.
-
-    Raises:
-        SymbolicError: naming every array that is missing.
-        ShapeMismatch: naming every array of another shape.
-        NumbersDiffer: naming every held value of the function that no held letter has.
-    """
+    """Return the array of every parameter of layer k, and say all at once that is missing, unclaimed or misshapen."""
+    # A held letter has the value of the mark of its name, or is a function of what is held, given in the weights. Every
+    # held value of the function has to be claimed by a held letter: otherwise a pattern could stand still in the block.
     marks = [latin(key.name) for key in recording.dynamics.held]
     held = _Read(dict(zip(marks, recording.dynamics.held.values(), strict=True)))
     arrays: dict[Parameter, Array] = {}
@@ -135,18 +116,7 @@ def _check_claims(block: Any, k: int, marks: list[str], claimed: set[str]) -> No
 def numbers_of_sizes(
     block: Any, x: Array, weights: Mapping[str, Any], sizes: Mapping[Symbol, int]
 ) -> dict[Symbol, Integer]:
-    """Return the number of every symbol among a block's sizes, from the shapes of the stream and of its weights.
-
-    Args:
-        block: the block.
-        x: the stream that enters.
-        weights: the arrays of one layer by name.
-        sizes: those that no shape tells, such as a number of heads.
-
-    Raises:
-        ShapeMismatch: if the stream has another shape.
-        SymbolicError: naming every symbol that no shape tells.
-    """
+    """Return the number of every symbol among a block's sizes, from the shapes of the stream and of its weights."""
     symbols = {s for s in block.written.free_symbols | block.stream.free_symbols if s.is_positive and s.is_integer}
     numbers = {symbol: Integer(number) for symbol, number in sizes.items()}
     of_x = (x.size, 1) if block.stream.shape[1] == 1 else x.shape

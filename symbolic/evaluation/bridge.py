@@ -20,9 +20,6 @@ Activate = Callable[[Array], Array]
 def name_of(parameter: Parameter) -> str:
     """Return the name under which a parameter's array is given: letter, lower indices, upper indices.
 
-    Args:
-        parameter: the parameter.
-
     Example:
         >>> from symbolic.theorems.residual_stack import ResidualStack
         >>> name_of(ResidualStack().W(2, 1)), name_of(ResidualStack().C(1, 2))
@@ -33,15 +30,7 @@ def name_of(parameter: Parameter) -> str:
 
 
 def needed(*expressions: MatrixExpr, definitions: Iterable[Definition] = ()) -> dict[Parameter, str]:
-    """Return the parameters that expressions need arrays for, with their names, which several may share.
-
-    Args:
-        expressions: matrix expressions whose indices and bounds are numbers.
-        definitions: definitions of other parameters.
-
-    Raises:
-        SymbolicError: if a bound of a sum is a symbol.
-    """
+    """Return the parameters that expressions need arrays for, with their names, which several may share."""
     definitions, names, visited = tuple(definitions), {}, set()
     waiting: list[Any] = [*reversed(expressions)]
     while waiting:
@@ -64,10 +53,6 @@ def needed(*expressions: MatrixExpr, definitions: Iterable[Definition] = ()) -> 
 
 def parameters_of(*expressions: MatrixExpr, definitions: Iterable[Definition] = ()) -> dict[str, Parameter]:
     """Return the parameters that expressions need arrays for, by name.
-
-    Args:
-        expressions: matrix expressions whose indices and bounds are numbers.
-        definitions: definitions of other parameters.
 
     Example:
         >>> from symbolic.theorems.residual_stack import ResidualStack

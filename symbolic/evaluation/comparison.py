@@ -164,27 +164,12 @@ def compare(
     activation: Activations | Sequence[Activations],
     sizes: Mapping[Symbol, int] | None = None,
 ) -> Numbers:
-    """Compare a block's formulas, evaluated with a function's own parameters, with the function.
-
-    Of every layer: the block as it is written, and Eq. 20 with the parameters that were read off, beside the function's
-    result; and each part of Eq. 20 beside the same part as record and replay read it from the function's program, the
-    matrices by what they make of random vectors v and h. `σ` is taken as it is given, and seen at this input alone. Of
-    the stack: the closed form at the last depth beside all functions, one after the other. All of it a second time at
-    an input that is drawn at random: a letter that stands still has to be the same there.
-
-    Args:
-        block: the block.
-        functions: one marked function for each layer.
-        x: the stream that enters the first one, in the block's shape.
-        weights: the weights of each layer by name; what is held comes from the marks of the same name.
-        activation: `σ`, or a function for every name; a sequence of these, where layers have their own.
-        sizes: numbers for the symbols among the block's sizes that no array's shape tells.
-
-    Raises:
-        SymbolicError: naming every array that is missing.
-        ShapeMismatch: naming every array of another shape, with the shape that was expected.
-        NumbersDiffer: if the function isn't the block: what differs, and where.
-    """
+    """Compare a block's formulas, evaluated with a function's own parameters, with the function."""
+    # Of every layer: the block as it is written, and Eq. 20 with the parameters that were read off, beside the
+    # function's result; and each part of Eq. 20 beside the same part as record and replay read it from the function's
+    # program, the matrices by what they make of random vectors v and h. `σ` is taken as it is given, and seen at this
+    # input alone. Of the stack: the closed form at the last depth beside all functions, one after the other. All of it
+    # a second time at an input that is drawn at random: a letter that stands still has to be the same there.
     _check(functions, weights)
     by_name = _by_name(block, activation, len(functions))
     x = jnp.asarray(x)
@@ -218,15 +203,7 @@ class _Evaluated(NamedTuple):
     def at(
         cls, block: Any, functions: Sequence[Layer], x: Array, weights: Sequence[Mapping[str, Any]], again: bool = False
     ) -> "_Evaluated":
-        """Evaluate the functions, and read the arrays of every layer.
-
-        Args:
-            block: the block.
-            functions: one for each layer.
-            x: the stream that enters.
-            weights: the arrays of each layer by name.
-            again: whether values that were read from a program are read again, at this input.
-        """
+        """Evaluate the functions, and read the arrays of every layer."""
         s, forms = block.stack, []
         arrays: dict[Parameter, Array] = {}
         for k, (function, of_layer) in enumerate(zip(functions, weights, strict=True), 1):

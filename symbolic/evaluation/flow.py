@@ -66,22 +66,13 @@ Value = Known | Flow
 
 
 def vector_of(base: MatrixExpr, array: Any) -> Flow:
-    """Return a written vector as a value that flows.
-
-    Args:
-        base: the vector.
-        array: anything with the shape and dtype of the array of which it is `vec`.
-    """
+    """Return a written vector as a value that flows."""
     like = jax.ShapeDtypeStruct(array.shape, array.dtype)
     return Flow(base, like, like)
 
 
 def union(groups: Iterable[tuple]) -> tuple:
-    """Return the elements of several tuples, each once and in order.
-
-    Args:
-        groups: the tuples.
-    """
+    """Return the elements of several tuples, each once and in order."""
     return tuple(dict.fromkeys(item for group in groups for item in group))
 
 
@@ -146,11 +137,7 @@ class Symbols:
         return parameter
 
     def vector(self, value: Value) -> MatrixExpr:
-        """Return a value as a vector, written once.
-
-        Args:
-            value: the value.
-        """
+        """Return a value as a vector, written once."""
         kind = value.value.dtype if isinstance(value, Known) else value.result.dtype
         if np.issubdtype(kind, np.complexfloating):
             names = ", ".join(str(source.name) for source in value.sources) or "a complex number"
@@ -185,15 +172,7 @@ class Symbols:
     def then(
         self, flow: Flow, carry: Callable[[Array], Array], result: Any, factors: tuple[Source, ...], operation: str
     ) -> Flow:
-        """Apply a further linear operation to a value.
-
-        Args:
-            flow: the value.
-            carry: the operation.
-            result: anything with the shape and dtype of its result.
-            factors: the factors of the operation; it begins a matrix of its own where there already is one.
-            operation: its name.
-        """
+        """Apply a further linear operation to a value."""
         if factors and flow.sources:
             flow = vector_of(self.vector(flow), flow.result)
         before = flow.carry
@@ -207,12 +186,7 @@ class Symbols:
         )
 
     def total(self, parts: Sequence[tuple[int, Value]], result: Any) -> Value:
-        """Return a sum of values.
-
-        Args:
-            parts: each with its sign; those that only rearrange one vector are one matrix together, such as `x − mean`.
-            result: anything with the shape and dtype of the sum.
-        """
+        """Return a sum of values."""
         flows = [(sign, flow) for sign, flow in parts if isinstance(flow, Flow)]
         rearranged = {None if flow.sources else flow.base for _, flow in flows}
         if len(flows) == len(parts) > 1 and len(rearranged) == 1 and None not in rearranged:
@@ -236,11 +210,7 @@ class Symbols:
         return {p: type(p)(p.letter, p.lower if self._numbers[p.letter] > 1 else (), *p.shape) for p in self._entries}
 
     def values(self, at: Callable[[Array], Values]) -> Values:
-        """Return the array of every letter, by its name.
-
-        Args:
-            at: reads them again, at another input.
-        """
+        """Return the array of every letter, by its name."""
         return Values({name_of(last): self._entries[p][1] for p, last in self.alone().items()}, at)
 
     def legend(self) -> dict[str, Entry]:

@@ -57,12 +57,7 @@ class Arithmetic:
 
 
 def exact(activation: Callable[[Any], Any], slope: Callable[[Any], Any] | None = None) -> Arithmetic:
-    """Return exact arithmetic with matrices of rational numbers.
-
-    Args:
-        activation: `σ` of one number.
-        slope: `σ'` of one number.
-    """
+    """Return exact arithmetic with matrices of rational numbers."""
     functions = (activation,) if slope is None else (activation, slope)
     return Arithmetic(
         multiply=lambda a, b: a * b,
@@ -103,14 +98,7 @@ class Interpreter:
         self.seen: dict[Any, Any] = {}
 
     def value(self, expression: Expr) -> Any:
-        """Return the value of an expression; that of a scalar is a matrix of one row and one column.
-
-        Args:
-            expression: a matrix expression, or a scalar, whose indices and bounds are numbers.
-
-        Raises:
-            SymbolicError: if a parameter has no value, or a size or bound is a symbol.
-        """
+        """Return the value of an expression; that of a scalar is a matrix of one row and one column."""
         if expression not in self.seen:
             self.seen[expression] = self._compute(expression)
         return self.seen[expression]

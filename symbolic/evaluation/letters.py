@@ -103,11 +103,7 @@ class Arrays:
                     self._visit(".".join(filter(None, (owner, part))), brought)
 
     def sources(self, array: Any) -> tuple[Source, ...]:
-        """Return the names of an array of the program.
-
-        Args:
-            array: an array that the function closes over.
-        """
+        """Return the names of an array of the program."""
         # An array of NumPy is one of the same numbers in the program.
         same = [name for known, name in self._arrays if known is array] or [
             name
@@ -127,9 +123,6 @@ _COMMON = {"kernel", "weight", "weights", "bias", "offset", "scale", "value"}
 
 def letter_of(sources: tuple[Source, ...]) -> str:
     """Return the capital letter for a matrix that is made of something: the field's own, or the name's initial.
-
-    Args:
-        sources: its arrays and marks.
 
     Example:
         >>> letter_of((Source("attention.pattern", HELD),)), letter_of((Source("mlp.input.kernel", WEIGHT),))

@@ -64,14 +64,6 @@ class Layer(NamedTuple):
 def read_layer(fn: Callable[[Any], Any], x: Any) -> Layer:
     """Read a marked function's own program as an expression of the stream.
 
-    Args:
-        fn: a pure function of one array with marks, which returns an array of the same shape.
-        x: the stream that goes in.
-
-    Raises:
-        SymbolicError: naming the operation that isn't linear or has no symbol, its source line and the missing mark.
-        ShapeMismatch: if the function changes the stream's shape.
-
     Example:
         >>> import jax.numpy as jnp
         >>> W = jnp.array([[1.0, 2.0], [0.0, 3.0]])

@@ -32,12 +32,7 @@ class _Canonical(Index):
 
 @cache
 def bound_index(level: int, name: str) -> Index:
-    """Return the canonical index of a sum with so many sums around it.
-
-    Args:
-        level: number of sums around it.
-        name: its printed name, which has no meaning of its own.
-    """
+    """Return the canonical index of a sum with so many sums around it."""
     index = _Canonical(name, integer=True)
     index.level = level
     return index

@@ -51,9 +51,6 @@ def typeset(expression: Any) -> str:
 def bracketed(factor: Any) -> str:
     r"""Return the LaTeX of a factor of a product, in brackets if it is a sum.
 
-    Args:
-        factor: a matrix expression.
-
     Example:
         >>> from symbolic.expressions.parameter import Parameter
         >>> A = Parameter("A", (), 2, 2)
@@ -123,9 +120,6 @@ def _plain(text: str) -> str:
 
 def escaped(text: str) -> str:
     r"""Return words as LaTeX text, with indexed letters, Greek and relations in them as formulas.
-
-    Args:
-        text: plain words, in which `W'_{i,1}`, `W′₁,₃` or `σ` may occur.
 
     Example:
         >>> print(escaped("W'_{i,1} is 50 % of C₁⁽²⁾ if ε ≤ 1"))

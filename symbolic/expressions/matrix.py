@@ -21,15 +21,7 @@ def _fits(left: Expr, right: Expr) -> bool:
 
 
 def check_product(left: MatrixExpr, right: MatrixExpr) -> None:
-    """Raise if two factors don't multiply.
-
-    Args:
-        left: the left factor.
-        right: the right factor.
-
-    Raises:
-        ShapeMismatch: with both factors and their shapes.
-    """
+    """Raise if two factors don't multiply."""
     if not _fits(left.shape[1], right.shape[0]):
         raise ShapeMismatch(
             f"{left} is {left.shape[0]} × {left.shape[1]} and {right} is {right.shape[0]} × {right.shape[1]}:"
@@ -38,15 +30,7 @@ def check_product(left: MatrixExpr, right: MatrixExpr) -> None:
 
 
 def check_sum(left: MatrixExpr, right: MatrixExpr) -> None:
-    """Raise if two summands don't have the same shape.
-
-    Args:
-        left: one summand.
-        right: the other summand.
-
-    Raises:
-        ShapeMismatch: with both summands and their shapes.
-    """
+    """Raise if two summands don't have the same shape."""
     if not (_fits(left.shape[0], right.shape[0]) and _fits(left.shape[1], right.shape[1])):
         raise ShapeMismatch(
             f"{left} is {left.shape[0]} × {left.shape[1]} and {right} is {right.shape[0]} × {right.shape[1]}:"

@@ -12,14 +12,7 @@ OPERATORS = {"add": add, "subtract": sub, "multiply": mul, "matmul": matmul, "di
 
 
 def operand(value: Any) -> Expr:
-    """Return a matrix expression or a number as sympy has it.
-
-    Args:
-        value: anything that meets a matrix expression.
-
-    Raises:
-        SymbolicError: if it is an array, or neither a matrix expression nor a number.
-    """
+    """Return a matrix expression or a number as sympy has it."""
     if isinstance(value, Expr):
         return value
     shape = getattr(value, "shape", None)
@@ -37,15 +30,7 @@ def operand(value: Any) -> Expr:
 
 
 def refuse(function: str, expression: MatrixExpr) -> NoReturn:
-    """Raise for a function that has no symbol.
-
-    Args:
-        function: its name.
-        expression: what it was asked of.
-
-    Raises:
-        SymbolicError: always.
-    """
+    """Raise for a function that has no symbol."""
     raise SymbolicError(
         f"{function} of {expression} has no symbol: an entrywise function of the stream is an activation,"
         " activation(z, 'relu'); anything else that is computed from it is held, held('H', rows, columns)"

@@ -39,19 +39,11 @@ class OrderedProduct(Matrix):
     shape = property(lambda self: self.args[0].shape)
 
     def at(self, value: Any) -> MatrixExpr:
-        """Return the factor at one value of the index.
-
-        Args:
-            value: the value.
-        """
+        """Return the factor at one value of the index."""
         return self.body.xreplace({self.index: sympify(value)})
 
     def written_out(self) -> MatrixExpr:
-        """Return the product factor by factor.
-
-        Raises:
-            SymbolicError: if a bound is a symbol.
-        """
+        """Return the product factor by factor."""
         if not (self.first.is_Integer and self.last.is_Integer):
             raise SymbolicError(f"{self} has no definite number of factors: put numbers in for its bounds")
         factors = [self.at(k) for k in range(int(self.last), int(self.first) - 1, -1)]
@@ -70,13 +62,6 @@ class OrderedProduct(Matrix):
 
 def written_out(expression: MatrixExpr, values: Mapping[Expr, Any]) -> MatrixExpr:
     """Return an expression at numbers for its symbols, its products over layers factor by factor and its sums too.
-
-    Args:
-        expression: a matrix expression.
-        values: numbers for its free symbols.
-
-    Raises:
-        SymbolicError: if a bound stays a symbol.
 
     Example:
         >>> from symbolic.theorems.residual_stack import ResidualStack, i, j

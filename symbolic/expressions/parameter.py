@@ -48,11 +48,7 @@ def _small(indices: Tuple, table: dict[str, str], otherwise: str) -> str:
 
 
 def subscript(indices: Tuple) -> str:
-    """Return lower indices as small characters, or in brackets where one of them has none.
-
-    Args:
-        indices: the indices.
-    """
+    """Return lower indices as small characters, or in brackets where one of them has none."""
     return _small(indices, _SUBSCRIPT, "[{}]") if indices else ""
 
 
@@ -165,12 +161,6 @@ class Ones(Parameter):
 def parameters_replaced(expression: Any, put: Callable[[Parameter], Any]) -> Any:
     """Return an expression with something else in the place of every parameter.
 
-    From part to part: `xreplace` keeps out of a sum whose index stands in what is put in.
-
-    Args:
-        expression: a matrix expression; anything without parameters is returned as it is.
-        put: the replacement of a parameter.
-
     Example:
         >>> from sympy import symbols
         >>> d = symbols("d", integer=True, positive=True)
@@ -178,6 +168,7 @@ def parameters_replaced(expression: Any, put: Callable[[Parameter], Any]) -> Any
         >>> print(parameters_replaced(A * B, lambda parameter: B if parameter == A else parameter))
         B B
     """
+    # From part to part: `xreplace` keeps out of a sum whose index stands in what is put in.
     if isinstance(expression, Parameter):
         return put(expression)
     if not isinstance(expression, Basic) or not expression.has(Parameter):
@@ -187,9 +178,6 @@ def parameters_replaced(expression: Any, put: Callable[[Parameter], Any]) -> Any
 
 def dotted(parameter: Parameter) -> Parameter:
     """Return a parameter of the form with a dot over its letter, which no letter of a user has.
-
-    Args:
-        parameter: the parameter.
 
     Example:
         >>> print(dotted(Parameter("P", (1,), 2, 2)))
@@ -201,9 +189,6 @@ def dotted(parameter: Parameter) -> Parameter:
 
 def latin(name: str) -> str:
     """Return the name of a letter with the names of Greek letters in their place, as LaTeX has them.
-
-    Args:
-        name: a letter, or the name of an array with its indices.
 
     Example:
         >>> print(latin("α[1]"), latin("W'"))

@@ -45,24 +45,12 @@ _WRITTEN = 15  # digits that every float of them keeps, and that hardly any resu
 
 
 def digits(number: float) -> str:
-    """Return the significant digits of a number as Python writes it.
-
-    Args:
-        number: the number.
-    """
+    """Return the significant digits of a number as Python writes it."""
     return "".join(map(str, Decimal(repr(number)).normalize().as_tuple().digits))
 
 
 def exact(coefficient: Expr) -> Expr:
     """Return a coefficient in exact numbers: a float is the rational number that it is written as, 0.1 is 1/10.
-
-    Args:
-        coefficient: a number, or an expression of sizes, symbols and scalars.
-
-    Raises:
-        SymbolicError: if it is no number, or has a float that stands among symbols, where it was rounded before it
-            could be read, that isn't finite, or that has more digits than a number that is written, such as
-            `math.sqrt(3)`.
 
     Example:
         >>> from sympy import sympify
@@ -93,11 +81,7 @@ def exact(coefficient: Expr) -> Expr:
 
 
 def scalars_in(coefficient: Expr) -> frozenset[Expr]:
-    """Return the largest parts of a coefficient that are made of matrices: entries and traces.
-
-    Args:
-        coefficient: a number, or an expression of sizes, symbols and scalars.
-    """
+    """Return the largest parts of a coefficient that are made of matrices: entries and traces."""
     if any(isinstance(part, MatrixExpr) for part in coefficient.args):
         return frozenset({coefficient})
     return frozenset().union(*(scalars_in(part) for part in coefficient.args))

@@ -28,11 +28,7 @@ _LATEX_RELATION = {"=": "=", ":=": ":=", "≤": r"\le", "<": "<", "≈": r"\appr
 
 
 def equation_rows(step: Step) -> list[str]:
-    """Return the rows of an equation, its relation behind an `&`.
-
-    Args:
-        step: the equation.
-    """
+    """Return the rows of an equation, its relation behind an `&`."""
     relation = _LATEX_RELATION[step.relation]
     if step.verified is False:
         relation = rf"\overset{{?}}{{{relation}}}"
@@ -53,11 +49,7 @@ def _latex_lines(step: Step) -> list[str]:
 
 
 def explanation(step: Step) -> str:
-    """Return the rule of an equation, with the sizes at which it was checked if it is checked at those only.
-
-    Args:
-        step: the equation.
-    """
+    """Return the rule of an equation, with the sizes at which it was checked if it is checked at those only."""
     return f"{step.rule}; {CHECKED_AT} {step.sizes}" if step.sizes else step.rule
 
 
@@ -73,11 +65,7 @@ _TEXT_WIDTH = 100  # characters of prose in a line
 
 
 def sentence(hypothesis: Hypothesis) -> str:
-    """Return a hypothesis as a sentence in LaTeX.
-
-    Args:
-        hypothesis: a sentence in plain words, or an equation.
-    """
+    """Return a hypothesis as a sentence in LaTeX."""
     if isinstance(hypothesis, str):
         return escaped(hypothesis)
     rows = " \\\\\n".join(equation_rows(hypothesis))

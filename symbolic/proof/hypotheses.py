@@ -21,41 +21,24 @@ NOTHING_HELD = "Nothing is held: at the other input every parameter may have ano
 
 
 def residual_layers(layer: Definition) -> Step:
-    """Return the hypothesis that every layer is a residual term.
-
-    Args:
-        layer: Eq. 20.
-    """
+    """Return the hypothesis that every layer is a residual term."""
     return Step(layer.left, layer.right, "Every layer is the residual term of Eq. 20", None)
 
 
 def of_a_held_stack(layer: Definition) -> tuple[Hypothesis, ...]:
-    """Return the hypotheses of the closed form: layers that are residual terms, with their parameters held.
-
-    Args:
-        layer: Eq. 20.
-    """
+    """Return the hypotheses of the closed form: layers that are residual terms, with their parameters held."""
     return residual_layers(layer), HELD
 
 
 def moving_parameters(held: Iterable[Parameter], weights: Iterable[Parameter]) -> str:
-    """Return the hypothesis on the parameters of a layer at two inputs.
-
-    Args:
-        held: those that may have other values at the other input.
-        weights: those that are the same.
-    """
+    """Return the hypothesis on the parameters of a layer at two inputs."""
     moving, still = ", ".join(map(str, held)), ", ".join(map(str, weights))
     moves = f"Nothing is held: at the other input {moving} may have other values." if moving else "Nothing is held."
     return moves + (f" The same at both inputs: {still}." if still else "")
 
 
 def held_parameters(held: Iterable[Parameter]) -> str:
-    """Return the hypothesis that some parameters are held, or that none depends on the input.
-
-    Args:
-        held: the parameters.
-    """
+    """Return the hypothesis that some parameters are held, or that none depends on the input."""
     names = ", ".join(map(str, held))
     if not names:
         return "No parameter depends on the input."
@@ -68,14 +51,8 @@ VEC = "vec puts the rows of a matrix under one another, so that vec(A B C) = (A 
 
 
 def requirements(steps: Iterable[Step], words: Mapping[str, str]) -> tuple[str, ...]:
-    """Return sentences on what equations ask of what stands in them.
-
-    Steps between matrices that are written out entry by entry name their sizes themselves.
-
-    Args:
-        steps: the equations.
-        words: the meanings of letters and functions that are known, of which nothing is asked.
-    """
+    """Return sentences on what equations ask of what stands in them."""
+    # Steps between matrices that are written out entry by entry name their sizes themselves.
     sides = [
         side
         for step in steps
@@ -147,15 +124,8 @@ Condition = Equation | str
 def conditions_of(
     steps: Iterable[Step], before: Iterable[Step], known: Iterable[Equation]
 ) -> tuple[tuple[Condition, ...], ...]:
-    """Return the conditions of every step: the equations that it used and that stand nowhere before it.
-
-    A definition may stand anywhere. What rests on an equation with conditions has these too.
-
-    Args:
-        steps: the steps, in order.
-        before: equations that are stated before them.
-        known: equations that are stated before them in words.
-    """
+    """Return the conditions of every step: the equations that it used and that stand nowhere before it."""
+    # A definition may stand anywhere. What rests on an equation with conditions has these too.
     steps = tuple(steps)
     definitions = (step for step in steps if step.relation == ":=")
     stated: dict[Equation, tuple[Condition, ...]] = dict.fromkeys(known, ())
@@ -182,22 +152,14 @@ def _activations(step: Step) -> Iterable[Activation]:
 
 
 def in_latex(conditions: Iterable[Condition]) -> str:
-    """Return conditions as words and formulas of a sentence in LaTeX.
-
-    Args:
-        conditions: the conditions.
-    """
+    """Return conditions as words and formulas of a sentence in LaTeX."""
     return _listed(
         [escaped(c) if isinstance(c, str) else f"${typeset(c.left)} = {typeset(c.right)}$" for c in conditions]
     )
 
 
 def in_words(conditions: Iterable[Condition]) -> str:
-    """Return conditions as words of a sentence.
-
-    Args:
-        conditions: the conditions.
-    """
+    """Return conditions as words of a sentence."""
     return _listed([c if isinstance(c, str) else f"{sstr(c.left)} = {sstr(c.right)}" for c in conditions])
 
 

@@ -177,11 +177,7 @@ def _role(parameter: Parameter, letter: str) -> str:
 
 
 def kind_of(parameter: Parameter) -> str:
-    """Return a description of a parameter in words, if nothing else is known of it.
-
-    Args:
-        parameter: the parameter.
-    """
+    """Return a description of a parameter in words, if nothing else is known of it."""
     noun = "vector" if parameter.shape[1] == 1 else "matrix"
     if isinstance(parameter, Held):
         return f"a {noun} that depends on the input, held at its value on this one"
@@ -241,11 +237,7 @@ def _number(symbol: Symbol, derivation: Derivation) -> Letter:
 
 
 def letters(derivations: Iterable[Derivation]) -> list[Letter]:
-    """Return every letter and sign that occurs with its meaning, each once.
-
-    Args:
-        derivations: the derivations.
-    """
+    """Return every letter and sign that occurs with its meaning, each once."""
     parameters: dict[tuple[str, tuple[Any, ...], str], Letter] = {}
     signs: list[Letter] = []
     for derivation in derivations:
@@ -273,11 +265,7 @@ def letters(derivations: Iterable[Derivation]) -> list[Letter]:
 
 
 def rows(derivations: Iterable[Derivation]) -> list[tuple[str, str, str]]:
-    """Return LaTeX, shape and meaning of every letter that occurs, each once.
-
-    Args:
-        derivations: the derivations.
-    """
+    """Return LaTeX, shape and meaning of every letter that occurs, each once."""
     each = (
         (letter.latex, r" \times ".join(map(typeset, letter.shape)), letter.words) for letter in letters(derivations)
     )
@@ -286,9 +274,6 @@ def rows(derivations: Iterable[Derivation]) -> list[tuple[str, str, str]]:
 
 def letters_in_text(*derivations: Derivation) -> str:
     """Return a table of exactly the letters that occur in derivations, as plain text.
-
-    Args:
-        derivations: the derivations.
 
     Example:
         >>> from symbolic.theorems.uat_sums import lemma_1
@@ -303,9 +288,6 @@ def letters_in_text(*derivations: Derivation) -> str:
 
 def letters_section(*derivations: Derivation) -> str:
     r"""Return a section of a LaTeX document that explains exactly the letters that occur in derivations.
-
-    Args:
-        derivations: the derivations.
 
     Example:
         >>> from symbolic.theorems.closed_form import prove

@@ -157,10 +157,6 @@ def _element_width(element: str, in_script: bool) -> float:
 def width(latex: str, in_script: bool = False) -> float:
     r"""Return about how wide a formula is in display style, in points at a type size of 10: rather more than it is.
 
-    Args:
-        latex: LaTeX of a formula.
-        in_script: whether it stands in an index, where signs have no space around them.
-
     Example:
         >>> 30 < width(r"\mathbf{W}'_{i + 1,1}") < 45
         True
@@ -210,13 +206,6 @@ def _first_line(pieces: list[_Piece], room: float) -> int:
 def broken(latex: str, room: float) -> list[str]:
     r"""Return a formula in lines, each with the indentation that its first brackets ask for.
 
-    A line begins with a sign, or with a dot where a product is broken; brackets that end on another line are of a fixed
-    size.
-
-    Args:
-        latex: LaTeX of a formula.
-        room: the width of a line in points.
-
     Example:
         >>> for line in broken(r"\mathbf{P} \left(\mathbf{A} + \mathbf{B}\right) + \mathbf{C}", 40):
         ...     print(line)
@@ -224,6 +213,8 @@ def broken(latex: str, room: float) -> list[str]:
         \quad + \mathbf{B} \bigr)
         + \mathbf{C}
     """
+    # A line begins with a sign, or with a dot where a product is broken; brackets that end on another line are of a
+    # fixed size.
     pieces = _pieces(latex)
     if _MARGIN * sum(piece.width for piece in pieces) <= room:
         return [latex]

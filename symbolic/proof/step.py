@@ -24,11 +24,7 @@ class Equation(NamedTuple):
 
 
 def equations(definitions: Iterable[Definition]) -> tuple[Equation, ...]:
-    """Return definitions and hypotheses as equations.
-
-    Args:
-        definitions: the definitions.
-    """
+    """Return definitions and hypotheses as equations."""
     return tuple(Equation(definition.left, definition.right) for definition in definitions)
 
 
@@ -74,82 +70,34 @@ Hypothesis = str | Step
 
 
 def equality(left: MatrixExpr, right: MatrixExpr, rule: str, using: Iterable[Definition] = ()) -> Step:
-    """Return a step that holds if both sides have the same normal form, with the definitions that this rests on.
-
-    Args:
-        left: left side.
-        right: right side.
-        rule: the rule that gives it, in words.
-        using: the definitions, assumptions and induction hypotheses that it rests on.
-    """
+    """Return a step that holds if both sides have the same normal form, with the definitions that this rests on."""
     decision = decide(left, right, using)
     return Step(left, right, rule, decision.equal, using=equations(decision.used))
 
 
 def continued(left: MatrixExpr, right: MatrixExpr, rule: str, using: Iterable[Definition] = ()) -> Step:
-    """Return the same step as a line that continues the one above it, which ends with the left side.
-
-    Args:
-        left: left side, which isn't shown again.
-        right: right side.
-        rule: the rule that gives it, in words.
-        using: the definitions, assumptions and induction hypotheses that it rests on.
-    """
+    """Return the same step as a line that continues the one above it, which ends with the left side."""
     return replace(equality(left, right, rule, using), left=None)
 
 
 def let(left: MatrixExpr, right: MatrixExpr, rule: str = "definition", also: Iterable[Definition] = ()) -> Step:
-    """Return a step that names an expression.
-
-    Args:
-        left: the name.
-        right: its meaning.
-        rule: a word on it.
-        also: definitions that the rule states in words, such as the same at another input.
-
-    Raises:
-        ShapeMismatch: if the two don't have the same shape.
-    """
+    """Return a step that names an expression."""
     check_sum(left, right)
     return Step(left, right, rule, None, ":=", states=equations(also))
 
 
 def suppose(left: MatrixExpr, right: MatrixExpr, rule: str, also: Iterable[Definition] = ()) -> Step:
-    """Return a step that assumes an equation.
-
-    Args:
-        left: left side.
-        right: right side.
-        rule: a word on it.
-        also: equations that the rule assumes in words, such as the same at another input.
-
-    Raises:
-        ShapeMismatch: if the two don't have the same shape.
-    """
+    """Return a step that assumes an equation."""
     check_sum(left, right)
     return Step(left, right, rule, None, states=equations(also))
 
 
 def induction_hypothesis(left: MatrixExpr, right: MatrixExpr, rule: str = "induction hypothesis") -> Step:
-    """Return the step that an induction supposes at a symbolic depth, and discharges.
-
-    Args:
-        left: left side.
-        right: right side.
-        rule: a word on it.
-
-    Raises:
-        ShapeMismatch: if the two don't have the same shape.
-    """
+    """Return the step that an induction supposes at a symbolic depth, and discharges."""
     return replace(suppose(left, right, rule), by_induction=True)
 
 
 def let_each(*definitions: Definition, rule: str = "definition") -> tuple[Step, ...]:
-    """Return the steps that state definitions.
-
-    Args:
-        definitions: the definitions.
-        rule: a word on them.
-    """
+    """Return the steps that state definitions."""
     where = {d: "".join(f", for {a} ≤ {b}" for a, b in d.where) for d in definitions}
     return tuple(let(d.left, d.right, rule + words) for d, words in where.items())

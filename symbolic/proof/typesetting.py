@@ -42,9 +42,6 @@ def _command(character: str) -> str:
 def compilable(latex: str) -> str:
     r"""Return LaTeX in ASCII: a character that pdflatex has no letter for is named by its number.
 
-    Args:
-        latex: LaTeX.
-
     Example:
         >>> print(compilable("größe λ 中"))
         gr\text{\"{o}}\text{\ss}e \ensuremath{\lambda} \texttt{U+4E2D}
@@ -156,12 +153,7 @@ def _theorem(derivation: Derivation, place: int) -> str:
 
 
 def section(derivation: Derivation, place: int = 1) -> str:
-    """Return a derivation as a section of a LaTeX document: definitions, theorem, and its proof in numbered equations.
-
-    Args:
-        derivation: the derivation.
-        place: its place in the document, which its labels begin with.
-    """
+    """Return a derivation as a section of a LaTeX document: definitions, theorem, and proof in numbered equations."""
     remark = "\n\\medskip\\noindent " + escaped(derivation.remark) + "\n" if derivation.remark else ""
     first = len(derivation.given)
     given = "\\noindent Let\n" + _equations(derivation.given, place, 1) if first else ""
@@ -175,19 +167,11 @@ def section(derivation: Derivation, place: int = 1) -> str:
 
 
 def document(sections: Iterable[str]) -> str:
-    """Return a complete LaTeX file.
-
-    Args:
-        sections: its sections, as `section` and `letters_section` return them.
-    """
+    """Return a complete LaTeX file."""
     text = compilable("\n".join(sections))
     return f"{_PREAMBLE}{text}\n\\end{{document}}\n"
 
 
 def article(*derivations: Derivation) -> str:
-    """Return a LaTeX file that stands alone: the letters that occur, and derivations with what they rest on.
-
-    Args:
-        derivations: the derivations.
-    """
+    """Return a LaTeX file that stands alone: the letters that occur, and derivations with what they rest on."""
     return document([letters_section(*derivations), *map(section, derivations, range(1, len(derivations) + 1))])

@@ -18,13 +18,7 @@ from symbolic.theorems.residual_stack import ResidualStack, added, check_depth, 
 
 
 def two_layers(stack: ResidualStack | None = None) -> Derivation:
-    """Derive the forms of one and of two layers as the papers do it by hand, every line checked.
-
-    Args:
-        stack: the symbols.
-
-    Source: Wang & Li, Eq. 21–25.
-    """
+    """Derive the forms of one and of two layers as the papers do it by hand, every line checked."""
     s = stack or ResidualStack()
     x0, eq20 = s.x(0), [s.equation_20]
     first = s.W(1, 1) * x0 + s.b(1, 3)
@@ -74,17 +68,7 @@ def two_layers(stack: ResidualStack | None = None) -> Derivation:
 
 
 def recursions(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
-    """Derive the recursions: the form of layer i put in Eq. 20 and sorted by `x'_0`, for a symbolic i.
-
-    Args:
-        stack: the symbols.
-        depth: where all recursions together are also compared with the substituted network.
-
-    Raises:
-        SymbolicError: if the depth isn't a positive integer.
-
-    Source: Wang & Li, Eq. 12 and 34, with two indices.
-    """
+    """Derive the recursions: the form of layer i put in Eq. 20 and sorted by `x'_0`, for a symbolic i."""
     s, k, depth = stack or ResidualStack(), i + 1, check_depth(depth)
     next_layer = s.general_term(k, s.form(i))
     known, rules = (Definition(s.x(i), s.form(i)), s.equation_20), s.recursions

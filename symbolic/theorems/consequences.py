@@ -19,15 +19,11 @@ from symbolic.theorems.residual_stack import ResidualStack, added, i, j
 def collapse(stack: ResidualStack | None = None) -> Derivation:
     """Derive `x'_i = W(x_0) x'_0 + b(x_0)` for every depth, by induction.
 
-    With the slope held, `σ(z_i) = diag(s_i) z_i + t_i`, where `t_i = σ(0)`, every layer is affine, so the stack is.
-
-    Args:
-        stack: the symbols.
-
     Example:
         >>> collapse().verified
         True
     """
+    # With the slope held, `σ(z_i) = diag(s_i) z_i + t_i`, where `t_i = σ(0)`, every layer is affine, so the stack is.
     s, k = stack or ResidualStack(), i + 1
     x = s.x
 
@@ -96,16 +92,12 @@ def collapse(stack: ResidualStack | None = None) -> Derivation:
 def contributions(stack: ResidualStack | None = None) -> Derivation:
     """Derive `⟨u_L, x_L⟩ = ⟨u_0, x_0⟩ + Σ_j ⟨u_j, b'_{j,3}⟩ + Σ_j ⟨u_j, W'_{j,3} σ(·)⟩` for every depth, by induction.
 
-    The read-out is pulled back once, `u_{i} = W'_{i+1,1}ᵀ u_{i+1}`, and every term is read by the covector of its own
-    layer.
-
-    Args:
-        stack: the symbols.
-
     Example:
         >>> contributions().verified
         True
     """
+    # The read-out is pulled back once, `u_{i} = W'_{i+1,1}ᵀ u_{i+1}`, and every term is read by the covector of its own
+    # layer.
     s = stack or ResidualStack()
     k = i + 1
 

@@ -97,22 +97,13 @@ class TwoInputs:
         return moves(self.stack.x(i), *self.parameters, *inside, variables=(i,))
 
     def moved_inside(self, k: Any, term: int) -> MatrixExpr:
-        """Return `Δz_k` by the product rule.
-
-        Args:
-            k: the layer.
-            term: which of its terms.
-        """
+        """Return `Δz_k` by the product rule."""
         s, x = self.stack, self.stack.x(k - 1)
         couplings = (_product(s.coupling(k, term, r), self.h(k, r)) for r in s.earlier(term))
         return added(_product(s.W(k, 2, term), x) + change(s.b(k, 2, term)), couplings)
 
     def moved_layer(self, k: Any) -> MatrixExpr:
-        """Return `Δx'_k` by the product rule.
-
-        Args:
-            k: the layer.
-        """
+        """Return `Δx'_k` by the product rule."""
         s = self.stack
         terms = (_product(s.W(k, 3, t), self.h(k, t)) for t in s.terms)
         return added(_product(s.W(k, 1), s.x(k - 1)) + change(s.b(k, 3)), terms)
@@ -151,11 +142,7 @@ class TwoInputs:
         )
 
     def unrolled(self, layer: Any) -> MatrixExpr:
-        """Return `Φ_0^{(i)} Δx'_0 + Σ_j Φ_j^{(i)} μ_j`: the share of the input, and that of every layer's parameters.
-
-        Args:
-            layer: the layer `i`.
-        """
+        """Return `Φ_0^{(i)} Δx'_0 + Σ_j Φ_j^{(i)} μ_j`: the share of the input and that of each layer's parameters."""
         parameters = IndexedSum(self.Phi(j, layer) * self.mu(j), j, 1, layer)
         return self.Phi(0, layer) * change(self.stack.x(0)) + parameters
 
@@ -163,20 +150,14 @@ class TwoInputs:
 def difference(stack: ResidualStack | None = None) -> Derivation:
     """Derive `Δx'_i = Φ_0^{(i)} Δx'_0 + Σ_{j≤i} Φ_j^{(i)} μ_j` for every depth, by induction.
 
-    `Δa = a − ã` is the difference of anything between two inputs, `ā = (a + ã)/2` its midpoint. A layer carries `Δx'`
-    through `Ψ_i = W̄'_{i,1} + W̄'_{i,3} diag(κ_i) W̄'_{i,2}`, with the slopes `κ_i` of the secants, and adds `μ_i`: the
-    changes of its parameters, applied to midpoints. Nothing is held: a parameter may be any other at the other input.
-
-    Args:
-        stack: the symbols.
-
     Example:
         >>> print(difference().verdict)
         9 of 9 checks hold, by induction, with 9 definitions and 1 assumption
-
-    Source: Wang & Li, Eq. 4 and 20, on parameters that move with the input; the secants are those of Shrikumar,
-        Greenside & Kundaje, "Learning Important Features Through Propagating Activation Differences", 2017.
     """
+    # `Δa = a − ã` is the difference of anything between two inputs, `ā = (a + ã)/2` its midpoint. A layer carries `Δx'`
+    # through `Ψ_i = W̄'_{i,1} + W̄'_{i,3} diag(κ_i) W̄'_{i,2}`, with the slopes `κ_i` of the secants, and adds `μ_i`:
+    # the changes of its parameters, applied to midpoints. Nothing is held: a parameter may be any other at the other
+    # input.
     s, k = stack or ResidualStack(), i + 1
     form = TwoInputs(s)
     x, x0 = s.x(i), s.x(0)
@@ -234,11 +215,7 @@ def _in_changes(entry: Definition) -> tuple[MatrixExpr, MatrixExpr]:
 
 
 def at_other_input(equation: Definition) -> Definition:
-    """Return an equation of a block as it is at the other input, where weights are the same.
-
-    Args:
-        equation: the equation.
-    """
+    """Return an equation of a block as it is at the other input, where weights are the same."""
 
     def put(parameter: Parameter) -> Parameter:
         same = isinstance(parameter, Ones | Weight)
@@ -249,13 +226,7 @@ def at_other_input(equation: Definition) -> Definition:
 
 
 def with_moving_parameters(derivation: Derivation, parameters: Iterable[Definition], layer: Definition) -> Derivation:
-    """Return the difference form of a block: first how its parameters move with what is held in them.
-
-    Args:
-        derivation: the difference form of any stack, with the block's parameters put in at one input.
-        parameters: the definitions of `W'_{i+1,k}` and `b'_{i+1,k}`; held parameters in them move with the input.
-        layer: the block, at one input.
-    """
+    """Return the difference form of a block: first how its parameters move with what is held in them."""
     steps, put_in = [], {}
     known = [at_other_input(layer)]
     for entry in parameters:

@@ -29,25 +29,13 @@ class AdaptedStack(ResidualStack):
     """The same stack with every matrix `W'_{k,m}` replaced by `W'_{k,m} + ΔW'_{k,m}`."""
 
     def W(self, k: object, role: int, term: int = 1) -> MatrixExpr:
-        """Return the adapted matrix.
-
-        Args:
-            k: the layer.
-            role: 1, 2 or 3 as in Eq. 20.
-            term: which of the layer's terms.
-        """
+        """Return the adapted matrix."""
         plain = super().W(k, role, term)
         return plain + delta(plain)
 
 
 def first_order(expression: MatrixExpr, change: Callable[[Parameter], MatrixExpr | None]) -> MatrixExpr:
     """Return the part of an expression's change that is of first order: its formal differential.
-
-    `d(A B) = dA B + A dB`, `d σ(z) = diag(σ'(z)) dz`.
-
-    Args:
-        expression: a matrix expression.
-        change: the change of a parameter, or None if it doesn't change.
 
     Example:
         >>> stack = ResidualStack()
@@ -56,6 +44,7 @@ def first_order(expression: MatrixExpr, change: Callable[[Parameter], MatrixExpr
         >>> print(first_order(stack.W(2, 1) * stack.W(1, 1), change))
         ΔW′₂,₁ W′₁,₁ + W′₂,₁ ΔW′₁,₁
     """
+    # `d(A B) = dA B + A dB`, `d σ(z) = diag(σ'(z)) dz`.
     zero = ZeroMatrix(*expression.shape)
     match expression:
         case Parameter():
@@ -113,11 +102,7 @@ class Change(NamedTuple):
 
 
 def change_of(rule: Definition) -> Change:
-    """Return the exact change of a recursion's parameter, `(recursion with X + ΔX) − recursion`, sorted by order.
-
-    Args:
-        rule: a recursion without activations.
-    """
+    """Return the exact change of a recursion's parameter, `(recursion with X + ΔX) − recursion`, sorted by order."""
     words = normal_form(_adapted(rule.right) - rule.right).words
     parts = [[(w, c) for w, c in words.items() if (_degree(w) == 1) == first] for first in (True, False)]
     first, higher = (NormalForm(rule.right.shape, part).expression() for part in parts)
@@ -127,22 +112,12 @@ def change_of(rule: Definition) -> Change:
 def lora(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
     """Carry LoRA updates of all three matrices of every layer through the recursions, exactly.
 
-    For every parameter of the unrolled form the line of first order comes first and the exact one, with the products of
-    changes, after it. A parameter of a later layer moves even if only an earlier layer has an adapter.
-
-    Args:
-        stack: the symbols.
-        depth: where the exact recursions are compared with the adapted network.
-
-    Raises:
-        SymbolicError: if the depth isn't a positive integer.
-
     Example:
         >>> lora().verified
         True
-
-    Source: Wang & Li, Eq. 17 and 18; Eq. 18 doesn't carry the update into later layers, this does.
     """
+    # For every parameter of the unrolled form the line of first order comes first and the exact one, with the products
+    # of changes, after it. A parameter of a later layer moves even if only an earlier layer has an adapter.
     s, k, depth = stack or ResidualStack(), i + 1, check_depth(depth)
     m, tokens, rank = symbols("M N r", integer=True, positive=True)
     weight, down, up = Parameter("W", (), m, m), Parameter("L", (), m, rank), Parameter("R", (), rank, m)

@@ -11,20 +11,14 @@ _HAT = "\u0302"
 def in_the_papers_letters(derivation: Derivation) -> Derivation:
     r"""Return a derivation with the papers' letters for the parameters of the unrolled form, with a hat.
 
-    `P_i` is the updated `W'_{i,1}`, `q_i` is `b'_{i,3}`, `B_j` is `W'_{j,2}`, `c_j` is `b'_{j,2}`, and `C_j^{(i)}` is
-    `W'_{j,3}` carried to layer `i`.
-
-    Args:
-        derivation: the derivation.
-
     Example:
         >>> from symbolic.expressions.latex import typeset
         >>> from symbolic.theorems.closed_form import prove
         >>> print(typeset(in_the_papers_letters(prove()).steps[1].right))
         \widehat{\mathbf{W}}'_{i,1} \mathbf{x}'_{0} + \widehat{\mathbf{b}}'_{i,3} + \mathrm{UAT}^{R}_{i}
-
-    Source: Wang & Li, Eq. 11, 12, 33 and 34.
     """
+    # `P_i` is the updated `W'_{i,1}`, `q_i` is `b'_{i,3}`, `B_j` is `W'_{j,2}`, `c_j` is `b'_{j,2}`, and `C_j^{(i)}` is
+    # `W'_{j,3}` carried to layer `i`.
 
     def renamed(parameter: Parameter) -> Parameter:
         if parameter.of_layer or parameter.letter not in _PAPERS_LETTERS:

@@ -22,26 +22,14 @@ _WIDTH, _NEURONS = (Symbol(name, integer=True, positive=True) for name in "dn")
 
 
 def check_depth(depth: Any) -> int:
-    """Return a depth as a number.
-
-    Args:
-        depth: number of layers.
-
-    Raises:
-        SymbolicError: if it isn't a positive integer.
-    """
+    """Return a depth as a number."""
     if isinstance(depth, bool) or not isinstance(depth, int) or not 1 <= depth <= _DEEPEST:
         raise SymbolicError(f"the depth is {depth}: give a number of layers, 1 or more and at most {_DEEPEST}")
     return depth
 
 
 def added(first: MatrixExpr, rest: Iterable[MatrixExpr]) -> MatrixExpr:
-    """Return a matrix and any number of others, added.
-
-    Args:
-        first: the matrix, zero if there may be nothing else.
-        rest: the others.
-    """
+    """Return a matrix and any number of others, added."""
     return reduce(add, rest, first)
 
 

@@ -17,14 +17,11 @@ from symbolic.theorems.residual_stack import ResidualStack, j
 def lemma_1() -> Derivation:
     """Prove Lemma 1: a matrix times a UAT sum is a UAT sum.
 
-    `β Σ_j α_j σ(W_jᵀ x + b_j) = Σ_j (β α_j) σ(W_jᵀ x + b_j)`, for any number of terms and any sizes.
-
     Example:
         >>> lemma_1().verified
         True
-
-    Source: Wang & Li, Lemma 1 (Eq. 19).
     """
+    # `β Σ_j α_j σ(W_jᵀ x + b_j) = Σ_j (β α_j) σ(W_jᵀ x + b_j)`, for any number of terms and any sizes.
     n, m, k, r, terms = symbols("n m k r N", integer=True, positive=True)
     alpha, beta = Parameter("alpha", (j,), k, m), Parameter("beta", (), r, k)
     renamed = Parameter("alpha*", (j,), r, m)
@@ -44,16 +41,9 @@ _RAYS = ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1), (
 
 
 def never_negative(gap: Expr, a: Symbol, b: Symbol) -> bool:
-    """Tell whether a sum of absolute values of linear terms in `a` and `b` is nonnegative, by its values on eight rays.
-
-    Between two neighbouring rays of eight, where no absolute value changes its sign, it is linear, so that its least
-    value is at one of the rays.
-
-    Args:
-        gap: the sum.
-        a: a real variable.
-        b: a real variable.
-    """
+    """Return whether a sum of absolute values of linear terms in `a` and `b` is nonnegative, by eight rays."""
+    # Between two neighbouring rays of eight, where no absolute value changes its sign, it is linear, so that its least
+    # value is at one of the rays.
 
     def at(expression: Expr, ray: tuple[int, int]) -> Expr:
         return expression.subs({a: ray[0], b: ray[1]})
@@ -66,16 +56,13 @@ def never_negative(gap: Expr, a: Symbol, b: Symbol) -> bool:
 def pruning() -> Derivation:
     """Derive the pruning inequality, for a sum and for the unrolled form, held and run again.
 
-    With `S_1` the kept terms and `S_2` the dropped ones: `|S_1 − f| < ε + |S_2|`. It needs no limit `S_2 → 0`. In the
-    unrolled form it bounds what is dropped with everything else held; when the pruned network is run again, the later
-    terms move too, by the amount in the last line.
-
     Example:
         >>> pruning().verified
         True
-
-    Source: Wang & Li, Eq. 13–16.
     """
+    # With `S_1` the kept terms and `S_2` the dropped ones: `|S_1 − f| < ε + |S_2|`. It needs no limit `S_2 → 0`. In the
+    # unrolled form it bounds what is dropped with everything else held; when the pruned network is run again, the later
+    # terms move too, by the amount in the last line.
     f, s1, s2 = symbols("f S_1 S_2", real=True)
     epsilon = Symbol("varepsilon", positive=True)
     kept = s1 - f

@@ -56,26 +56,13 @@ def unroll(
 ) -> Derivation:
     """Derive the unrolled form at a concrete depth, `x'_L = P_L x'_0 + q_L + Σ_j C_j^{(L)} σ(B_j x'_0 + c_j)`.
 
-    Every parameter of every layer is written as products of the layers' own and compared with the recursions; the form
-    at every depth up to this one is compared with Eq. 20, one layer substituted in the next. A block of another kind is
-    first shown to be Eq. 20, for every layer.
-
-    Args:
-        depth: number of layers.
-        stack: the symbols; sizes `d` and `n` if absent.
-        layer: the function of a layer; Eq. 20 if absent.
-        parameters: the definitions of `W'_{i,k}` and `b'_{i,k}`, if the layer is another block, and relations.
-        title: title of the derivation, to which the depth is added.
-
-    Raises:
-        SymbolicError: if the depth isn't a positive integer.
-
     Example:
         >>> print(unroll(32).steps[2].left, "=", unroll(32).steps[2].right)
         Bⱼ = W′ⱼ,₂ W′ⱼ₋₁,₁ ⋯ W′₁,₁
-
-    Source: Wang & Li, Eq. 20–25 and 33.
     """
+    # Every parameter of every layer is written as products of the layers' own and compared with the recursions; the
+    # form at every depth up to this one is compared with Eq. 20, one layer substituted in the next. A block of another
+    # kind is first shown to be Eq. 20, for every layer.
     depth, s = check_depth(depth), stack or ResidualStack()
     network, known = Normaliser([s.equation_20]), Normaliser(s.recursions)
 

@@ -104,17 +104,7 @@ def attention(tokens: int, features: int, heads: int, *, sliced: bool = True, ca
 
 
 def pattern(tokens: int, features: int) -> ImmutableMatrix:
-    """Return the pattern `H` of one head from the whole matrix of scores, `x W_{QK} xᵀ / √M` with `W_{QK} = W_Q W_Kᵀ`.
-
-    Args:
-        tokens: N.
-        features: M, of the head's input.
-
-    Raises:
-        SymbolicError: if a size is no positive integer.
-
-    Source: Wang & Li, Eq. 35.
-    """
+    """Return the pattern `H` of one head from the matrix of scores, `x W_{QK} xᵀ / √M` with `W_{QK} = W_Q W_Kᵀ`."""
     check_sizes(tokens=tokens, features=features)
     x = matrix("x", tokens, features)
     w_q, w_k = (matrix("W", features, features, name) for name in "QK")
@@ -123,20 +113,9 @@ def pattern(tokens: int, features: int) -> ImmutableMatrix:
 
 
 def written_out_pattern(tokens: int, features: int) -> ImmutableMatrix:
-    """Return the pattern `H` of one head entry by entry, from the query of one token and the keys of all.
-
-    `H_{n,m} = exp(Σ_c q_{n,c} k_{m,c} / √M) / Σ_l exp(Σ_c q_{n,c} k_{l,c} / √M)`, with
-    `q_{n,c} = Σ_a x_{n,a} (W_Q)_{a,c}` and `k` likewise.
-
-    Args:
-        tokens: N.
-        features: M, of the head's input.
-
-    Raises:
-        SymbolicError: if a size is no positive integer.
-
-    Source: Wang & Li, Eq. 8 and 35.
-    """
+    """Return the pattern `H` of one head entry by entry, from the query of one token and the keys of all."""
+    # `H_{n,m} = exp(Σ_c q_{n,c} k_{m,c} / √M) / Σ_l exp(Σ_c q_{n,c} k_{l,c} / √M)`, with `q_{n,c} = Σ_a x_{n,a}
+    # (W_Q)_{a,c}` and `k` likewise.
     check_sizes(tokens=tokens, features=features)
     x, size = matrix("x", tokens, features), range(features)
 
@@ -154,16 +133,9 @@ def written_out_pattern(tokens: int, features: int) -> ImmutableMatrix:
 def attention_derivation(tokens: int = 2, features: int = 2, heads: int = 2) -> Derivation:
     """Derive attention as one Kronecker sum for all sizes, and compare it with explicit matrices.
 
-    Args:
-        tokens: N of the explicit matrices.
-        features: M of the explicit matrices.
-        heads: h of the explicit matrices.
-
     Example:
         >>> attention_derivation().verified
         True
-
-    Source: Wang & Li, Eq. 7–10 and 35.
     """
     small = attention(tokens, features, heads)
     sizes = f"entry by entry, N = {tokens}, M = {features}, {heads} heads"
@@ -192,8 +164,6 @@ def pattern_derivation() -> Derivation:
     Example:
         >>> pattern_derivation().verified
         True
-
-    Source: Wang & Li, Eq. 35.
     """
     sizes = ((1, 1), (2, 1), (2, 2), (3, 2))
     steps = tuple(_compared_pattern(*size) for size in sizes)

@@ -85,8 +85,6 @@ def density_derivation() -> Derivation:
     Example:
         >>> density_derivation().verified
         True
-
-    Source: Wang & Li, version 001, Appendix B (1/M for Linear); the others are not in the papers.
     """
     steps = []
     for name, density in _DENSITIES.items():

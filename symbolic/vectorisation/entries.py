@@ -10,14 +10,7 @@ from symbolic.expressions.parameter import Parameter
 
 
 def entries(parameter: Parameter) -> ImmutableMatrix:
-    """Return a parameter of known sizes as a matrix of its entries, `W_{1,1}, W_{1,2}, …`.
-
-    Args:
-        parameter: the parameter; its sizes are numbers.
-
-    Raises:
-        SymbolicError: if a size is a symbol.
-    """
+    """Return a parameter of known sizes as a matrix of its entries, `W_{1,1}, W_{1,2}, …`."""
     if not all(size.is_Integer for size in parameter.shape):
         raise SymbolicError(
             f"{parameter} is {parameter.shape[0]} × {parameter.shape[1]}: give its sizes as numbers to see its entries"
@@ -43,12 +36,7 @@ def vec(matrix: ImmutableMatrix) -> ImmutableMatrix:
 
 
 def kronecker(left: ImmutableMatrix, right: ImmutableMatrix) -> ImmutableMatrix:
-    """Return `left ⊗ right`, from the definition: the block at (i, j) is `left[i, j] right`.
-
-    Args:
-        left: an explicit matrix.
-        right: an explicit matrix.
-    """
+    """Return `left ⊗ right`, from the definition: the block at (i, j) is `left[i, j] right`."""
     rows, columns = right.shape
     return ImmutableMatrix(
         left.rows * rows,
@@ -58,15 +46,7 @@ def kronecker(left: ImmutableMatrix, right: ImmutableMatrix) -> ImmutableMatrix:
 
 
 def matrix_of(output: ImmutableMatrix, variable: ImmutableMatrix) -> ImmutableMatrix:
-    """Return `W'` with `vec(output) = W' vec(variable)`, read off from the formula by differentiation.
-
-    Args:
-        output: a matrix whose entries are linear in those of the variable.
-        variable: a matrix of symbols.
-
-    Raises:
-        SymbolicError: if the output isn't linear in the variable.
-    """
+    """Return `W'` with `vec(output) = W' vec(variable)`, read off from the formula by differentiation."""
     matrix = vec(output).jacobian(vec(variable))
     if matrix.free_symbols & variable.free_symbols or (
         matrix * vec(variable) - vec(output)
@@ -76,20 +56,12 @@ def matrix_of(output: ImmutableMatrix, variable: ImmutableMatrix) -> ImmutableMa
 
 
 def same(left: ImmutableMatrix, right: ImmutableMatrix) -> bool:
-    """Tell whether two explicit matrices are equal, every entry multiplied out.
-
-    Args:
-        left: one matrix.
-        right: the other one.
-    """
+    """Tell whether two explicit matrices are equal, every entry multiplied out."""
     return left.shape == right.shape and all(entry == 0 for entry in (left - right).expand())
 
 
 def density(matrix: ImmutableMatrix) -> Fraction:
     """Return the share of entries that aren't zero.
-
-    Args:
-        matrix: an explicit matrix.
 
     Example:
         >>> print(density(ImmutableMatrix([[1, 0], [2, 3]])))
@@ -99,14 +71,7 @@ def density(matrix: ImmutableMatrix) -> Fraction:
 
 
 def check_sizes(**sizes: int) -> None:
-    """Raise if a size isn't a positive integer.
-
-    Args:
-        sizes: the sizes by their names.
-
-    Raises:
-        SymbolicError: naming all that are wrong.
-    """
+    """Raise if a size isn't a positive integer."""
     wrong = [
         f"{name} = {size}"
         for name, size in sizes.items()

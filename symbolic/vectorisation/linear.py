@@ -48,14 +48,7 @@ def linear_on_features(tokens: int, features: int, outputs: int | None = None) -
 
 
 def linear_derivation(tokens: int = 2, features: int = 2) -> Derivation:
-    """Derive `W'` of a linear map in both orientations: for all sizes, and entry by entry for small ones.
-
-    Args:
-        tokens: N of the explicit matrices.
-        features: M of the explicit matrices.
-
-    Source: Wang & Li, Eq. 5.
-    """
+    """Derive `W'` of a linear map in both orientations: for all sizes, and entry by entry for small ones."""
     n, m, p = symbols("N M P", integer=True, positive=True)
     x = Variable("x", (), n, m)
     rows, columns = Parameter("W", (), n, n), Parameter("W", (), m, p)
@@ -81,8 +74,6 @@ def mlp_derivation() -> Derivation:
     Example:
         >>> mlp_derivation().verified
         True
-
-    Source: Wang & Li, Eq. 6 and 29.
     """
     n, m, p = symbols("N M P", integer=True, positive=True)
     x, ones = Variable("x", (), n, m), Parameter("1", ("N",), n, 1)

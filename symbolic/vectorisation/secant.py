@@ -17,28 +17,17 @@ from symbolic.vectorisation.entries import check_sizes, matrix
 def softmax_secant(means: Sequence[Expr]) -> ImmutableMatrix:
     """Return the matrix that takes the change of a row's scores to the change of its pattern.
 
-    `diag(L) − L Lᵀ / ΣL`, where `L = Δp / Δlog p` are the logarithmic means of the pattern's entries at both inputs.
-
-    Args:
-        means: `L`.
-
     Example:
         >>> softmax_secant(symbols("a b"))[0, 1].factor()
         -a*b/(a + b)
     """
+    # `diag(L) − L Lᵀ / ΣL`, where `L = Δp / Δlog p` are the logarithmic means of the pattern's entries at both inputs.
     column = ImmutableMatrix(means)
     return ImmutableMatrix.diag(*means) - column * column.T / sum(means)
 
 
 def softmax_moves_by_its_secant(keys: int) -> bool:
-    """Tell, entry by entry and for symbols, whether `softmax(s) − softmax(r)` is the secant's matrix times `s − r`.
-
-    Args:
-        keys: length of the row.
-
-    Raises:
-        SymbolicError: if it is no positive integer.
-    """
+    """Tell, entry by entry and for symbols, whether `softmax(s) − softmax(r)` is the secant's matrix times `s − r`."""
     check_sizes(keys=keys)
     s, r = (matrix(letter, keys, 1) for letter in "sr")
     totals = [sum(scores.applyfunc(exp)) for scores in (s, r)]
@@ -55,21 +44,12 @@ def softmax_moves_by_its_secant(keys: int) -> bool:
 def attention_difference(keys: int = 3) -> Derivation:
     """Derive how attention's output moves between two inputs, `Δ(H v) = H̄ Δv + ΔH v̄`, with `ΔH` linear in the scores.
 
-    For a row of the pattern `p = softmax(s)`, `Δp = diag(L) (Δs − ΣLΔs / ΣL)`: the secant of the exponential between
-    `log p` and `log p̃` is the logarithmic mean `L = Δp / Δlog p`, and the row sums to one at both inputs.
-
-    Args:
-        keys: length of the row that is also compared entry by entry.
-
-    Raises:
-        SymbolicError: if it is no positive integer.
-
     Example:
         >>> attention_difference().verified
         True
-
-    Source: Wang & Li, Eq. 8, 9 and 35.
     """
+    # For a row of the pattern `p = softmax(s)`, `Δp = diag(L) (Δs − ΣLΔs / ΣL)`: the secant of the exponential between
+    # `log p` and `log p̃` is the logarithmic mean `L = Δp / Δlog p`, and the row sums to one at both inputs.
     check_sizes(keys=keys)
     n, m, size = symbols("N M m", integer=True, positive=True)
     ones, unit = Ones("1", (), n, 1), Identity(1)

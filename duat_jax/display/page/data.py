@@ -18,12 +18,7 @@ TOP = 8
 
 
 def page_data(view: View, examples: Examples | None = None) -> dict[str, Any]:
-    """Return what a page shows of a result.
-
-    Args:
-        view: the result.
-        examples: of the model, the texts in which each neuron is strongest.
-    """
+    """Return what a page shows of a result."""
     kinds = [{name: getattr(units, name) for name in ("name", "columns", "note", "others")} for units in view.units]
     rows = [
         {
@@ -95,16 +90,7 @@ def _units_of_row(units: Units, row: int) -> dict[str, Any] | None:
 
 
 def largest_units(*columns: Float[np.ndarray, "tokens units"], ids: Any = None) -> dict[str, Any]:
-    """Return at every token the units with the largest parts, and the sum of the others.
-
-    Args:
-        columns: the parts, and further numbers of each unit.
-        ids: the number of each unit; its place if absent.
-
-    Returns:
-        `top`, for each token the largest ones: id, and then their numbers, the part first; and `rest`, for each token
-        the sum of the others' parts.
-    """
+    """Return at every token the units with the largest parts, and the sum of the others."""
     parts = columns[0]
     most = min(TOP, parts.shape[-1])
     chosen = np.argpartition(-np.abs(parts), most - 1, axis=-1)[:, :most]

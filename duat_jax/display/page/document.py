@@ -34,21 +34,13 @@ scripts.</p></main>
 
 
 def document(views: Sequence[dict[str, Any]]) -> str:
-    """Return a page as HTML.
-
-    Args:
-        views: what the page shows, from `page_data`; none of a page that is filled later.
-    """
+    """Return a page as HTML."""
     title = f"{views[0]['target']} – duat" if views else "duat"
     return _filled(title, {"views": list(views), "format": FORMAT}, "")
 
 
 def live_document(about: msgspec.Struct) -> str:
-    """Return a page whose questions a server answers.
-
-    Args:
-        about: what the page says of the model.
-    """
+    """Return a page whose questions a server answers."""
     return _filled("duat", about, " connect-src 'self';")
 
 
@@ -90,10 +82,6 @@ STYLE = "width:100%;height:42rem;border:0;resize:vertical"
 
 def frame(page: str, table: str) -> str:
     """Return a page in a frame, for a notebook; where frames aren't shown, the table is.
-
-    Args:
-        page: the page.
-        table: the same result as a table, as HTML.
 
     Example:
         >>> frame("<p>a</p>", "<table></table>").count("<p>")

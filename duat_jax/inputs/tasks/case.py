@@ -22,13 +22,7 @@ class Case(NamedTuple):
 
 
 def of_two(draw: Random, answers: Sequence[tuple[str, str]], text: str) -> Case:
-    """Return a text about one of two words; flipped is the word.
-
-    Args:
-        draw: what both are drawn with.
-        answers: words, each with the answer of a text about it.
-        text: the text, with braces where the word stands.
-    """
+    """Return a text about one of two words; flipped is the word."""
     (one, right), (other, wrong) = draw.sample(answers, 2)
     if right == wrong:
         return of_two(draw, answers, text)

@@ -7,13 +7,7 @@ from duat_jax.inputs.tasks.vocabulary import NAMES, words
 
 
 def indirect_object(draw: Random) -> Case:
-    """Return two people of whom one gives something to the other; flipped is who gives.
-
-    Args:
-        draw: what it is drawn with.
-
-    Source: Wang et al., "Interpretability in the Wild", 2023.
-    """
+    """Return two people of whom one gives something to the other; flipped is who gives."""
     first, second = draw.sample(NAMES, 2)
     place = draw.choice(words("store park school station office garden hospital restaurant library market"))
     thing = draw.choice(words("drink book ring ball gift letter key ticket coat flower"))
@@ -29,11 +23,7 @@ PARAMETERS = words(
 
 
 def parameter(draw: Random) -> Case:
-    """Return a Python method that passes its parameters on; flipped is the second one's name.
-
-    Args:
-        draw: what it is drawn with.
-    """
+    """Return a Python method that passes its parameters on; flipped is the second one's name."""
     one, other = draw.sample(PARAMETERS, 2)
     method = draw.choice(words("get find read load open send write call update remove create check"))
     first = draw.choice(words("key path data item file node object request message func"))
@@ -48,13 +38,7 @@ NOUNS = words(
 
 
 def repetition(draw: Random) -> Case:
-    """Return random words of which three, one after another, are repeated; flipped is the word after these.
-
-    Args:
-        draw: what it is drawn with.
-
-    Source: Olsson et al., "In-context Learning and Induction Heads", 2022.
-    """
+    """Return random words of which three, one after another, are repeated; flipped is the word after these."""
     *sequence, other = draw.sample(NOUNS, 9)
     end = draw.randrange(4, 8)
     right, repeated = sequence[end], sequence[end - 3 : end]
@@ -73,13 +57,7 @@ PROPERTIES = words(
 
 
 def property_of(draw: Random) -> Case:
-    """Return two things with a property each, and one of them again before its property; flipped is which one.
-
-    Args:
-        draw: what it is drawn with.
-
-    Source: Feng and Steinhardt, "How do Language Models Bind Entities in Context?", 2023.
-    """
+    """Return two things with a property each, and one of them again before its property; flipped is which one."""
     things, properties = draw.sample(THINGS, 2), draw.sample(PROPERTIES, 2)
     first, second = (f"the {thing} is {what}" for thing, what in zip(things, properties, strict=True))
     knowing = draw.choice(("I like", "I see", "We know"))
@@ -100,13 +78,7 @@ LISTS = [
 
 
 def bracket(draw: Random) -> Case:
-    """Return a list in a bracket that isn't closed yet; flipped is the bracket's kind.
-
-    Args:
-        draw: what it is drawn with.
-
-    Source: as programs' quotes in Gao et al., "Weight-sparse transformers have interpretable circuits", 2025.
-    """
+    """Return a list in a bracket that isn't closed yet; flipped is the bracket's kind."""
     (one, right), (other, wrong) = draw.sample((("(", ")"), ("[", "]"), ("{", "}")), 2)
     kind, *things = draw.choice(LISTS)
     first, second, third = draw.sample(things, 3)

@@ -15,13 +15,7 @@ SUBJECTS = words(
 
 
 def agreement(draw: Random) -> Case:
-    """Return a subject, and a noun of the other number between it and its verb; flipped is the subject's number.
-
-    Args:
-        draw: what it is drawn with.
-
-    Source: Linzen et al., "Assessing the Ability of LSTMs to Learn Syntax-Sensitive Dependencies", 2016.
-    """
+    """Return a subject, and a noun of the other number between it and its verb; flipped is the subject's number."""
     subject, attractor = (word.split("/") for word in draw.sample(SUBJECTS, 2))
     number, verbs = draw.randrange(2), draw.choice((("is", "are"), ("was", "were"), ("has", "have")))
     near = draw.choice(("near", "behind", "beside", "with", "above"))
@@ -38,13 +32,7 @@ WOMEN = words("Mary Amy Sarah Anna Alice Laura Emma Kate Jane Linda Susan Lisa K
 
 
 def pronoun(draw: Random) -> Case:
-    """Return a sentence about a man or a woman that ends before the pronoun; flipped is the name.
-
-    Args:
-        draw: what it is drawn with.
-
-    Source: Mathwin et al., "Identifying a Preliminary Circuit for Predicting Gendered Pronouns in GPT-2 Small", 2023.
-    """
+    """Return a sentence about a man or a woman that ends before the pronoun; flipped is the name."""
     people = [(draw.choice(MEN), " he"), (draw.choice(WOMEN), " she")]
     draw.shuffle(people)
     trait = draw.choice(words("good great kind clever friendly famous young real"))
@@ -64,11 +52,7 @@ COMPARATIVES = pairs(
 
 
 def comparative(draw: Random) -> Case:
-    """Return a sentence that ends before the comparative of an adjective in it; flipped is the adjective.
-
-    Args:
-        draw: what it is drawn with.
-    """
+    """Return a sentence that ends before the comparative of an adjective in it; flipped is the adjective."""
     thing = draw.choice(
         words(
             "house car road river room bridge box bed bag coat lamp table garden tower boat train horse tree wall"
@@ -84,11 +68,7 @@ def comparative(draw: Random) -> Case:
 
 
 def tense(draw: Random) -> Case:
-    """Return a sentence about last or next week whose verb stands after a clause; flipped is which week.
-
-    Args:
-        draw: what it is drawn with.
-    """
+    """Return a sentence about last or next week whose verb stands after a clause; flipped is which week."""
     opening = draw.choice(("I think", "We know", "They say"))
     time = draw.choice(words("week month year summer winter spring weekend"))
     person = draw.choice(

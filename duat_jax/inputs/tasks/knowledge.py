@@ -21,21 +21,13 @@ COUNTRIES = tuple(
 
 
 def capital(draw: Random) -> Case:
-    """Return a question for a country's capital; flipped is the country.
-
-    Args:
-        draw: what it is drawn with.
-    """
+    """Return a question for a country's capital; flipped is the country."""
     templates = "The capital of {} is", "In {} the capital is"
     return of_two(draw, [(name, city) for name, city, _ in COUNTRIES], draw.choice(templates))
 
 
 def language(draw: Random) -> Case:
-    """Return a question for a country's language; flipped is the country.
-
-    Args:
-        draw: what it is drawn with.
-    """
+    """Return a question for a country's language; flipped is the country."""
     templates = "The language of {} is", "People in {} all speak", "People in {} often speak"
     return of_two(draw, [(name, spoken) for name, _, spoken in COUNTRIES], draw.choice(templates))
 
@@ -49,11 +41,7 @@ ANTONYMS = pairs(
 
 
 def opposite(draw: Random) -> Case:
-    """Return a question for a word's opposite; flipped is the word.
-
-    Args:
-        draw: what it is drawn with.
-    """
+    """Return a question for a word's opposite; flipped is the word."""
     text = f"As {draw.choice(NAMES)} {draw.choice(('said', 'wrote', 'knows'))}, the opposite of {{}} is"
     return of_two(draw, [*ANTONYMS, *((other, one) for one, other in ANTONYMS)], text)
 
@@ -67,11 +55,7 @@ COLOURS = pairs(
 
 
 def colour(draw: Random) -> Case:
-    """Return a question for the colour of a thing; flipped is the thing.
-
-    Args:
-        draw: what it is drawn with.
-    """
+    """Return a question for the colour of a thing; flipped is the thing."""
     name = draw.choice(NAMES)
     templates = f"What is the color of {{}}? {name} says it is", f"As {name} once said, the color of {{}} is usually"
     return of_two(draw, COLOURS, draw.choice(templates))

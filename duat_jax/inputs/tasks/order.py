@@ -7,15 +7,8 @@ from duat_jax.inputs.tasks.vocabulary import words
 
 
 def greater_than(draw: Random) -> Case:
-    """Return a span of years of which the last one's decade comes next; flipped is the first one's.
-
-    The right decade is the next one; the wrong one is the next after the corrupted text's, and so before the span.
-
-    Args:
-        draw: what it is drawn with.
-
-    Source: Hanna et al., "How does GPT-2 compute greater-than?", 2023.
-    """
+    """Return a span of years of which the last one's decade comes next; flipped is the first one's."""
+    # The right decade is the next one; the wrong one is the next after the corrupted text's, and so before the span.
     span = draw.choice(words("war project reign study journey career drought crisis voyage campaign"))
     century, early, late, year = draw.randrange(11, 20), draw.randrange(4), draw.randrange(5, 9), draw.randrange(2, 9)
     text = f"The {span} lasted from the year {century}{{}}{year} to the year {century}"
@@ -27,13 +20,7 @@ MONTHS = words("January February March April May June July August September Octo
 
 
 def successor(draw: Random) -> Case:
-    """Return an event that ends on the day, or in the month, after the one it began in; flipped is when it began.
-
-    Args:
-        draw: what it is drawn with.
-
-    Source: Gould et al., "Successor Heads: Recurring, Interpretable Attention Heads In The Wild", 2023.
-    """
+    """Return an event that ends on the day, or in the month, after the one it began in; flipped is when it began."""
     event = draw.choice(
         words(
             "war project trial study journey storm crisis voyage campaign festival course strike meeting search fire"

@@ -2,20 +2,12 @@
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text.
-
-    Args:
-        text: words with spaces between them.
-    """
+    """Return the words of a text."""
     return text.split()
 
 
 def pairs(text: str) -> list[tuple[str, str]]:
-    """Return the pairs of words of a text.
-
-    Args:
-        text: pairs with spaces between them, each of two words with a slash between them.
-    """
+    """Return the pairs of words of a text."""
     return [(one, other) for one, other in (pair.split("/") for pair in words(text))]
 
 

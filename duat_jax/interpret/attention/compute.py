@@ -151,21 +151,7 @@ def check(
     contrast: Any,
     tokenizer: "Tokenizer | None" = None,
 ) -> _Asked:
-    """Validate a request about attention.
-
-    Args:
-        config: the model's parts.
-        inputs: a text, its token ids, a `TokenizedText`, or an image's pixels.
-        layer: which layer.
-        head: which of its heads.
-        query: the token that attends.
-        key: the token that is attended to.
-        contrast: the token whose score is subtracted, `"other"`, or `None`.
-        tokenizer: makes token ids of a text.
-
-    Raises:
-        BadText: naming everything that is wrong at once.
-    """
+    """Validate a request about attention."""
     if is_many(config, inputs):
         raise BadText("one input is taken: call it once for each")
     problems: list[str] = []

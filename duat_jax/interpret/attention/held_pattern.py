@@ -11,14 +11,7 @@ from duat_jax.transform.recording import Recording
 def pattern_of(
     block: Any, recording: Recording, scope: tuple[str, ...], real: Any
 ) -> Float[Array, "heads queries keys"]:
-    """Return a layer's attention pattern: the held one, or of a long text what its queries and keys give.
-
-    Args:
-        block: the layer.
-        recording: a recording of the model with its holds and points.
-        scope: the layer's name in keys of marks.
-        real: true for real tokens, `[tokens]`.
-    """
+    """Return a layer's attention pattern: the held one, or of a long text what its queries and keys give."""
     held = {key.scope: value for key, value in recording.dynamics.held.items() if key.name == PATTERN}
     if scope in held:
         return held[scope]
@@ -26,12 +19,6 @@ def pattern_of(
 
 
 def point_of(recording: Recording, scope: tuple[str, ...], name: str) -> Array:
-    """Return the value at one of a layer's points.
-
-    Args:
-        recording: a recording of the model with its points.
-        scope: the layer's name in keys of marks.
-        name: the point.
-    """
+    """Return the value at one of a layer's points."""
     points = recording.dynamics.points
     return {key.scope: value for key, value in points.items() if key.name == name}[scope]

@@ -63,11 +63,7 @@ class Pair(NamedTuple):
 
 
 def pair_fields(pairs: list[Pair]) -> list[dict[str, Any]]:
-    """Return pairs of sources as plain data, with the fields of `PairRecord`.
-
-    Args:
-        pairs: the pairs.
-    """
+    """Return pairs of sources as plain data, with the fields of `PairRecord`."""
 
     def source(of: Source) -> dict[str, Any]:
         return {"part": of.part, "token": of.token}

@@ -12,14 +12,7 @@ VALUE, AFTER = "value", "after the last stream"
 
 
 def network_of(graph: Streams) -> "MultiDiGraph":
-    """Return tokens, streams, layers' terms, biases and the value as nodes, and their parts as edges.
-
-    Args:
-        graph: the graph.
-
-    Raises:
-        DuatError: if networkx isn't installed.
-    """
+    """Return tokens, streams, layers' terms, biases and the value as nodes, and their parts as edges."""
     try:
         import networkx
     except ImportError:

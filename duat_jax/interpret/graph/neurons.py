@@ -50,20 +50,7 @@ def read_neuron(
     tokenizer: "Tokenizer | None" = None,
     **target: Any,
 ) -> tuple[Explanation, ReadNeuron]:
-    """Split what one neuron reads and writes.
-
-    Args:
-        model: a loaded model.
-        inputs: as in `graph`.
-        layer: the neuron's layer.
-        token: the token at which it fires.
-        neuron: its index.
-        tokenizer: as in `graph`.
-        target: the arguments of `graph` that say which number is explained.
-
-    Raises:
-        BadText: for what `graph` refuses, and a neuron that isn't there.
-    """
+    """Split what one neuron reads and writes."""
     require_layers(model.config)
     checked, metric = check_one(model.config, inputs, tokenizer=tokenizer, **target)
     explanation = explain(model, inputs, tokenizer=tokenizer, **target)
@@ -90,16 +77,7 @@ def read_neurons(
     stream: int | None,
     words: Labels,
 ) -> tuple[ReadNeuron, ...]:
-    """Split what neurons read and write.
-
-    Args:
-        model: the model.
-        inputs: the input, padded.
-        explanation: of the number.
-        chosen: the neurons.
-        stream: the number of layers before the stream that the target reads; `None` for the states of the read-out.
-        words: names of outputs.
-    """
+    """Split what neurons read and write."""
     if not chosen:
         return ()
     says = model.config.head.kind in ("next token", "masked token") and stream is None
@@ -173,16 +151,7 @@ def groups_of(
     chosen: list[ActiveNeuron],
     stream: int | None,
 ) -> Iterator[NeuronGroup]:
-    """Yield the neurons of each token, with the change of the value when the model is run again without them.
-
-    Args:
-        model: the model.
-        reader: reads the target, about the output that it found.
-        inputs: the input, padded.
-        explanation: of the number.
-        chosen: the neurons.
-        stream: the number of layers before the stream that the target reads; `None` for the states of the read-out.
-    """
+    """Yield the neurons of each token, with the change of the value when the model is run again without them."""
     by_token: dict[int, list[int]] = {}
     for place, neuron in enumerate(chosen):
         by_token.setdefault(neuron.token_index, []).append(place)

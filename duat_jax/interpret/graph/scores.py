@@ -21,17 +21,8 @@ MOVES = 32
 def scores_of(
     model: Transformer, inputs: OneInput, graph: Graph, count: int, tokenizer: "Tokenizer | None"
 ) -> tuple[AttentionScore, ...]:
-    """Explain the attention of the heads with the largest moves, against the other token that each attends to most.
-
-    Of each head at each token the largest move counts; one to a token that sees no other one has no such score.
-
-    Args:
-        model: the model.
-        inputs: the input of the graph.
-        graph: the graph.
-        count: how many.
-        tokenizer: makes tokens readable.
-    """
+    """Explain the attention of the heads with the largest moves, against the other token that each attends to most."""
+    # Of each head at each token the largest move counts; one to a token that sees no other one has no such score.
     tokens = len(graph.explanation.tokens)
     largest: dict[tuple[int, int, int], Move] = {}
     for move in graph.top_moves(MOVES * count):

@@ -24,16 +24,7 @@ class _Source(NamedTuple):
 
 
 def viewer_of(graph: Streams, name: str, biases: bool = False) -> dict[str, Any]:
-    """Return the graph of the neurons as plain data.
-
-    Args:
-        graph: the graph.
-        name: of letters, digits and `_.-`.
-        biases: whether biases are nodes.
-
-    Raises:
-        BadText: for another name.
-    """
+    """Return the graph of the neurons as plain data."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
         raise BadText(f"{name!r} can't name a graph in a viewer: take letters, digits, '_', '.' and '-'")
     explanation = graph.explanation

@@ -74,11 +74,7 @@ class Applied(NamedTuple):
         return np.ix_(self.tokens, *([] if self.units is None else [self.units]))
 
     def adding(self, values: np.ndarray) -> "Applied":
-        """Return the change with the values that its source gives.
-
-        Args:
-            values: what broadcasts to the changed values.
-        """
+        """Return the change with the values that its source gives."""
         added = self.added.copy()
         added[self.chosen] = values
         return self._replace(added=added)
@@ -168,26 +164,14 @@ class Change:
 
 
 def some(numbers: tuple[int, ...]) -> str:
-    """Return the first of many numbers, in words.
-
-    Args:
-        numbers: all of them.
-    """
+    """Return the first of many numbers, in words."""
     return ", ".join(map(str, numbers[:SHOWN])) + (f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else "")
 
 
 def indices(
     given: Any, what: str, count: int, problems: list[str], *, from_end: bool = False
 ) -> tuple[int, ...] | None:
-    """Return which of several units are meant, or nothing where there is a problem or there are none.
-
-    Args:
-        given: one or several numbers.
-        what: the name of the units.
-        count: how many units there are.
-        problems: where everything that is wrong is added.
-        from_end: whether negative numbers count from the end.
-    """
+    """Return which of several units are meant, or nothing where there is a problem or there are none."""
     if not count:
         return None
     try:

@@ -169,24 +169,7 @@ def check(
     position: Any = None,
     tokenizer: "Tokenizer | None" = None,
 ) -> tuple[Inputs, Target, list[Applied]]:
-    """Validate the arguments of `intervene`, before a model is loaded.
-
-    Args:
-        config: the model's parts.
-        inputs: as in `intervene`.
-        changes: the same.
-        target: the same.
-        contrast: the same.
-        against: the same.
-        position: the same.
-        tokenizer: the same.
-
-    Returns:
-        The input, the target, and the changes of this input's values.
-
-    Raises:
-        BadText: naming everything that is wrong at once.
-    """
+    """Validate the arguments of `intervene`, before a model is loaded."""
     problems: list[str] = []
     request = None
     try:

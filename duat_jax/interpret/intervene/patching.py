@@ -10,13 +10,7 @@ from duat_jax.interpret.intervene.sources import On
 
 
 def beside_contrast(found: Intervention, contrast: Contrast, changes: Sequence[Applied]) -> Intervention:
-    """Return an intervention in which changes to the values on another text have their parts of a contrast with it.
-
-    Args:
-        found: the intervention.
-        contrast: of the text and the other one.
-        changes: the changes.
-    """
+    """Return an intervention in which changes to the values on another text have their parts of a contrast with it."""
     effects = zip(found.effects, parts_of(contrast, changes), changes, strict=True)
     patched = [
         each._replace(contrast=part) if isinstance(change.source, On) else each for each, part, change in effects
@@ -25,12 +19,7 @@ def beside_contrast(found: Intervention, contrast: Contrast, changes: Sequence[A
 
 
 def parts_of(contrast: Contrast, changes: Sequence[Applied]) -> list[float]:
-    """Return minus the parts of a contrast in the places of changes: what setting them to the other text's would do.
-
-    Args:
-        contrast: of the text and the other one.
-        changes: the changes.
-    """
+    """Return minus the parts of a contrast in the places of changes: what setting them to the other text's would do."""
 
     def part(change: Applied) -> float:
         if change.units is None:

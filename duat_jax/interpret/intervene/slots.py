@@ -51,13 +51,7 @@ class Slots(NamedTuple):
 
 
 def marks_alike(config: Config, layers: int, changes: Iterable[Applied]) -> tuple[Alike, ...]:
-    """Return the marks of every layer that are like those of some changes.
-
-    Args:
-        config: the model's parts.
-        layers: the number of layers before what is read.
-        changes: the changes.
-    """
+    """Return the marks of every layer that are like those of some changes."""
     changed = {change.site for change in changes}
     every = [units for layer in range(layers) for units in (*heads_of(config, layer), *neurons_of(config, layer))]
     every += [units for number in range(layers + 1) for units in streams_of(config, number)]
@@ -71,14 +65,7 @@ def marks_alike(config: Config, layers: int, changes: Iterable[Applied]) -> tupl
 def slots_of(
     alike: tuple[Alike, ...], changes: Iterable[Applied], chosen: Iterable[Applied], tokens: int
 ) -> tuple[Slots, ...]:
-    """Return chosen changes in slots for the marks of all changes.
-
-    Args:
-        alike: the marks, of every kind that is changed.
-        changes: all changes.
-        chosen: those of them that are made.
-        tokens: the length of the padded text.
-    """
+    """Return chosen changes in slots for the marks of all changes."""
     of_marks: dict[Site, list[Applied]] = {change.site: [] for change in changes}
     for change in chosen:
         of_marks[change.site].append(change)
@@ -101,12 +88,7 @@ def _slots(alike: Alike, changes: dict[Site, list[Applied]], tokens: int) -> Slo
 
 
 def edits_of(alike: tuple[Alike, ...], slots: tuple[Slots, ...]) -> Edits:
-    """Return the edit of every mark: that of its slot, or none.
-
-    Args:
-        alike: the marks.
-        slots: the changes of each kind of them.
-    """
+    """Return the edit of every mark: that of its slot, or none."""
     edits: Edits = {}
     for each, (marks, (kept, added)) in zip(alike, slots, strict=True):
         for number, site in enumerate(each.sites):
@@ -118,11 +100,5 @@ def edits_of(alike: tuple[Alike, ...], slots: tuple[Slots, ...]) -> Edits:
 
 
 def at_slots(alike: Alike, slots: Slots, values: dict[Site, Array]) -> Float[Array, "slots tokens *shape"]:
-    """Return the values of each slot's mark.
-
-    Args:
-        alike: the marks.
-        slots: the changes.
-        values: of every mark, as they lie.
-    """
+    """Return the values of each slot's mark."""
     return jnp.stack([alike.units.by_token(values[site]) for site in alike.sites])[slots.marks]

@@ -39,14 +39,6 @@ FORMS = (
 def parse_changes(written: Sequence[str], reference: str | None = None) -> list[Change]:
     """Read changes.
 
-    Args:
-        written: each change, such as `head 5:3@-1 set 0`, `neurons 3:17,20 scale 2`, `stream 6@2 set reference`,
-            `token 3 set mean`, `edge 5:3 2>7 set 0` or `stream 3 steer 2 "import os" "class Box:"`.
-        reference: the text whose values `set reference` sets; `set other` is its old name.
-
-    Raises:
-        BadText: naming all that are none; if one sets values to those on another text, and there is none.
-
     Example:
         >>> [change.place for change in parse_changes(["heads 5:3,4@-1 scale 0.5"])]
         [Heads(layer=5, heads=[3, 4], tokens=[-1])]
@@ -63,11 +55,7 @@ def parse_changes(written: Sequence[str], reference: str | None = None) -> list[
 
 
 def sets_other(change: Change) -> bool:
-    """Return whether a change sets values to those on another text.
-
-    Args:
-        change: the change.
-    """
+    """Return whether a change sets values to those on another text."""
     return isinstance(change.added, On)
 
 

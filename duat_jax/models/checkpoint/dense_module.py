@@ -22,14 +22,7 @@ VECTOR = "sentence_embedding"
 
 
 def read_dense(folder: Path) -> Dense:
-    """Return a Dense module.
-
-    Args:
-        folder: its folder.
-
-    Raises:
-        BadCheckpoint: naming what is missing or not supported.
-    """
+    """Return a Dense module."""
     file = folder / "config.json"
     values: Any = read_json(file)
     if not isinstance(values, dict):

@@ -17,18 +17,7 @@ WEIGHTS_FIELDS = ("dtype", "torch_dtype", "quantization_config")
 def write_derived(
     folder: Path, source: Checkpoint, tensors: Mapping[str, np.ndarray], settings: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a checkpoint with the source's tokenizer, templates and other files, and with tensors of one dtype.
-
-    Args:
-        folder: an empty folder.
-        source: the checkpoint that the tensors were made from.
-        tensors: the tensors by their stored names.
-        settings: the fields of `config.json`, those of the source if absent; what they say of the weights' storage is
-            replaced.
-
-    Raises:
-        BadCheckpoint: if the source's files can't be copied.
-    """
+    """Write a checkpoint with the source's tokenizer, templates and other files, and with tensors of one dtype."""
     fields = _without_storage(source.settings() if settings is None else settings)
     fields["torch_dtype"] = str(next(iter(tensors.values())).dtype)  # the name that every release of transformers reads
     source.copy_rest(folder)

@@ -29,14 +29,7 @@ WEIGHT_FILES = (
 
 
 def read_index(index: Path) -> dict[str, str]:
-    """Return the file of each tensor, from the index of a checkpoint in several files.
-
-    Args:
-        index: the index.
-
-    Raises:
-        BadCheckpoint: if it is damaged, or names a file outside of the checkpoint's folder.
-    """
+    """Return the file of each tensor, from the index of a checkpoint in several files."""
     content = read_json(index, INDEX_BYTES)
     files = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(files, dict) or not files:
@@ -86,14 +79,7 @@ class Directory:
         return read_pooling(self.path, self.tokenizer)
 
     def copy_rest(self, folder: Path) -> None:
-        """Copy every file but `config.json`, those that hold the model's weights, and hidden ones.
-
-        Args:
-            folder: the folder of another checkpoint.
-
-        Raises:
-            BadCheckpoint: naming every link that leaves the directory.
-        """
+        """Copy every file but `config.json`, those that hold the model's weights, and hidden ones."""
         files = (path.relative_to(self.path) for path in sorted(self.path.rglob("*")) if path.is_file())
         modules = folders_of_modules(self.path)
         rest = [
@@ -108,11 +94,7 @@ class Directory:
             shutil.copyfile(self.path / name, folder / name)
 
     def tensors(self) -> Stored:
-        """Return the tensors of `model.safetensors`, or of the files that its index names.
-
-        Raises:
-            BadCheckpoint: naming every problem of the files' headers or the index.
-        """
+        """Return the tensors of `model.safetensors`, or of the files that its index names."""
         weights, index = self.path / WEIGHTS, self.path / INDEX
         if not weights.is_file():
             if index.is_file():

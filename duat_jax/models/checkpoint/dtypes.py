@@ -13,15 +13,7 @@ DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
 def valid_dtype(dtype: DTypeLike, names: Sequence[str] = DTYPES) -> jnp.dtype:
-    """Return a dtype of parameters.
-
-    Args:
-        dtype: the dtype, or its name.
-        names: those that parameters may have.
-
-    Raises:
-        DuatError: for another one, and for float64 where JAX has none.
-    """
+    """Return a dtype of parameters."""
     try:
         valid = jnp.dtype(dtype)
     except TypeError:

@@ -289,15 +289,7 @@ MIXTRAL = Architecture(
 
 
 def architecture_of(path: Path, metadata: Mapping[str, Any]) -> Architecture:
-    """Return the architecture of a file.
-
-    Args:
-        path: the file, for messages.
-        metadata: the metadata of its header.
-
-    Raises:
-        BadCheckpoint: if its architecture isn't known.
-    """
+    """Return the architecture of a file."""
     name = metadata.get("general.architecture")
     if not isinstance(name, str) or name not in ARCHITECTURES:
         supported = ", ".join(ARCHITECTURES)

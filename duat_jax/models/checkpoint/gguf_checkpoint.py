@@ -78,11 +78,7 @@ class GgufCheckpoint:
         return Pooling(problem=f"{self.settings_path}: {name} = {quoted(kind)} isn't supported")
 
     def copy_rest(self, folder: Path) -> None:
-        """Write the tokenizer into a folder, its chat template with the tokens that this may write, and the pooling.
-
-        Args:
-            folder: the folder of another checkpoint.
-        """
+        """Write the tokenizer into a folder, its chat template with the tokens that this may write, and the pooling."""
         tokenizer, fields = self.tokenizer(), {"tokenizer_class": "PreTrainedTokenizerFast"}
         tokenizer.save(str(folder / "tokenizer.json"))
         if template := template_of(tokenizer):
@@ -150,11 +146,7 @@ class GgufTensors:
         return self._sources.keys()
 
     def shape(self, name: str) -> list[int]:
-        """Return a tensor's shape.
-
-        Args:
-            name: its name.
-        """
+        """Return a tensor's shape."""
         stored, expert = self._sources[name]
         shape = self._places[stored].shape
         if self._is_transposed(name):
@@ -162,20 +154,11 @@ class GgufTensors:
         return shape if expert is None else shape[1:]
 
     def kind(self, name: str) -> str:
-        """Return the storage type of a tensor's entries.
-
-        Args:
-            name: its name.
-        """
+        """Return the storage type of a tensor's entries."""
         return self._places[self._sources[name].stored].kind.name
 
     def read(self, name: str, dtype: np.dtype) -> np.ndarray:
-        """Read a tensor into the host's memory, dequantised and in Hugging Face's layout.
-
-        Args:
-            name: its name.
-            dtype: the dtype of the result.
-        """
+        """Read a tensor into the host's memory, dequantised and in Hugging Face's layout."""
         stored, expert = self._sources[name]
         place = self._places[stored]
         shape = place.shape if expert is None else place.shape[1:]
@@ -215,10 +198,8 @@ def _is_readable(kind: gguf.GGMLQuantizationType) -> bool:
 def _dequantised(
     path: Path, start: int, size: int, kind: gguf.GGMLQuantizationType, shape: list[int], dtype: np.dtype, added: float
 ) -> np.ndarray:
-    """Dequantise a tensor a few rows at a time, so that its bytes and float32 values are never in memory whole.
-
-    A number that was added to the entries is subtracted before they are rounded to the dtype.
-    """
+    """Dequantise a tensor a few rows at a time, so that its bytes and float32 values are never in memory whole."""
+    # A number that was added to the entries is subtracted before they are rounded to the dtype.
     exact = np.promote_types(np.float32, dtype)
     tensor = np.empty(shape, dtype)
     rows = tensor.reshape(-1, shape[-1])

@@ -37,11 +37,7 @@ class GptOssTensors:
         return self._joined.keys() | self._plain.keys()
 
     def shape(self, name: str) -> list[int]:
-        """Return a tensor's shape.
-
-        Args:
-            name: its name.
-        """
+        """Return a tensor's shape."""
         if name not in self._joined:
             return self.stored.shape(self._plain[name])
         sources = self._joined[name]
@@ -49,23 +45,14 @@ class GptOssTensors:
         return [len(sources), *inputs, outputs * len(sources[0])]
 
     def kind(self, name: str) -> str:
-        """Return the storage type of a tensor's entries; of a joined one, an unreadable type if any.
-
-        Args:
-            name: its name.
-        """
+        """Return the storage type of a tensor's entries; of a joined one, an unreadable type if any."""
         if name not in self._joined:
             return self.stored.kind(self._plain[name])
         kinds = [self.stored.kind(part) for part in self._joined[name][0]]
         return next((kind for kind in kinds if kind not in self.readable), kinds[0])
 
     def read(self, name: str, dtype: np.dtype) -> np.ndarray:
-        """Read a tensor into the host's memory, expert by expert.
-
-        Args:
-            name: its name.
-            dtype: the dtype of the result.
-        """
+        """Read a tensor into the host's memory, expert by expert."""
         if name not in self._joined:
             return self.stored.read(self._plain[name], dtype)
         tensor = np.empty(self.shape(name), dtype)

@@ -99,15 +99,7 @@ class _Bytes:
 
 
 def read_header(path: Path) -> Header:
-    """Read the header of a GGUF file.
-
-    Args:
-        path: the file.
-
-    Raises:
-        BadCheckpoint: if it is truncated, damaged or too large, of another version, or has tensors that can't be where
-            they are said to be.
-    """
+    """Read the header of a GGUF file."""
     try:
         with path.open("rb") as file:
             data = _Bytes(path, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -101,15 +101,7 @@ class _Keys:
 
 
 def read_settings(path: Path, header: Header) -> dict[str, Any]:
-    """Convert a file's metadata to the fields of a `config.json`.
-
-    Args:
-        path: the file.
-        header: its header.
-
-    Raises:
-        BadCheckpoint: naming every key that isn't known or supported at once.
-    """
+    """Convert a file's metadata to the fields of a `config.json`."""
     architecture = architecture_of(path, header.metadata)
     keys = _Keys(header.metadata)
     config: dict[str, Any] = {"model_type": architecture.model_type}
@@ -162,10 +154,6 @@ def read_settings(path: Path, header: Header) -> dict[str, Any]:
 def share_of(part: int, total: int) -> float:
     """Return the fraction `part / total`, rounded so that multiplying by the total gives the part again.
 
-    Args:
-        part: the part.
-        total: the whole number.
-
     Example:
         >>> 1 / 49 * 49 < 1, int(share_of(1, 49) * 49)
         (True, 1)
@@ -195,11 +183,9 @@ def _scaling(keys: _Keys) -> dict[str, Any]:
 
 
 def _strength(keys: _Keys, factor: float) -> dict[str, float]:
-    """Return YaRN's factor of the rotated features, where it isn't the usual `0.1 log(factor) + 1`.
-
-    In llama.cpp `attn_factor` multiplies the usual one. Its converter writes a `config.json`'s `attention_factor` as
-    `yarn_attn_factor`, which it doesn't read: only the usual one, and the default of 1, mean one thing.
-    """
+    """Return YaRN's factor of the rotated features, where it isn't the usual `0.1 log(factor) + 1`."""
+    # In llama.cpp `attn_factor` multiplies the usual one. Its converter writes a `config.json`'s `attention_factor` as
+    # `yarn_attn_factor`, which it doesn't read: only the usual one, and the default of 1, mean one thing.
     usual, times = 0.1 * math.log(factor) + 1, keys.number("rope.scaling.attn_factor", 1.0)
     if not math.isclose(keys.number("rope.scaling.yarn_attn_factor", 1.0), usual, rel_tol=1e-6):
         keys.expect("rope.scaling.yarn_attn_factor", 1.0)

@@ -138,15 +138,7 @@ class _Values:
 
 
 def read_gguf_tokenizer(path: Path, metadata: Mapping[str, Any]) -> Tokenizer:
-    """Build the tokenizer that a file's metadata describe.
-
-    Args:
-        path: the file, for messages.
-        metadata: the metadata of its header.
-
-    Raises:
-        BadCheckpoint: naming every key that isn't known or supported at once.
-    """
+    """Build the tokenizer that a file's metadata describe."""
     values = _Values(metadata)
     kind, tokens = values.take("model", ""), values.take("tokens", [])
     vocab = {token: i for i, token in enumerate(tokens)}
@@ -220,10 +212,8 @@ def _byte_level(values: _Values, vocab: dict[str, int], types: np.ndarray) -> tu
 
 
 def _sentencepiece(values: _Values, vocab: dict[str, int], types: np.ndarray) -> tuple[Build, bool]:
-    """Return the builder of a SentencePiece BPE tokenizer, and whether texts begin with a token by default.
-
-    The two neighbours are merged whose merger has the highest score.
-    """
+    """Return the builder of a SentencePiece BPE tokenizer, and whether texts begin with a token by default."""
+    # The two neighbours are merged whose merger has the highest score.
     scores = values.take("scores", np.zeros(0, np.float32))
     if scores.shape != (len(vocab),):
         values.problems.append(f"{ROOM}scores has {len(scores)} entries for {len(vocab)} tokens")

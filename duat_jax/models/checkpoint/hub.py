@@ -37,9 +37,6 @@ REPOSITORY = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?:@(?P<revision>[^
 def hub_name(path: str) -> str | None:
     """Return the address of the hub's model that a path looks like, or `None`.
 
-    Args:
-        path: a path at which there is nothing, such as `gpt2` or `HuggingFaceTB/SmolLM2-135M`.
-
     Example:
         >>> hub_name("bert-base-cased"), hub_name("a/b/c")
         ('hub:google-bert/bert-base-cased', None)
@@ -51,18 +48,9 @@ def hub_name(path: str) -> str | None:
 
 
 def download(model: str) -> Path:
-    """Download a checkpoint of the Hugging Face Hub, unless it is in the cache already, and return its directory.
-
-    A process asks the hub once, so that configuration, tokenizer and weights are those of one commit.  Without a
-    connection, a checkpoint in the cache is used as it is.
-
-    Args:
-        model: `hub:OWNER/NAME`, or `hub:OWNER/NAME@REVISION` with a branch, a tag or a commit.
-
-    Raises:
-        BadCheckpoint: if the name is malformed, `huggingface_hub` isn't installed, there is no such repository or
-            revision, its terms aren't accepted, it can't be reached, or its index is damaged.
-    """
+    """Download a checkpoint of the Hugging Face Hub, unless it is in the cache already, and return its directory."""
+    # A process asks the hub once, so that configuration, tokenizer and weights are those of one commit. Without a
+    # connection, a checkpoint in the cache is used as it is.
     matched = REPOSITORY.fullmatch(model.removeprefix(PREFIX))
     if matched is None:
         raise BadCheckpoint(
@@ -101,13 +89,7 @@ def download(model: str) -> Path:
 
 @functools.cache
 def snapshot(name: str, revision: str | None, endpoint: str) -> Path:
-    """Download a repository's checkpoint with `huggingface_hub`, once in a process.
-
-    Args:
-        name: the repository, `OWNER/NAME`.
-        revision: a branch, a tag or a commit; the main branch if absent.
-        endpoint: the address of the hub.
-    """
+    """Download a repository's checkpoint with `huggingface_hub`, once in a process."""
     from huggingface_hub import snapshot_download
 
     folder = Path(snapshot_download(name, revision=revision, allow_patterns=list(FILES), endpoint=endpoint))

@@ -20,15 +20,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_json(file: Path, most: int = CONFIGURATION) -> Any:
-    """Parse a JSON file.
-
-    Args:
-        file: the file.
-        most: its largest size in bytes.
-
-    Raises:
-        BadCheckpoint: if it can't be read, is too large, isn't JSON, or gives a field twice.
-    """
+    """Parse a JSON file."""
     try:
         size = file.stat().st_size
     except OSError as error:

@@ -24,15 +24,6 @@ GGUF_KEYS, GGUF_TENSORS, GGUF_STRINGS, GGUF_HEADER = 10_000, 100_000, 4_000_000,
 def check_limit(path: Path, unit: str, count: int, most: int) -> None:
     """Raise if a file states a number above a limit.
 
-    Args:
-        path: the file.
-        unit: the unit that is counted.
-        count: the number that the file states.
-        most: the limit.
-
-    Raises:
-        BadCheckpoint: with both numbers.
-
     Example:
         >>> check_limit(Path("a.gguf"), "keys", 2_000_000, GGUF_KEYS)
         Traceback (most recent call last):

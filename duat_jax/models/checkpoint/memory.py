@@ -9,16 +9,7 @@ ROOT = Path("/")
 
 
 def check_memory(path: Path, sizes: dict[str, int], dtype: str) -> None:
-    """Raise if weights need more than the free memory, where that is known.
-
-    Args:
-        path: the file of the weights, for the message.
-        sizes: their bytes in each dtype.
-        dtype: the chosen dtype.
-
-    Raises:
-        BadCheckpoint: with both sizes, and the dtypes in which they would fit.
-    """
+    """Raise if weights need more than the free memory, where that is known."""
     free = free_memory()
     if free is None or sizes[dtype] <= free:
         return
@@ -31,11 +22,9 @@ def check_memory(path: Path, sizes: dict[str, int], dtype: str) -> None:
 
 
 def free_memory() -> int | None:
-    """Return the bytes that this process can still allocate, free swap included; `None` if unknown.
-
-    The smallest of the machine's available memory and the remainders of the limits of all control groups of the
-    process; cached pages of files count as free.
-    """
+    """Return the bytes that this process can still allocate, free swap included; `None` if unknown."""
+    # The smallest of the machine's available memory and the remainders of the limits of all control groups of the
+    # process; cached pages of files count as free.
     machine = _fields(ROOT / "proc/meminfo")
     if "MemAvailable" not in machine:
         return None
@@ -85,9 +74,5 @@ def _fields(file: Path) -> dict[str, int]:
 
 
 def formatted(size: int) -> str:
-    """Return a number of bytes in GB or MB.
-
-    Args:
-        size: the number.
-    """
+    """Return a number of bytes in GB or MB."""
     return f"{size / 1e9:,.3g} GB" if size >= 1e8 else f"{size / 1e6:,.3g} MB"

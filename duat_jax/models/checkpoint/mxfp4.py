@@ -49,31 +49,18 @@ class Mxfp4:
         return (set(self.stored.names()) - parts) | self.packed
 
     def shape(self, name: str) -> list[int]:
-        """Return a tensor's shape.
-
-        Args:
-            name: its name.
-        """
+        """Return a tensor's shape."""
         if name not in self.packed:
             return self.stored.shape(name)
         experts, columns, blocks = self.stored.shape(name + SCALES)
         return [experts, BLOCK * blocks, columns]
 
     def kind(self, name: str) -> str:
-        """Return the storage type of a tensor's entries.
-
-        Args:
-            name: its name.
-        """
+        """Return the storage type of a tensor's entries."""
         return KIND if name in self.packed else self.stored.kind(name)
 
     def read(self, name: str, dtype: np.dtype) -> np.ndarray:
-        """Read a tensor into the host's memory, unpacked expert by expert.
-
-        Args:
-            name: its name.
-            dtype: the dtype of the result.
-        """
+        """Read a tensor into the host's memory, unpacked expert by expert."""
         if name not in self.packed:
             return self.stored.read(name, dtype)
         blocks, scales = (self.stored.read(name + end, np.dtype(np.uint8)) for end in (BLOCKS, SCALES))

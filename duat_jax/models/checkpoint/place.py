@@ -12,14 +12,7 @@ from duat_jax.models.checkpoint.stored import Checkpoint
 
 
 def local_path(path: Any) -> Path:
-    """Return the path of a checkpoint on this machine; a model of the Hugging Face Hub is downloaded.
-
-    Args:
-        path: a path, or `hub:OWNER/NAME`.
-
-    Raises:
-        BadCheckpoint: if it is neither, or the model can't be downloaded.
-    """
+    """Return the path of a checkpoint on this machine; a model of the Hugging Face Hub is downloaded."""
     if not isinstance(path, str | os.PathLike):
         raise BadCheckpoint(
             f"{quoted(path)} is not the path of a checkpoint directory or a .gguf file, nor hub:OWNER/NAME"
@@ -29,14 +22,7 @@ def local_path(path: Any) -> Path:
 
 
 def open_checkpoint(path: Any) -> Checkpoint:
-    """Open the checkpoint at a path.
-
-    Args:
-        path: a Hugging Face checkpoint directory, a `.gguf` file, or `hub:OWNER/NAME`.
-
-    Raises:
-        BadCheckpoint: if there is none.
-    """
+    """Open the checkpoint at a path."""
     place = local_path(path)
     if place.is_dir():
         return Directory(place)

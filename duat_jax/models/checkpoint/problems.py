@@ -15,9 +15,6 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
 def quoted(value: Any) -> str:
     """Abbreviate a value for a message of one line.
 
-    Args:
-        value: the value.
-
     Example:
         >>> quoted([1, {"a": [[[[[2]]]]]}])
         "[1, {'a': [[[[...]]]]}]"
@@ -26,15 +23,7 @@ def quoted(value: Any) -> str:
 
 
 def raise_problems(path: Path, problems: list[str]) -> None:
-    """Raise one error that names all problems.
-
-    Args:
-        path: the file or directory in which they were found.
-        problems: the problems, in words.
-
-    Raises:
-        BadCheckpoint: if there are any.
-    """
+    """Raise one error that names all problems."""
     if problems:
         more = len(problems) - SHOWN_PROBLEMS
         listed = "; ".join(problems[:SHOWN_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")

@@ -82,9 +82,6 @@ def _tables() -> dict[str, Any]:
 def reference_of(family: str) -> Reference | None:
     """Return the fields that the reference implementation reads for a family, or `None` if it doesn't have the family.
 
-    Args:
-        family: its `model_type`.
-
     Example:
         >>> reference_of("llama").changes("mlp_bias", True), reference_of("llama").changes("is_llama_config", True)
         (True, False)

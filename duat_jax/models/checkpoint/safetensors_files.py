@@ -79,36 +79,19 @@ class Safetensors:
         return self._places.keys()
 
     def files_of(self, name: str) -> list[Path]:
-        """Return the files that hold a tensor.
-
-        Args:
-            name: its name.
-        """
+        """Return the files that hold a tensor."""
         return [place.file for place in self._places.get(name, [])]
 
     def shape(self, name: str) -> list[int]:
-        """Return a tensor's shape.
-
-        Args:
-            name: its name.
-        """
+        """Return a tensor's shape."""
         return self._places[name][0].shape
 
     def kind(self, name: str) -> str:
-        """Return the storage type of a tensor's entries.
-
-        Args:
-            name: its name.
-        """
+        """Return the storage type of a tensor's entries."""
         return self._places[name][0].kind
 
     def read(self, name: str, dtype: np.dtype) -> np.ndarray:
-        """Read a tensor into the host's memory.
-
-        Args:
-            name: its name.
-            dtype: the dtype of the result.
-        """
+        """Read a tensor into the host's memory."""
         file, kind, shape = self._places[name][0]
         if self._opened is None or self._opened[0] != file or self._mapped > MAPPED:
             self._opened, self._mapped = None, 0

@@ -36,12 +36,7 @@ STEPS = {"Transformer": "T", "Pooling": "P", "Dense": "D", "Normalize": "N"}
 
 
 def read_pooling(folder: Path, tokenizer: Callable[[], Tokenizer]) -> Pooling:
-    """Return a sentence encoder's pooling; the mean where the checkpoint states none.
-
-    Args:
-        folder: the checkpoint's directory.
-        tokenizer: returns its tokenizer.
-    """
+    """Return a sentence encoder's pooling; the mean where the checkpoint states none."""
     if not (folder / MODULES).is_file():
         return MEAN
     try:
@@ -52,11 +47,7 @@ def read_pooling(folder: Path, tokenizer: Callable[[], Tokenizer]) -> Pooling:
 
 
 def folders_of_modules(folder: Path) -> set[Path]:
-    """Return the folders of a sentence encoder's modules beside its Transformer, within the checkpoint's.
-
-    Args:
-        folder: the checkpoint's directory; one without a list of modules has none.
-    """
+    """Return the folders of a sentence encoder's modules beside its Transformer, within the checkpoint's."""
     try:
         return {Path(path) for kind, path in _modules(folder / MODULES) if kind != "Transformer" and path}
     except BadCheckpoint:
@@ -121,12 +112,7 @@ def _read_modes(file: Path) -> tuple[str, ...]:
 
 
 def write_pooling(folder: Path, pooling: Pooling) -> None:
-    """Write the files that state a pooling; none for the mean, which is read where there are none.
-
-    Args:
-        folder: the checkpoint's directory.
-        pooling: the pooling.
-    """
+    """Write the files that state a pooling; none for the mean, which is read where there are none."""
     if pooling == MEAN or pooling.problem is not None:
         return
     paths = {"Transformer": "", "Pooling": "1_Pooling"}

@@ -22,15 +22,7 @@ UNLIMITED = 10**20
 
 
 def check_texts(folder: Path, tokenizer: Callable[[], Tokenizer]) -> None:
-    """Raise if a sentence encoder reads other texts than it is given: with a prompt before them, or in lower case.
-
-    Args:
-        folder: the checkpoint's directory.
-        tokenizer: returns its tokenizer.
-
-    Raises:
-        BadCheckpoint: naming the field, and what to do.
-    """
+    """Raise if a sentence encoder reads other texts than it is given: with a prompt before them, or in lower case."""
     prompts, (file, settings) = _fields(folder / PROMPTS), _settings(folder)
     name, known = prompts.get("default_prompt_name"), prompts.get("prompts")
     if name is not None and (prompt := known.get(name) if isinstance(known, dict) else None) != "":
@@ -46,14 +38,7 @@ def check_texts(folder: Path, tokenizer: Callable[[], Tokenizer]) -> None:
 
 
 def longest_text(folder: Path) -> int | None:
-    """Return the number of tokens, with special ones, at which sentence-transformers cuts a text, if it does.
-
-    Args:
-        folder: the checkpoint's directory.
-
-    Raises:
-        BadCheckpoint: if it is no whole number.
-    """
+    """Return the number of tokens, with special ones, at which sentence-transformers cuts a text, if it does."""
     file, settings = _settings(folder)
     length = settings.get("max_seq_length")
     if length is None:

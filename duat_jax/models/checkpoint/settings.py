@@ -29,11 +29,7 @@ OF_THE_HEAD = ("architectures", "id2label", "label2id", "num_labels", "tie_word_
 
 
 def text_fields(values: Any) -> Any:
-    """Return the fields of the language model: those of `text_config` in a wrapper's `config.json`, or all of them.
-
-    Args:
-        values: the parsed file.
-    """
+    """Return the fields of the language model: those of `text_config` in a wrapper's `config.json`, or all of them."""
     inner = values.get("text_config") if isinstance(values, dict) else None
     if not isinstance(inner, dict):
         return values

@@ -28,26 +28,13 @@ class Stored(Protocol):
         """Return the names of all tensors."""
 
     def shape(self, name: str) -> list[int]:
-        """Return a tensor's shape, without reading the tensor.
-
-        Args:
-            name: its name.
-        """
+        """Return a tensor's shape, without reading the tensor."""
 
     def kind(self, name: str) -> str:
-        """Return the storage type of a tensor's entries, for example `"BF16"` or `"Q4_1"`.
-
-        Args:
-            name: its name.
-        """
+        """Return the storage type of a tensor's entries, for example `"BF16"` or `"Q4_1"`."""
 
     def read(self, name: str, dtype: np.dtype) -> np.ndarray:
-        """Read a tensor into the host's memory.
-
-        Args:
-            name: its name.
-            dtype: the dtype of the result.
-        """
+        """Read a tensor into the host's memory."""
 
 
 @runtime_checkable
@@ -76,8 +63,4 @@ class Checkpoint(Protocol):
         """Return how an encoder's hidden states become the vector of a text; the mean where nothing is stated."""
 
     def copy_rest(self, folder: Path) -> None:
-        """Write everything but the configuration and the weights into a folder: tokenizer, templates, generation.
-
-        Args:
-            folder: the folder of another checkpoint.
-        """
+        """Write everything but the configuration and the weights into a folder: tokenizer, templates, generation."""

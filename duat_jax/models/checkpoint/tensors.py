@@ -59,20 +59,11 @@ class Tensors:
         self.wanted = len(self.unread)
 
     def numbers(self, pattern: str) -> set[int]:
-        """Return the numbers of the layers that have a tensor.
-
-        Args:
-            pattern: regular expression that begins the name of a layer's tensor, its number a group.
-        """
+        """Return the numbers of the layers that have a tensor."""
         return {int(match[1]) for name in self.names if (match := re.match(pattern, name))}
 
     def read(self, name: str, *shape: int | None) -> np.ndarray:
-        """Read one tensor into the host's memory; return a stand-in if there is a problem.
-
-        Args:
-            name: its name, without prefix.
-            *shape: the expected shape; `None` for any size.
-        """
+        """Read one tensor into the host's memory; return a stand-in if there is a problem."""
         self.ignore(name)
         if name not in self.names:
             self.problems.append(f"tensor {name} {_sizes(shape)} is missing")
@@ -100,21 +91,11 @@ class Tensors:
         return np.zeros([3] * len(shape), self.dtype)
 
     def ignore(self, name: str) -> None:
-        """Mark a tensor as read.
-
-        Args:
-            name: its name, without prefix.
-        """
+        """Mark a tensor as read."""
         self.unread.discard(name)
 
     def ignore_copy(self, name: str, of: jax.Array | jax.ShapeDtypeStruct, of_name: str) -> None:
-        """Mark a tensor as read if it is absent or equals another.
-
-        Args:
-            name: its name, without prefix.
-            of: the other tensor; its shape alone if it couldn't be read.
-            of_name: the other's name.
-        """
+        """Mark a tensor as read if it is absent or equals another."""
         if not isinstance(of, jax.Array):  # the other one has a problem itself
             self.ignore(name)
         elif name in self.names and not np.array_equal(self.read(name, *of.shape), on_host(of)):

@@ -22,10 +22,8 @@ _ONE_AT_A_TIME = threading.RLock()
 
 @contextmanager
 def _standard_error_held() -> Iterator[None]:
-    """Hold back output to standard error below Python, and drop it if the block raises.
-
-    A panic writes its backtrace there before it becomes an exception.
-    """
+    """Hold back output to standard error below Python, and drop it if the block raises."""
+    # A panic writes its backtrace there before it becomes an exception.
     try:
         duplicate = os.dup(2)
     except OSError:
@@ -48,13 +46,6 @@ def _standard_error_held() -> Iterator[None]:
 def one_error(message: str, kind: type[DuatError] = BadCheckpoint) -> Iterator[None]:
     """Turn every error of the tokenizers library, panics included, into one error of this package.
 
-    Args:
-        message: the beginning of the error's message.
-        kind: the class of the error.
-
-    Raises:
-        DuatError: naming it.
-
     Example:
         >>> with one_error("no tokenizer"):
         ...     Tokenizer.from_str("{}")
@@ -72,14 +63,7 @@ def one_error(message: str, kind: type[DuatError] = BadCheckpoint) -> Iterator[N
 
 
 def read_tokenizer(file: Path) -> Tokenizer:
-    """Read the tokenizer of a file, without truncation.
-
-    Args:
-        file: a `tokenizer.json`.
-
-    Raises:
-        BadCheckpoint: if it is damaged or too large.
-    """
+    """Read the tokenizer of a file, without truncation."""
     check_limit(file, "bytes", file.stat().st_size, TOKENIZER)
     with one_error(f"{file}: not a tokenizer"):
         tokenizer = Tokenizer.from_file(str(file))

@@ -66,15 +66,7 @@ AS_IT_IS = frozenset({"TokenizersBackend", "PreTrainedTokenizer"})
 
 
 def class_name(settings: TokenizerSettings, text: str) -> str | None:
-    """Return the name of the class that reads a tokenizer's texts, or `None` if `tokenizer.json` is read as it is.
-
-    Args:
-        settings: the tokenizer's settings.
-        text: the text of `tokenizer.json`.
-
-    Raises:
-        BadCheckpoint: if its class isn't known here, or its code is in the checkpoint.
-    """
+    """Return the name of the class that reads a tokenizer's texts, or `None` if `tokenizer.json` is read as it is."""
     family, stated = settings.family or "", settings.stated and settings.stated.removesuffix("Fast")
     code = settings.fields.get("auto_map")
     if code and (not isinstance(code, dict) or code.get("AutoTokenizer")):
@@ -94,16 +86,7 @@ def class_name(settings: TokenizerSettings, text: str) -> str | None:
 
 
 def read_configured_tokenizer(folder: Path, file: Path, model_config: Any) -> Tokenizer:
-    """Read a checkpoint's tokenizer, without truncation or padding, and its chat template.
-
-    Args:
-        folder: the checkpoint's directory.
-        file: its `tokenizer.json`.
-        model_config: the content of its `config.json`; anything but an object if there is none.
-
-    Raises:
-        BadCheckpoint: if a file is damaged, or the settings aren't supported.
-    """
+    """Read a checkpoint's tokenizer, without truncation or padding, and its chat template."""
     tokenizer = read_tokenizer(file)
     settings = read_tokenizer_settings(folder, tokenizer, model_config)
     tokenizer.no_padding()
@@ -124,13 +107,7 @@ def read_configured_tokenizer(folder: Path, file: Path, model_config: Any) -> To
 
 
 def configured(tokenizer: Tokenizer, settings: TokenizerSettings, kind: TokenizerClass | None) -> Tokenizer:
-    """Return a tokenizer with its settings.
-
-    Args:
-        tokenizer: the tokenizer of `tokenizer.json` alone.
-        settings: its settings.
-        kind: its class; if absent, the tokenizer keeps everything and is given added tokens.
-    """
+    """Return a tokenizer with its settings."""
     named = _named(settings, kind)
     extra = settings.extra or []
     if kind is not None:

@@ -56,12 +56,7 @@ class TokenizerSettings(NamedTuple):
     padding: str | None
 
     def switch(self, name: str, default: bool | None) -> Any:
-        """Return a field that is true or false, or its default where it is absent.
-
-        Args:
-            name: its name.
-            default: its value if absent.
-        """
+        """Return a field that is true or false, or its default where it is absent."""
         return self.fields.get(name, default)
 
 
@@ -86,19 +81,9 @@ def _named(value: Any, problems: list[str], name: str, **flags: bool) -> AddedTo
 
 
 def read_tokenizer_settings(folder: Path, tokenizer: Tokenizer, model_config: Any) -> TokenizerSettings:
-    """Read the settings of a checkpoint's tokenizer as `AutoTokenizer` of transformers 5 does.
-
-    Where `tokenizer_config.json` has no `added_tokens_decoder`, the added tokens are those of `added_tokens.json` and
-    of `tokenizer.json`, and `special_tokens_map.json` goes before the fields of `tokenizer_config.json`.
-
-    Args:
-        folder: the checkpoint's directory.
-        tokenizer: the tokenizer of `tokenizer.json` alone.
-        model_config: the content of `config.json`; anything but an object if there is none.
-
-    Raises:
-        BadCheckpoint: naming every field that can't be read at once.
-    """
+    """Read the settings of a checkpoint's tokenizer as `AutoTokenizer` of transformers 5 does."""
+    # Where `tokenizer_config.json` has no `added_tokens_decoder`, the added tokens are those of `added_tokens.json` and
+    # of `tokenizer.json`, and `special_tokens_map.json` goes before the fields of `tokenizer_config.json`.
     path, problems = folder / CONFIG, list[str]()
     model_config = model_config if isinstance(model_config, dict) else {}
     fields = _object(path, problems)

@@ -28,13 +28,7 @@ ROUTED = decoder.LLAMA.but(
 
 
 def experts(field: str, count: int, chosen: int) -> dict[str, Any]:
-    """Return the parts of blocks with experts.
-
-    Args:
-        field: the field of their number.
-        count: its value where it is absent.
-        chosen: the value of an absent `num_experts_per_tok`.
-    """
+    """Return the parts of blocks with experts."""
     return {
         "mlp": "experts",
         "experts": lambda settings: settings.count(field, count),

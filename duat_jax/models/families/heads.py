@@ -47,11 +47,6 @@ def classes(settings: Settings, pool: str, **parts: Any) -> Head:
 
 
 def unembedding(config: Config, stored: str = "lm_head.weight") -> list[Entry]:
-    """Return the entry of a decoder's unembedding; empty if it is tied or absent.
-
-    Args:
-        config: the checkpoint's parts.
-        stored: its name where it reads the next token's.
-    """
+    """Return the entry of a decoder's unembedding; empty if it is tied or absent."""
     name = "score.weight" if config.head.kind == "classes" else stored
     return [Entry(name, ("head.unembedding",))] if config.head.outputs and not config.head.tied else []

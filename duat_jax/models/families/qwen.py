@@ -7,12 +7,7 @@ from duat_jax.models.families.decoder import biases
 
 
 def used_window(settings: Settings, default: int | None = 4096) -> int | None:
-    """Read the size of the window; `None` if windows aren't used.
-
-    Args:
-        settings: the checkpoint's `config.json`.
-        default: the value of an absent `sliding_window`.
-    """
+    """Read the size of the window; `None` if windows aren't used."""
     size = settings.optional("sliding_window", default)
     return size if settings.boolean("use_sliding_window", False) else None
 

@@ -106,25 +106,13 @@ def read_rotary(
 
 
 def parameters_of(settings: Settings, kind: str) -> Settings:
-    """Return the fields of `rope_parameters` for one kind of layers, where each kind has its own.
-
-    Args:
-        settings: the checkpoint's `config.json`.
-        kind: the kind of layers.
-    """
+    """Return the fields of `rope_parameters` for one kind of layers, where each kind has its own."""
     return _of_one_kind((settings.group("rope_parameters") or Settings({})).group(kind) or Settings({}))
 
 
 def of_full_attention(settings: Settings, head_features: int, *, base: float) -> Positions:
-    """Read the rotary positions of layers with full attention, where each kind of layers has its own.
-
-    An older scaling, outside of `rope_parameters`, is theirs alone.
-
-    Args:
-        settings: the checkpoint's `config.json`.
-        head_features: width of one head.
-        base: the value of an absent `rope_theta`.
-    """
+    """Read the rotary positions of layers with full attention, where each kind of layers has its own."""
+    # An older scaling, outside of `rope_parameters`, is theirs alone.
     older = settings.group("rope_scaling")
     parameters = parameters_of(settings, "full_attention") if older is None else _of_one_kind(older)
     return read_rotary(settings, head_features, base=base, parameters=parameters)

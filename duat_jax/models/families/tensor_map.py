@@ -34,11 +34,7 @@ def _ends(shapes: Shapes) -> list[int]:
 
 
 def transposed(transform: Transform) -> Transform:
-    """Return the transform of tensors that are stored with their last two axes exchanged.
-
-    Args:
-        transform: the transform of tensors with their axes exchanged back.
-    """
+    """Return the transform of tensors that are stored with their last two axes exchanged."""
 
     def exchanged(x: Array) -> Array:
         return np.swapaxes(x, -1, -2) if x.ndim > 1 else x
@@ -69,11 +65,7 @@ SHARED = Transform(
 
 
 def head_by_head(heads: int) -> Transform:
-    """Return the transform of several parameters that are stored together, interleaved head by head.
-
-    Args:
-        heads: number of heads.
-    """
+    """Return the transform of several parameters that are stored together, interleaved head by head."""
 
     def split(x: Array, parts: int) -> list[Array]:
         by_head = x.reshape(*x.shape[:-1], heads, parts, -1)
@@ -91,11 +83,7 @@ def head_by_head(heads: int) -> Transform:
 
 
 def stacked(count: int) -> Transform:
-    """Return the transform of one parameter that is stored as separate, transposed tensors along its first axis.
-
-    Args:
-        count: size of that axis.
-    """
+    """Return the transform of one parameter that is stored as separate, transposed tensors along its first axis."""
     return Transform(
         lambda shapes: [shapes[0][1:][::-1]] * count,
         lambda stored, _: [np.stack([s.T for s in stored])],
@@ -140,12 +128,7 @@ def in_layer(i: int, entries: Sequence[Entry]) -> Iterator[Entry]:
 
 
 def in_every_layer(layers: int, entries: Sequence[Entry]) -> Iterator[Entry]:
-    """Yield the entries of all layers, equal in each.
-
-    Args:
-        layers: number of layers.
-        entries: the entries of one layer.
-    """
+    """Yield the entries of all layers, equal in each."""
     for i in range(layers):
         yield from in_layer(i, entries)
 
@@ -180,12 +163,7 @@ def norm(stored: str, *ours: str, bias: bool = True) -> list[Entry]:
 
 
 def part_at(model: nnx.Module, path: str) -> Any:
-    """Return a part of a model.
-
-    Args:
-        model: the model.
-        path: attributes and indices, separated by dots; the model itself if empty.
-    """
+    """Return a part of a model."""
     part: Any = model
     for step in path.split(".") if path else ():
         part = part[int(step)] if step.isdigit() else getattr(part, step)
@@ -193,25 +171,12 @@ def part_at(model: nnx.Module, path: str) -> Any:
 
 
 def parameter_at(model: nnx.Module, path: str) -> nnx.Param:
-    """Return a model's parameter.
-
-    Args:
-        model: the model.
-        path: attributes and indices, separated by dots.
-    """
+    """Return a model's parameter."""
     return part_at(model, path)
 
 
 def fill(model: nnx.Module, table: Sequence[Entry], copies: Mapping[str, str], tensors: Tensors, put: Put) -> None:
-    """Set a model's parameters from a checkpoint's tensors; problems are kept in `tensors`.
-
-    Args:
-        model: the model, of the checkpoint's shape.
-        table: the family's tensor map.
-        copies: stored names that may repeat another tensor, and the name of the repeated one.
-        tensors: the checkpoint's tensors.
-        put: puts a parameter's value where it is kept, given its path.
-    """
+    """Set a model's parameters from a checkpoint's tensors; problems are kept in `tensors`."""
     for entry in table:
         parameters = [parameter_at(model, path) for path in entry.parameters]
         shapes = [parameter.shape for parameter in parameters]

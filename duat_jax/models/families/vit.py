@@ -9,11 +9,7 @@ from duat_jax.nn.config import BlockConfig
 
 
 def read_config(settings: Settings) -> Config:
-    """Read the configuration of a Vision Transformer checkpoint.
-
-    Args:
-        settings: its `config.json`.
-    """
+    """Read the configuration of a Vision Transformer checkpoint."""
     height, width = settings.pair("image_size", 224)
     patch_height, patch_width = settings.pair("patch_size", 16)
     image = Image(
@@ -85,11 +81,7 @@ def _convolution(*pixels: int) -> Transform:
 
 
 def tensor_map(config: Config) -> list[Entry]:
-    """Return the table of stored tensors and the parameters that they become.
-
-    Args:
-        config: the checkpoint's parts.
-    """
+    """Return the table of stored tensors and the parameters that they become."""
     image, features = config.image, config.features
     pixels = (image.channels, image.patch_height, image.patch_width) if image else ()
     patch, places = "embeddings.patch_embeddings.projection", _reshaped(1, config.positions, features)

@@ -48,15 +48,7 @@ def forward(
     streams: tuple[int, ...] = (),
     segments: Int[Array, "tokens"] | None = None,
 ) -> ForwardPass:
-    """Run a model without recording.
-
-    Args:
-        model: the model.
-        inputs: token ids, `[tokens]`; or an image's pixels, `[channels, height, width]`.
-        real: true for real tokens, `[tokens]`.
-        streams: the wanted residual streams, each by the number of layers before it.
-        segments: the segment of each token, `[tokens]`; all of segment 0 if absent.
-    """
+    """Run a model without recording."""
     x = model.embed(inputs, segments)
     return ForwardPass(real, model.states(x, real), {i: model.stream(x, i, real) for i in streams})
 
@@ -257,24 +249,10 @@ class ReadByItself(Target, Reader):
 
 
 def one_row(x: Float[Array, "tokens features"], position: Any, u: Float[Array, "features"]) -> Array:
-    """Return the covector that reads a direction at one position.
-
-    Args:
-        x: the states that it is a covector on.
-        position: the token.
-        u: the direction.
-    """
+    """Return the covector that reads a direction at one position."""
     return jnp.zeros_like(x).at[position].set(u.astype(x.dtype))
 
 
 def reading(value: Array, readout: Array, constant: Any = 0, output: Any = -1, entropy: Array | None = None) -> Reading:
-    """Build a reading from its parts.
-
-    Args:
-        value: the number itself.
-        readout: the covector that reads it.
-        constant: the summand besides its value.
-        output: the number of the output that is read, if any.
-        entropy: the subtracted entropy, for a log-probability.
-    """
+    """Build a reading from its parts."""
     return Reading(value, readout, jnp.asarray(constant, value.dtype), jnp.asarray(output, jnp.int32), entropy)

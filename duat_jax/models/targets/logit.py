@@ -144,14 +144,7 @@ class LogProbability(ReadByItself):
 def read_logit(
     logits: Logits, output: Any, contrast: Any, covector: Callable[[Float[Array, "features"]], Array]
 ) -> Reading:
-    """Return the reading of a logit, or of the difference of two.
-
-    Args:
-        logits: the logits at one state.
-        output: its number; the largest logit if absent.
-        contrast: the number of the subtracted logit, if any.
-        covector: the covector on all states that reads a direction in the one state.
-    """
+    """Return the reading of a logit, or of the difference of two."""
     output = jnp.argmax(logits.values) if output is None else output
     value, direction, constant = logits.values[output], logits.direction(output), logits.constants[output]
     if contrast is not None:

@@ -9,17 +9,12 @@ from duat_jax.models.vocabulary.visible import read_visible, visible
 def find_class(names: Sequence[str], text: str) -> int | None:
     """Return the index of the class that a text names, or `None` if it names none.
 
-    It is the only class with this name; else the class of this number, which may stand after `#`; else the only class
-    that is shown so.
-
-    Args:
-        names: the names of the classes; those of a model without names are empty.
-        text: the text.
-
     Example:
         >>> find_class(["no", "yes"], "yes"), find_class(["no", "yes"], "0"), find_class(["no", "no"], "no")
         (1, 0, None)
     """
+    # It is the only class with this name; else the class of this number, which may stand after `#`; else the only class
+    # that is shown so.
     index = _named(names, text)
     return _named(names, read_visible(text)) if index is None else index
 
@@ -34,10 +29,6 @@ def _named(names: Sequence[str], text: str) -> int | None:
 
 def class_label(names: Sequence[str], index: int) -> Token:
     """Return the label of a class: its name, or its number where the name doesn't name it.
-
-    Args:
-        names: the names of the classes; those of a model without names are empty.
-        index: the index of the class.
 
     Example:
         >>> class_label(["no", "yes"], 1), class_label(["no", "no"], 1), class_label([], 1)

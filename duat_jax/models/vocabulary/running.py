@@ -11,19 +11,14 @@ if TYPE_CHECKING:
 def run_texts(tokenizer: "Tokenizer", texts: Iterable[Sequence[Sequence[int]]]) -> list[list[str]]:
     """Return the texts of runs of tokens that follow each other, which together are the text of all of them.
 
-    A tokenizer decodes a run alone as the beginning of a text, and may leave out the space before it. A character whose
-    bytes stand in two runs belongs to the last one.
-
-    Args:
-        tokenizer: the tokenizer.
-        texts: of each text its runs, each the ids of its tokens.
-
     Example:
         >>> import duat_jax as duat
         >>> tokenizer = duat.load_tokenizer()
         >>> run_texts(tokenizer, [[tokenizer.encode("import os").ids, tokenizer.encode(" as").ids]])
         [['import os', ' as']]
     """
+    # A tokenizer decodes a run alone as the beginning of a text, and may leave out the space before it. A character
+    # whose bytes stand in two runs belongs to the last one.
     beginnings = [list(accumulate((list(run) for run in runs), initial=[])) for runs in texts]
     flat = [ids for each in beginnings for ids in each]
     decoded = iter(tokenizer.decode_batch(flat, skip_special_tokens=False))

@@ -30,23 +30,14 @@ class Spelling(NamedTuple):
     fallback: bool
 
     def data(self, name: str, added: bool) -> bytes:
-        """Return the bytes of a token's text.
-
-        Args:
-            name: its name in the vocabulary.
-            added: whether it stands beside the vocabulary of merged tokens: such a name is the text itself.
-        """
+        """Return the bytes of a token's text."""
         if self.byte_level:
             return (None if added else bytes_of(name)) or name.encode()
         byte = fallback_byte(name) if self.fallback and not added else None
         return (name.replace(self.mark, " ") if self.mark else name).encode() if byte is None else byte
 
     def names(self, text: str) -> Iterator[str]:
-        """Yield the names that a token with a text may have, the first of them before the others.
-
-        Args:
-            text: the text.
-        """
+        """Yield the names that a token with a text may have, the first of them before the others."""
         yield text
         if self.byte_level:
             for data in (text.encode(), from_text(text)):
@@ -57,21 +48,13 @@ class Spelling(NamedTuple):
             yield f"<0x{byte[0]:02X}>"
 
     def is_name(self, name: str) -> bool:
-        """Return whether a text is read as a token's name where it is no token's text.
-
-        Byte-level names of other characters look like other texts: `é` is the name of the byte `<E9>`.
-
-        Args:
-            name: the text.
-        """
+        """Return whether a text is read as a token's name where it is no token's text."""
+        # Byte-level names of other characters look like other texts: `é` is the name of the byte `<E9>`.
         return not self.byte_level or set(name) <= PLAIN
 
 
 def spelling_of(tokenizer: "Tokenizer") -> Spelling:
     """Return the spelling of a tokenizer's vocabulary, from what it does to a text's characters.
-
-    Args:
-        tokenizer: the tokenizer.
 
     Example:
         >>> import duat_jax as duat

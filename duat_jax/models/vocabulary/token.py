@@ -59,22 +59,13 @@ class Token(str):
 
 
 def naming(id: int, find: Callable[[str], int | None], labels: tuple[str, ...]) -> str:
-    """Return the first label that names a token or a class; `#` and its id does at last.
-
-    Args:
-        id: its id.
-        find: returns the id that a label names.
-        labels: labels, the best first.
-    """
+    """Return the first label that names a token or a class; `#` and its id does at last."""
     numbers = ("#" * signs + str(id) for signs in count(1))
     return next(label for label in chain(labels, numbers) if label and find(label) == id)
 
 
 def in_quotes(text: str) -> str:
     """Return a text in quotation marks, without escapes: what stands between them is the text itself.
-
-    Args:
-        text: the text.
 
     Example:
         >>> print(in_quotes(" a"), in_quotes("don't"))
@@ -85,36 +76,20 @@ def in_quotes(text: str) -> str:
 
 
 def written_label(label: str) -> str:
-    """Return a token, or the name of a class or a patch, as plain text for a sentence.
-
-    Args:
-        label: the token or the name.
-    """
+    """Return a token, or the name of a class or a patch, as plain text for a sentence."""
     return label.written if isinstance(label, Token) else label
 
 
 def quoted_label(label: str) -> str:
-    """Return a token, or the name of a class or a patch, in quotation marks.
-
-    Args:
-        label: the token or the name.
-    """
+    """Return a token, or the name of a class or a patch, in quotation marks."""
     return in_quotes(label.written) if isinstance(label, Token) else repr(label)
 
 
 def token_label(token: str) -> str:
-    """Return a token with its white space visible.
-
-    Args:
-        token: the token, or a piece of text.
-    """
+    """Return a token with its white space visible."""
     return token.shown if isinstance(token, Token) else visible(token, spaces=True)
 
 
 def quoted_token(token: str) -> str:
-    """Return a token in quotation marks with its white space visible.
-
-    Args:
-        token: the token, or a piece of text.
-    """
+    """Return a token in quotation marks with its white space visible."""
     return in_quotes(token_label(token))

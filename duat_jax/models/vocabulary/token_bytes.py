@@ -20,9 +20,6 @@ PIECE = re.compile("<([89A-F][0-9A-F])>")
 def bytes_of(name: str) -> bytes | None:
     r"""Return the bytes that a byte-level tokenizer's name of a token stands for, or `None` if it isn't such a name.
 
-    Args:
-        name: the token's name.
-
     Example:
         >>> bytes_of("Ġa"), bytes_of("è"), bytes_of("日")
         (b' a', b'\xe8', None)
@@ -32,9 +29,6 @@ def bytes_of(name: str) -> bytes | None:
 
 def fallback_byte(name: str) -> bytes | None:
     r"""Return the byte that a name such as `<0xE8>` stands for, or `None` if it is no such name.
-
-    Args:
-        name: the token's name.
 
     Example:
         >>> fallback_byte("<0xE8>"), fallback_byte("a")
@@ -47,9 +41,6 @@ def fallback_byte(name: str) -> bytes | None:
 def from_text(text: str) -> bytes:
     r"""Return the bytes that `as_text` writes as a text.
 
-    Args:
-        text: the text.
-
     Example:
         >>> from_text(" a<E4><BD>")
         b' a\xe4\xbd'
@@ -60,9 +51,6 @@ def from_text(text: str) -> bytes:
 
 def as_text(data: bytes) -> str:
     r"""Return bytes as text; those that are no characters by their numbers.
-
-    Args:
-        data: the bytes.
 
     Example:
         >>> as_text(b" a\xe4\xbd"), as_text("你".encode())

@@ -17,11 +17,6 @@ HIDDEN = re.compile(r"<U\+([0-9A-F]{4,6})>")
 def visible(text: str, *, spaces: bool = False, signs: bool = True) -> str:
     r"""Return a text with every character visible.
 
-    Args:
-        text: the text.
-        spaces: whether spaces at its beginning and its end have a sign.
-        signs: whether characters have signs; else they are written by their numbers.
-
     Example:
         >>> visible(" a\n", spaces=True), visible("\n\u200b", signs=False)
         ('·a⏎', '<U+000A><U+200B>')
@@ -42,9 +37,6 @@ def _sign(character: str, *, signs: bool) -> str:
 
 def read_visible(text: str) -> str:
     r"""Return the text that `visible` shows so.
-
-    Args:
-        text: the text with signs.
 
     Example:
         >>> read_visible("·a⏎"), read_visible("<U+000A><U+200B>")

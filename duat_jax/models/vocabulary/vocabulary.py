@@ -50,28 +50,13 @@ class Vocabulary:
             self._added = frozenset(tokenizer.get_added_tokens_decoder())
 
     def tokens(self, ids: Iterable[int]) -> tuple[Token, ...]:
-        """Return tokens by their ids.
-
-        Args:
-            ids: the ids; one that the tokenizer doesn't know has no text.
-
-        Raises:
-            BadText: if the tokenizer can't say it.
-        """
+        """Return tokens by their ids."""
         whole_numbers = [int(token) for token in ids]
         with one_error("the tokenizer can't say what its tokens are", BadText):
             return tuple(map(self._token, whole_numbers))
 
     def find(self, text: str, what: str) -> int:
-        """Return the id of the token that a text names.
-
-        Args:
-            text: the text.
-            what: its role, for the message.
-
-        Raises:
-            BadText: if it names no token.
-        """
+        """Return the id of the token that a text names."""
         with one_error(f"the tokenizer can't split the {what}", BadText):
             token = self._as_shown(text)
             if token is None:
@@ -145,16 +130,7 @@ class Vocabulary:
 
 
 def find_token(tokenizer: "Tokenizer", text: str, what: str) -> int:
-    """Return the id of the token that a text names, as in `Vocabulary.find`.
-
-    Args:
-        tokenizer: the tokenizer.
-        text: the text.
-        what: its role, for the message.
-
-    Raises:
-        BadText: if it names no token.
-    """
+    """Return the id of the token that a text names, as in `Vocabulary.find`."""
     return vocabulary_of(tokenizer).find(text, what)
 
 
@@ -165,9 +141,6 @@ def _kept(tokenizer: "Tokenizer", size: int) -> Vocabulary:
 
 def vocabulary_of(tokenizer: "Tokenizer") -> Vocabulary:
     """Return the vocabulary of a tokenizer; the labels of a few tokenizers are kept.
-
-    Args:
-        tokenizer: the tokenizer; one to which tokens were added has another vocabulary.
 
     Example:
         >>> import duat_jax as duat

@@ -30,20 +30,7 @@ def _split_of(number: "Number") -> Callable[[Weights, Weights], Split]:
 
 
 def segment(number: "Number", before: Weights, after: Weights, when: str) -> tuple[WeightLedger, Weights]:
-    """Split a number's change over one segment: any number of steps.
-
-    Args:
-        number: the number.
-        before: the weights before the segment.
-        after: the weights after it.
-        when: its end in words.
-
-    Returns:
-        The ledger of the segment, and the multiplier of its steps.
-
-    Raises:
-        NotFinite: if the number isn't finite.
-    """
+    """Split a number's change over one segment: any number of steps."""
     split = _split_of(number)(after, before)
     of_weights, multiplier = split.parts
     named, values = named_arrays(after), np.stack(on_host(split.values[::-1]))
@@ -117,15 +104,7 @@ def follow(number: "Number", ledger: WeightLedger, weights: Weights) -> WeightLe
 
 
 def require_finite(value: Any, when: str) -> None:
-    """Raise unless a number can be split.
-
-    Args:
-        value: the number.
-        when: the place in the training, in words.
-
-    Raises:
-        NotFinite: if it is infinite or NaN.
-    """
+    """Raise unless a number can be split."""
     if not np.isfinite(value):
         raise NotFinite(
             f"the number is {value} {when}: it can't be split, so give one that is finite there, or train at a lower"

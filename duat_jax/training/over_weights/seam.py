@@ -14,12 +14,7 @@ Named = Mapping[str, Any]
 
 
 def require_alike(last: Named, first: Named) -> None:
-    """Raise unless two sets of weights have arrays of the same names, shapes and dtypes.
-
-    Args:
-        last: the weights where a ledger ends.
-        first: the weights that follow.
-    """
+    """Raise unless two sets of weights have arrays of the same names, shapes and dtypes."""
     if other := sorted(last.keys() ^ first.keys()):
         raise DuatError(f"the weights aren't those that the ledger began with: {', '.join(other[:SHOWN])} differ")
     kinds = {name: [f"{np.shape(side[name])} of {side[name].dtype}" for side in (last, first)] for name in last}
@@ -28,12 +23,7 @@ def require_alike(last: Named, first: Named) -> None:
 
 
 def require_same_weights(last: Named, first: Named) -> None:
-    """Raise unless a ledger begins with the weights with which another one ends.
-
-    Args:
-        last: the weights where one ends.
-        first: the weights where the next one begins.
-    """
+    """Raise unless a ledger begins with the weights with which another one ends."""
     require_alike(last, first)
     for name, ends in last.items():
         ends, begins = np.asarray(ends), np.asarray(first[name])
@@ -47,13 +37,7 @@ def require_same_weights(last: Named, first: Named) -> None:
 
 
 def require_same_number(ends: Any, begins: Any, around: Iterable[Completeness]) -> None:
-    """Raise unless a number has the same value at a seam, as far as it is rounded in the segments around it.
-
-    Args:
-        ends: its value where a ledger ends.
-        begins: its value at the same weights, where the next segment begins.
-        around: the completeness of the segments before and after.
-    """
+    """Raise unless a number has the same value at a seam, as far as it is rounded in the segments around it."""
     rounding = max((float(each.tolerance) for each in around), default=0.0)
     if not abs(float(ends) - float(begins)) <= rounding:
         raise DuatError(

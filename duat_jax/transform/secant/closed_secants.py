@@ -181,13 +181,7 @@ CLOSED: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def integer_power(n: int, x: Array, y: Array) -> Array:
-    """Return the secant of `z ↦ zⁿ`.
-
-    Args:
-        n: the power.
-        x: one point.
-        y: the other point.
-    """
+    """Return the secant of `z ↦ zⁿ`."""
     if n < 0:
         return -integer_power(-n, x, y) * lax.integer_pow(x, n) * lax.integer_pow(y, n)
     if n < 2:
@@ -198,15 +192,7 @@ def integer_power(n: int, x: Array, y: Array) -> Array:
 
 
 def of_angle(k: int, fixed: Array, x: Array, y: Array, otherwise: Array) -> Array:
-    """Return the secant of `atan2` in one argument: the angle at the origin over the distance.
-
-    Args:
-        k: which argument moves.
-        fixed: the value of the argument that doesn't move.
-        x: one point.
-        y: the other point.
-        otherwise: the result where the angle is more than a right one, at the origin, and across the cut behind it.
-    """
+    """Return the secant of `atan2` in one argument: the angle at the origin over the distance."""
     unit = jnp.maximum(jnp.abs(fixed), jnp.maximum(jnp.abs(x), jnp.abs(y)))
     unit = jnp.where(unit == 0, 1, unit)
     cosine, sine = x / unit * (y / unit) + (fixed / unit) ** 2, (1 - 2 * k) * fixed / unit
@@ -218,15 +204,7 @@ def of_angle(k: int, fixed: Array, x: Array, y: Array, otherwise: Array) -> Arra
 
 
 def of_power(k: int, fixed: Array, x: Array, y: Array, otherwise: Array) -> Array:
-    """Return the secant of `pow` in one argument: that of `exp(exponent · log(base))`.
-
-    Args:
-        k: which argument moves.
-        fixed: the value of the argument that doesn't move.
-        x: one point.
-        y: the other point.
-        otherwise: the result where the base isn't positive.
-    """
+    """Return the secant of `pow` in one argument: that of `exp(exponent · log(base))`."""
     if k == 0:
         positive = jnp.minimum(x, y) > 0
         a, b = (jnp.where(positive, z, 1) for z in (x, y))

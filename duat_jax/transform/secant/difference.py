@@ -55,18 +55,7 @@ def carry(
     wanted: frozenset[Site],
     sources: Sources,
 ) -> tuple[Array, tuple[Array, Seen]]:
-    """Return the change of a program's scalar result, its two values, and the changes of the wanted marks.
-
-    Args:
-        program: the traced function.
-        plan: the plan of the difference.
-        constants: the arrays it closes over.
-        x: the leaves of its argument.
-        y: the leaves of the other argument.
-        held: marks whose change doesn't flow on.
-        wanted: marks whose change between both inputs is returned.
-        sources: the changes that the result's change is linear in.
-    """
+    """Return the change of a program's scalar result, its two values, and the changes of the wanted marks."""
     arguments = [Flow((a, b), True, sources.argument.get(i)) for i, (a, b) in enumerate(zip(x, y, strict=True))]
     held, wanted = stacks_of(program, held), stacks_of(program, wanted)
     difference = _Difference(program, plan, held, wanted, sources.discontinuities)
@@ -233,11 +222,7 @@ class _Difference:
 
 
 def distance_at(place: Path) -> Site:
-    """Return the name under which the movement of exponents is reported.
-
-    Args:
-        place: where the exponentials are computed.
-    """
+    """Return the name under which the movement of exponents is reported."""
     return Site("distance", Key((), ".".join(map(str, place)), 0))
 
 

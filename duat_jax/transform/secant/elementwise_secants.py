@@ -39,32 +39,17 @@ ROUNDING = {"regularized_incomplete_beta": 256}
 
 
 def widened(x: Array) -> Array:
-    """Convert floating-point numbers to single precision at least.
-
-    Args:
-        x: the numbers.
-    """
+    """Convert floating-point numbers to single precision at least."""
     return x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.floating) and jnp.finfo(x.dtype).bits < 32 else x
 
 
 def slope(
     derivative: Callable[[Any], Any], x: Any, y: Any, at_x: Any, at_y: Any, *, straight: bool = False, rounding: int = 8
 ) -> Any:
-    """Return `(f(x) − f(y)) / (x − y)` entry by entry, and the derivative where both points are equal.
-
-    Of near points the quotient is lost in the rounding of both values.  There it is the mean of the derivative between
-    them, by a rule of Gauss and Legendre.  Points are near where that mean and the values agree up to the values'
-    rounding, so that the slope times the distance is as exact as the values are, whatever the function.
-
-    Args:
-        derivative: `f'`, of points.
-        x: one point, or a pytree of such.
-        y: the other point.
-        at_x: `f(x)`, up to a constant that `at_y` has too.
-        at_y: `f(y)`.
-        straight: whether `f` is piecewise linear, so that near points are equal ones.
-        rounding: by how many machine epsilons its values may be off.
-    """
+    """Return `(f(x) − f(y)) / (x − y)` entry by entry, and the derivative where both points are equal."""
+    # Of near points the quotient is lost in the rounding of both values. There it is the mean of the derivative between
+    # them, by a rule of Gauss and Legendre. Points are near where that mean and the values agree up to the values'
+    # rounding, so that the slope times the distance is as exact as the values are, whatever the function.
     fine = max(jnp.finfo(leaf.dtype).bits for leaf in jax.tree.leaves(x)) > 32
     # A piecewise linear function needs the two sides of equal points alone; an even number of points has none in the
     # middle, where a function of `|z|` has no derivative at zero.
@@ -148,16 +133,7 @@ def _log_gamma(z: Array, f: Function) -> Array:
 
 
 def secant(f: Function, name: str, operands: Sequence[Array], k: int, x: Array, y: Array) -> Array:
-    """Return the secant of an elementwise function in one argument, the others fixed.
-
-    Args:
-        f: the function.
-        name: its primitive.
-        operands: its arguments; the one in question is replaced.
-        k: its index.
-        x: one point.
-        y: the other point.
-    """
+    """Return the secant of an elementwise function in one argument, the others fixed."""
     dtype, x, y = x.dtype, widened(x), widened(y)
     if name in CLOSED:
         return CLOSED[name](x, y).astype(dtype)
@@ -186,24 +162,12 @@ def secant(f: Function, name: str, operands: Sequence[Array], k: int, x: Array, 
 
 
 def whole_power(n: int, x: Array, y: Array) -> Array:
-    """Return the secant of `z ↦ zⁿ`.
-
-    Args:
-        n: the power.
-        x: one point.
-        y: the other point.
-    """
+    """Return the secant of `z ↦ zⁿ`."""
     return integer_power(n, widened(x), widened(y)).astype(x.dtype)
 
 
 def polynomial(values: Sequence[Array], x: Array, y: Array) -> Array:
-    """Return the secant of a polynomial, by Horner's rule for divided differences.
-
-    Args:
-        values: its coefficients, the constant one first.
-        x: one point.
-        y: the other point.
-    """
+    """Return the secant of a polynomial, by Horner's rule for divided differences."""
     *lower, value = (jnp.broadcast_to(coefficient, x.shape) for coefficient in values)
     total = jnp.zeros_like(x)
     for coefficient in reversed(lower):
@@ -212,14 +176,7 @@ def polynomial(values: Sequence[Array], x: Array, y: Array) -> Array:
 
 
 def coefficients(f: Function, name: str, points: Sequence[Sequence[Array]], moving: Sequence[int]) -> list[Array]:
-    """Return each moving argument's coefficient in the even split of an elementwise function's difference.
-
-    Args:
-        f: the function.
-        name: its primitive.
-        points: every argument at both points.
-        moving: which arguments move.
-    """
+    """Return each moving argument's coefficient in the even split of an elementwise function's difference."""
     results = []
     for k in moving:
         remaining = [j for j in moving if j != k]

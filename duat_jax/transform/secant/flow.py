@@ -11,31 +11,17 @@ from jaxtyping import Array
 
 
 def movement(x: Array, y: Array) -> Array:
-    """Return `x − y`, with zero for equal infinities.
-
-    Args:
-        x: the value at the first input.
-        y: the value at the second.
-    """
+    """Return `x − y`, with zero for equal infinities."""
     return jnp.where(jnp.isinf(x) & (x == y), 0, x - y)
 
 
 def part(multiplier: Array, change: Array) -> Array:
-    """Return a multiplier times a change, with zero for an infinite change that isn't used.
-
-    Args:
-        multiplier: the factor of the change.
-        change: the change.
-    """
+    """Return a multiplier times a change, with zero for an infinite change that isn't used."""
     return jnp.where((multiplier == 0) & jnp.isinf(change), 0, multiplier * change)
 
 
 def finite(x: Array) -> Array:
-    """Replace infinities and NaN by zeros.
-
-    Args:
-        x: any array.
-    """
+    """Replace infinities and NaN by zeros."""
     return jnp.where(jnp.isfinite(x), x, 0)
 
 
@@ -95,64 +81,37 @@ class Flow:
 
     @classmethod
     def tree_unflatten(cls, moves: bool, children: tuple[Any, Any]) -> "Flow":
-        """Rebuild the flow, for JAX.
-
-        Args:
-            moves: whether it moves.
-            children: value and change.
-        """
+        """Rebuild the flow, for JAX."""
         return cls(children[0], moves, children[1])
 
 
 def wide(dtype: Any) -> jnp.dtype:
-    """Return the dtype in which changes are summed: at least that of single precision.
-
-    In half precision a sum of many equal numbers stands still, as 256 + 1 does in bfloat16.
-
-    Args:
-        dtype: that of the value that changes.
-    """
+    """Return the dtype in which changes are summed: at least that of single precision."""
+    # In half precision a sum of many equal numbers stands still, as 256 + 1 does in bfloat16.
     return jnp.dtype(jnp.float32 if jnp.finfo(dtype).bits < 32 else dtype)
 
 
 def widened(flow: Flow) -> Flow:
-    """Return a value with its change in at least single precision, so that all its uses are summed there.
-
-    Args:
-        flow: the value.
-    """
+    """Return a value with its change in at least single precision, so that all its uses are summed there."""
     if flow.change is None or flow.change.dtype == wide(flow.change.dtype):
         return flow
     return Flow(flow._value, flow.moves, flow.change.astype(wide(flow.change.dtype)), flow._middle)
 
 
 def narrowed(flow: Flow) -> Flow:
-    """Return a value with its change in the value's own dtype, as an equation takes it.
-
-    Args:
-        flow: the value.
-    """
+    """Return a value with its change in the value's own dtype, as an equation takes it."""
     if flow.change is None or flow.change.dtype == flow.both[0].dtype:
         return flow
     return Flow(flow._value, flow.moves, flow.change.astype(flow.both[0].dtype), flow._middle)
 
 
 def unchanged(value: Array) -> Array:
-    """Return the change of a value that doesn't move: zeros.
-
-    Args:
-        value: the value.
-    """
+    """Return the change of a value that doesn't move: zeros."""
     return jnp.zeros(value.shape, wide(value.dtype))
 
 
 def part_of(jump: Array, moved: Array) -> Array:
-    """Return the share of a jump that is added to a change.
-
-    Args:
-        jump: the share, one number.
-        moved: the jump.
-    """
+    """Return the share of a jump that is added to a change."""
     # An infinity that masks is no part: the effect of the mask is reported where scores are normalised.
     return jump.astype(moved.dtype) * finite(moved)
 
@@ -164,17 +123,8 @@ def with_jumps_from_infinity(
     jump: Array | None,
     axes: tuple[int, ...] = (),
 ) -> Array:
-    """Return the change of a result, with a jump where an operand is infinite at one input alone, as behind a mask.
-
-    No slope reaches from infinity: the jump is how far the result moves beyond its change.
-
-    Args:
-        change: the change, from the operands.
-        operands: the operands.
-        result: the result.
-        jump: the share of the jump that is added, one number; `None` where no operand may be infinite.
-        axes: the axes over which the operands are reduced.
-    """
+    """Return the change of a result, with a jump where an operand is infinite at one input alone, as behind a mask."""
+    # No slope reaches from infinity: the jump is how far the result moves beyond its change.
     if jump is None:
         return change(operands)
     flowing = [operand for operand in operands if operand.change is not None]

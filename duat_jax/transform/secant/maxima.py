@@ -16,13 +16,7 @@ from duat_jax.transform.secant.flow import Flow, movement, wide
 
 
 def extremum_change(name: str, flow: Flow, axes: Sequence[int]) -> Array:
-    """Return the change of the largest or smallest entry along axes, by Shapley's value.
-
-    Args:
-        name: the primitive, which ends with `max` or `min`.
-        flow: the operand.
-        axes: the axes.
-    """
+    """Return the change of the largest or smallest entry along axes, by Shapley's value."""
     last = range(-len(axes), 0)
     rows = [jnp.moveaxis(array, axes, last) for array in (*flow.both, flow.change)]
     shape = rows[0].shape[: rows[0].ndim - len(axes)]
@@ -39,18 +33,14 @@ def _extremum_change(name: str, x: Array, y: Array, change: Array) -> Array:
 
 @partial(jnp.vectorize, signature="(n),(n),(n)->()")
 def _largest_change(x: Float[Array, " n"], y: Float[Array, " n"], change: Float[Array, " n"]) -> Float[Array, ""]:
-    """Return the change of the largest entry of a row, by Shapley's value.
-
-    A maximum is the integral over thresholds `t` of whether some entry is above `t`.  Where none is above at both
-    inputs, but `a` entries at `x` alone and `b` at `y` alone, and entries move from `y` to `x` in a random order, this
-    becomes true at the first of the `a` if it comes after all of the `b`, and false at the last of the `b` if it comes
-    before all of the `a`.  So each of the `a` has the share
-
-        (a − 1)! b! / (a + b)!
-
-    of what is gained, and each of the `b` the share `(b − 1)! a! / (a + b)!` of what is lost.  An entry's part is the
-    integral of its shares up to its larger value, from the smallest `t` with no entry above at both.
-    """
+    """Return the change of the largest entry of a row, by Shapley's value."""
+    # A maximum is the integral over thresholds `t` of whether some entry is above `t`. Where none is above at both
+    # inputs, but `a` entries at `x` alone and `b` at `y` alone, and entries move from `y` to `x` in a random order,
+    # this becomes true at the first of the `a` if it comes after all of the `b`, and false at the last of the `b` if it
+    # comes before all of the `a`. So each of the `a` has the share
+    # (a − 1)! b! / (a + b)!
+    # of what is gained, and each of the `b` the share `(b − 1)! a! / (a + b)!` of what is lost. An entry's part is the
+    # integral of its shares up to its larger value, from the smallest `t` with no entry above at both.
     low = jnp.minimum(x, y).max()
     top, x, y, order = lax.sort(
         (jnp.maximum(jnp.maximum(x, y), low), x, y, lax.iota(jnp.int32, x.size)), is_stable=False, num_keys=1
@@ -72,12 +62,7 @@ def _largest_change(x: Float[Array, " n"], y: Float[Array, " n"], change: Float[
 
 
 def cumulative_extremum_change(equation: core.JaxprEqn, flow: Flow) -> Array:
-    """Return the change of the largest or smallest entry of every prefix, one after the other.
-
-    Args:
-        equation: a `cummax` or `cummin`.
-        flow: its operand.
-    """
+    """Return the change of the largest or smallest entry of every prefix, one after the other."""
     axis, reverse = cumulation_of(equation)
     name = equation.primitive.name
     x, y, change = (jnp.moveaxis(array, axis, -1) for array in (*flow.both, flow.change))
@@ -94,21 +79,12 @@ def cumulative_extremum_change(equation: core.JaxprEqn, flow: Flow) -> Array:
 
 
 def outside(name: str) -> float:
-    """Return a number that is never the largest or smallest of several.
-
-    Args:
-        name: the primitive, which ends with `max` or `min`.
-    """
+    """Return a number that is never the largest or smallest of several."""
     return jnp.inf if name.endswith("min") else -jnp.inf
 
 
 def windows(equation: core.JaxprEqn, flow: Flow) -> Flow:
-    """Return the entries of every window along a new first axis.
-
-    Args:
-        equation: the operation that reduces the windows.
-        flow: its operand.
-    """
+    """Return the entries of every window along a new first axis."""
     window, strides, padding, dilation, steps = window_of(equation)
     out: Any = equation.outvars[0]
     shape = out.aval.shape

@@ -42,12 +42,7 @@ class Moving(NamedTuple):
     masked: bool = False
 
     def at(self, path: Path, v: Any) -> "Moving":
-        """Return the properties of a value as an origin of its own.
-
-        Args:
-            path: the path of its program.
-            v: the variable.
-        """
+        """Return the properties of a value as an origin of its own."""
         return self._replace(origin=Place(path, v), axes=own_axes(v), step=False)
 
 
@@ -70,11 +65,7 @@ Moves = Moving | None
 
 
 def together(flags: Iterable[Moves]) -> Moves:
-    """Return the properties of a value that is one of several.
-
-    Args:
-        flags: those of each.
-    """
+    """Return the properties of a value that is one of several."""
     moving = [flag for flag in flags if flag is not None]
     if not moving:
         return None
@@ -83,11 +74,5 @@ def together(flags: Iterable[Moves]) -> Moves:
 
 
 def begin(variables: Sequence[core.Var], path: Path, flags: Sequence[Moves]) -> list[Moves]:
-    """Return the moving arguments of a program that is evaluated on its own.
-
-    Args:
-        variables: its arguments.
-        path: its path.
-        flags: the properties of what it is called with.
-    """
+    """Return the moving arguments of a program that is evaluated on its own."""
     return [flag and flag.at(path, v) for v, flag in zip(variables, flags, strict=True)]

@@ -61,11 +61,7 @@ class _Sum(NamedTuple):
 
 
 def normalisers(jaxpr: core.Jaxpr) -> dict[int, Normaliser]:
-    """Return the equations of a program that compute a softmax, a log-softmax or a logsumexp.
-
-    Args:
-        jaxpr: the program; those in its sub-programs aren't among them.
-    """
+    """Return the equations of a program that compute a softmax, a log-softmax or a logsumexp."""
     search = _Search(Definitions(jaxpr))
     looks = {"div": search.div, "mul": search.mul, "log": search.log, "add": search.add, "sub": search.sub}
     results = {}

@@ -16,17 +16,9 @@ from duat_jax.transform.secant.flow import Flow, movement, part_of, wide
 
 
 def ordered(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> list[Array | None]:
-    """Return the changes of a sort's results, with the order held.
-
-    Entries that are equal at one input are put in their order at the other, and those that are equal at both have their
-    mean: so a permutation of the keys permutes their parts.
-
-    Args:
-        equation: a `sort` or `top_k`.
-        operands: its operands.
-        results: its results.
-        jump: the share of the jumps that is added, one number.
-    """
+    """Return the changes of a sort's results, with the order held."""
+    # Entries that are equal at one input are put in their order at the other, and those that are equal at both have
+    # their mean: so a permutation of the keys permutes their parts.
     if equation.primitive.name == "top_k":
         axis, keys, sign = top_k_axis_of(equation), operands[:1], -1
     else:
@@ -85,14 +77,7 @@ def _mean_of_runs(entries: Array, run: Array, axis: int) -> Array:
 
 
 def extremes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> list[Array]:
-    """Return the change of the largest or smallest value that arrives at each place, with the choice held.
-
-    Args:
-        equation: a `scatter-max` or `scatter-min`.
-        operands: the array, the indices, and the updates.
-        results: its result.
-        jump: the share of the jumps that is added, one number.
-    """
+    """Return the change of the largest or smallest value that arrives at each place, with the choice held."""
     there, indices, updates = operands
     places = [_clipped(equation, there.both[0], where, updates.both[0]) for where in indices.both]
 

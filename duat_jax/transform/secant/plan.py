@@ -31,12 +31,7 @@ from duat_jax.transform.secant.unrecognised_softmax import KEEPS_MASKS, exponent
 
 
 def branches_of(equation: core.JaxprEqn, here: Path) -> list[tuple[SubProgram, Path]]:
-    """Return the branches of a `cond`, each with a unique path.
-
-    Args:
-        equation: the `cond`.
-        here: its path.
-    """
+    """Return the branches of a `cond`, each with a unique path."""
     return [(branch, (*here, -1 - k)) for k, branch in enumerate(programs_in(equation))]
 
 
@@ -71,15 +66,7 @@ class Plan:
 
 
 def make_plan(program: Program, held: frozenset[Site]) -> Plan:
-    """Plan the difference of a program's result.
-
-    Args:
-        program: the traced function.
-        held: the marks whose change doesn't flow on.
-
-    Raises:
-        UnsupportedProgram: naming every operation that isn't followed, and its source line.
-    """
+    """Plan the difference of a program's result."""
     planner = _Planner(program, stacks_of(program, held))
     arguments = program.jaxpr.invars
     planner.move(SubProgram(program.jaxpr, ()), (), [Moving(False, Place((), v), own_axes(v)) for v in arguments])
@@ -296,12 +283,10 @@ class _Planner:
         return [k in flowing for k in range(len(moves))]
 
     def _function_of(self, equation: core.JaxprEqn, here: Path, moves: Sequence[Moves]) -> Univariate | None:
-        """Return the single value of which an equation's result is a function, entry by entry, in a way of its own.
-
-        A choice by a value that jumps is split over its operands only where they aren't functions of one value:
-        `where(z > 0, z, exp(z) - 1)` has a secant. So do `tanh(z) / z`, without a pole, and a product, whose two parts
-        may cancel.
-        """
+        """Return the single value of which an equation's result is a function, entry by entry, in a way of its own."""
+        # A choice by a value that jumps is split over its operands only where they aren't functions of one value:
+        # `where(z > 0, z, exp(z) - 1)` has a secant. So do `tanh(z) / z`, without a pole, and a product, whose two
+        # parts may cancel.
         (result, *further), name = equation.outvars, equation.primitive.name
         flag = self.plan.moving[here[:-1]].get(result)
         if further or flag is None or flag.step or flag.origin == Place(here[:-1], result):

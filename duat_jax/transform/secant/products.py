@@ -14,20 +14,11 @@ from duat_jax.transform.secant.quadrature import gauss_legendre
 
 
 def product_change(equation: core.JaxprEqn, flow: Flow, factors: int) -> Array:
-    """Return the change of products by Shapley's value, which is the same for factors that are equal at both inputs.
-
-    On the line `z(t) = t x + (1 − t) y` between the inputs the mean of the derivative is Shapley's value, since a
-    product is linear in every factor:
-
-        Δ(Π z) = Σ_i ∫₀¹ Π_{j≠i} z_j(t) dt Δz_i
-
-    The integrand is a polynomial, and Gauss–Legendre quadrature of `⌈n/2⌉` points is exact for `n` factors.
-
-    Args:
-        equation: a `reduce_prod` or `cumprod`.
-        flow: its operand.
-        factors: how many factors a product has at most.
-    """
+    """Return the change of products by Shapley's value, which is the same for factors that are equal at both inputs."""
+    # On the line `z(t) = t x + (1 − t) y` between the inputs the mean of the derivative is Shapley's value, since a
+    # product is linear in every factor:
+    # Δ(Π z) = Σ_i ∫₀¹ Π_{j≠i} z_j(t) dt Δz_i
+    # The integrand is a polynomial, and Gauss–Legendre quadrature of `⌈n/2⌉` points is exact for `n` factors.
     dtype = wide(flow.change.dtype)
     x, y, change = (array.astype(dtype) for array in (*flow.both, flow.change))
 

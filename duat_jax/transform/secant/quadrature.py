@@ -22,16 +22,11 @@ class Nodes(NamedTuple):
 
 @cache
 def gauss_legendre(points: int) -> Nodes:
-    """Return the nodes that integrate polynomials of degrees below `2 · points` exactly.
-
-    They are the zeros of a Legendre polynomial by Newton's method in the distance `s` from the end of the interval, by
-    the recursion of the differences of neighbouring polynomials, in NumPy's longest numbers.  So `s` is right to
-    rounding of itself, as the values of a polynomial of a high degree near the ends need; NumPy's own nodes and SciPy's
-    are right to rounding of the interval's length.
-
-    Args:
-        points: how many.
-    """
+    """Return the nodes that integrate polynomials of degrees below `2 · points` exactly."""
+    # They are the zeros of a Legendre polynomial by Newton's method in the distance `s` from the end of the interval,
+    # by the recursion of the differences of neighbouring polynomials, in NumPy's longest numbers. So `s` is right to
+    # rounding of itself, as the values of a polynomial of a high degree near the ends need; NumPy's own nodes and
+    # SciPy's are right to rounding of the interval's length.
     k = np.arange(1, (points + 1) // 2 + 1, dtype=np.longdouble)
     s = 2 * np.sin(np.pi * (4 * k - 1) / (8 * points + 4)) ** 2
     for _ in range(5):

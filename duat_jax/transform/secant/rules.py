@@ -45,12 +45,7 @@ class Rule(NamedTuple):
     bounds: bool = False
 
     def applies(self, flowing: Sequence[int], chooses: bool) -> bool:
-        """Return whether the rule holds for the operands that move.
-
-        Args:
-            flowing: the operands with a change.
-            chooses: whether an operand that holds no floating-point numbers moves.
-        """
+        """Return whether the rule holds for the operands that move."""
         return not (self.floats and chooses) and (self.flowing is None or set(flowing) <= set(self.flowing))
 
 
@@ -59,15 +54,7 @@ RULES: dict[str, Rule] = {}
 
 
 def _rule(*primitives: str, **properties: Any) -> Callable[[Change], Change]:
-    """Return a decorator that makes a function the rule of primitives.
-
-    Args:
-        primitives: their names.
-        properties: those of `Rule`.
-
-    Raises:
-        ValueError: if one of them is linear or has a rule already: results are compiled with the rules that there are.
-    """
+    """Return a decorator that makes a function the rule of primitives."""
 
     def define(change: Change) -> Change:
         if known := [name for name in primitives if name in RULES or LINEAR.get(name) == ALL]:
@@ -79,23 +66,12 @@ def _rule(*primitives: str, **properties: Any) -> Callable[[Change], Change]:
 
 
 def is_float(v: Any) -> bool:
-    """Return whether a variable holds floating-point numbers.
-
-    Args:
-        v: a variable or a literal.
-    """
+    """Return whether a variable holds floating-point numbers."""
     return jnp.issubdtype(v.aval.dtype, jnp.inexact)
 
 
 def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
-    """Return the change of every result of an equation that isn't a call.
-
-    Args:
-        equation: the equation.
-        operands: its operands.
-        results: its results, without their changes.
-        jump: the share of the discontinuities that is added, one number; `None` where there are none.
-    """
+    """Return the change of every result of an equation that isn't a call."""
     rule = RULES.get(equation.primitive.name)
     flowing = [k for k, operand in enumerate(operands) if operand.change is not None]
     if not flowing or (rule is not None and rule.constant):
@@ -121,15 +97,9 @@ def _apply_one(equation: core.JaxprEqn, *operands: Any) -> Array:
 
 
 def at_both(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[Array]:
-    """Return an equation's results at both inputs, along a new first axis.
-
-    Both are computed at once where a batch computes what its members do; one after the other where that isn't known,
-    as of random bits, of programs within a program and of a user's own rule for batches.
-
-    Args:
-        equation: the equation.
-        operands: its operands.
-    """
+    """Return an equation's results at both inputs, along a new first axis."""
+    # Both are computed at once where a batch computes what its members do; one after the other where that isn't known,
+    # as of random bits, of programs within a program and of a user's own rule for batches.
     if not _is_mapped(equation.primitive.name) or any(operand.apart for operand in operands):
         return [jnp.stack(pair) for pair in _pairs(equation, operands)]
     axes = [0 if operand.moves else None for operand in operands]
@@ -158,12 +128,7 @@ computed from both in another layout."""
 
 
 def values_of(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[Flow]:
-    """Return an equation's results at both inputs, without their changes.
-
-    Args:
-        equation: the equation.
-        operands: its operands.
-    """
+    """Return an equation's results at both inputs, without their changes."""
     if equation.primitive.name in RELAYING and operands[0].apart:
         pairs = _pairs(equation, operands)
         # A mean in a narrow dtype has lost digits that a wider one keeps; whole numbers have none.

@@ -15,19 +15,10 @@ from duat_jax.transform.secant.normalisers import LOG_SOFTMAX, LOGSUMEXP, Mask, 
 
 
 def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: Flow, jump: Any) -> Array:
-    """Return the change of a softmax, log-softmax or logsumexp, by the logarithmic means of its probabilities.
-
-    With the means `L = ΔP / Δlog P`, `Δℓ = Σ L Δa / Σ L` for the logsumexp `ℓ` of scores `a`, and `ΔP = L (Δa − Δℓ)`.
-    Scores that are masked out at one input only have no change; their effect is a jump.  Everything is computed in
-    single precision at least.
-
-    Args:
-        normaliser: the softmax, log-softmax or logsumexp that is computed.
-        scores: the scores `a`.
-        mask: the mask's values, if there is one.
-        result: its values.
-        jump: the share of the jumps that is added, one number; `None` where there are none.
-    """
+    """Return the change of a softmax, log-softmax or logsumexp, by the logarithmic means of its probabilities."""
+    # With the means `L = ΔP / Δlog P`, `Δℓ = Σ L Δa / Σ L` for the logsumexp `ℓ` of scores `a`, and `ΔP = L (Δa − Δℓ)`.
+    # Scores that are masked out at one input only have no change; their effect is a jump. Everything is computed in
+    # single precision at least.
     shape, dtype = result.both[0].shape, result.both[0].dtype
     a = secants.widened(scores.value)
     counts, factors = _counts(normaliser.mask, mask, a)
@@ -75,14 +66,7 @@ def _logarithmic_means(distance: Array, values: Array) -> Array:
 
 
 def cumulated_logsumexp(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> list[Array]:
-    """Return the change of a cumulative logsumexp: that of each masked row.
-
-    Args:
-        equation: the equation.
-        operands: the scores.
-        results: their cumulative logsumexp.
-        jump: not used: nothing jumps.
-    """
+    """Return the change of a cumulative logsumexp: that of each masked row."""
     (scores,), (result,) = operands, results
     axis, reverse = cumulation_of(equation)
     values, change = jnp.moveaxis(scores.value, axis + 1, -1), jnp.moveaxis(scores.change, axis, -1)

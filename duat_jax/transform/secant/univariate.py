@@ -15,19 +15,9 @@ from duat_jax.transform.secant.rules import changes
 def univariate_change(
     equation: core.JaxprEqn, operands: list[Flow], result: Flow, origin: Flow, axes: Axes, steps: Sequence[int]
 ) -> Array:
-    """Return the change of a result that is a function of a single value, entry by entry.
-
-    Where a piecewise constant operand moves, or the points are far from each other, it is that function's own secant;
-    where they are near that would lose digits, and the operands' changes are carried on.
-
-    Args:
-        equation: the equation.
-        operands: its operands.
-        result: its values.
-        origin: the value that it is a function of.
-        axes: the axes of the result along which that value's entries lie.
-        steps: the operands that are piecewise constant.
-    """
+    """Return the change of a result that is a function of a single value, entry by entry."""
+    # Where a piecewise constant operand moves, or the points are far from each other, it is that function's own secant;
+    # where they are near that would lose digits, and the operands' changes are carried on.
     standing = [Flow(operand.both[0]) if k in steps else operand for k, operand in enumerate(operands)]
     carried: Any = changes(equation, standing, [result], None)[0]
     return own_secant(result, origin, axes, carried, [operands[k] for k in steps], _summands(equation, standing))
@@ -45,18 +35,7 @@ def _summands(equation: core.JaxprEqn, operands: Sequence[Flow]) -> Any:
 def own_secant(
     result: Flow, origin: Flow, axes: Axes, carried: Array, steps: Sequence[Flow], summands: Any = 0
 ) -> Array:
-    """Return the change of a function of one value: by its own secant where a step moves, else the change carried on.
-
-    Args:
-        result: the function's values.
-        origin: the value, with its change.
-        axes: the axes of the result along which the value's entries lie.
-        carried: the change by the rules of the operations.
-        steps: the values by which it chooses.
-        summands: the size of what the carried change is a sum of. It is rounded by that, the difference of the
-            function's values by their own size; of points that are far from each other the quotient is taken where that
-            isn't much larger.
-    """
+    """Return the change of a function of one value: by its own secant where a step moves, else carried on."""
     shape = carried.shape
     middle, moved, change = (laid(x, axes, shape) for x in (origin.middle, origin.moved, origin.change))
     own = jnp.zeros(shape, bool)

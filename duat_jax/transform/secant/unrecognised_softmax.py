@@ -40,11 +40,7 @@ class Exponentials(NamedTuple):
 
 
 def joined(values: Iterable[Exponentials]) -> Exponentials:
-    """Return the exponentials of several values together.
-
-    Args:
-        values: the exponentials of each value.
-    """
+    """Return the exponentials of several values together."""
     values = list(values)
     return Exponentials(frozenset[Path]().union(*(e.places for e in values)), any(e.summed for e in values))
 
@@ -52,14 +48,7 @@ def joined(values: Iterable[Exponentials]) -> Exponentials:
 def exponentials_of(
     equation: core.JaxprEqn, here: Path, operands: Sequence[Exponentials | None], several: bool
 ) -> Exponentials:
-    """Return the exponentials that an equation's results are computed from.
-
-    Args:
-        equation: any equation but a call.
-        here: its path.
-        operands: the exponentials of its operands; `None` for an operand that doesn't move.
-        several: whether its operands aren't, entry by entry, functions of one value: `1 + exp(-x)` sums nothing.
-    """
+    """Return the exponentials that an equation's results are computed from."""
     name = equation.primitive.name
     if name in ("exp", "exp2"):
         return Exponentials(frozenset((here,)))
@@ -72,25 +61,14 @@ def exponentials_of(
 
 
 def inverted_operand(equation: core.JaxprEqn) -> int | None:
-    """Return the operand that an equation divides by or takes the logarithm of, or `None`.
-
-    Args:
-        equation: any equation.
-    """
+    """Return the operand that an equation divides by or takes the logarithm of, or `None`."""
     if equation.primitive.name == "div":
         return 1
     return 0 if equation.primitive.name in ("log", "log1p", "log2") or (power_of(equation) or 0) < 0 else None
 
 
 def is_masked(definitions: Definitions, jaxpr: core.Jaxpr, v: Any, moving: Container[Any]) -> bool:
-    """Return whether a condition that moves chooses between a variable's numbers and a constant that may be infinite.
-
-    Args:
-        definitions: how the program's variables are computed.
-        jaxpr: the program.
-        v: the variable.
-        moving: the variables that move.
-    """
+    """Return whether a moving condition chooses between a variable's numbers and a constant that may be infinite."""
     condition, *cases = definitions.choice(v) or (None,)
     if not isinstance(condition, core.Var) or condition not in moving:
         return False

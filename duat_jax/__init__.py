@@ -52,5 +52,4 @@ if not TYPE_CHECKING:  # for a type checker it would give any name
             raise AttributeError(f"module 'duat_jax' has no attribute {name!r}")
         if hasattr(public, name):
             return getattr(public, name)
-        module, new_name = import_module("duat_jax.deprecation").new_place(name)
-        return getattr(import_module(f"duat_jax.{module}"), new_name)
+        return import_module("duat_jax.deprecation").renamed(name)

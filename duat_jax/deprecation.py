@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
 from duat_jax.errors import PACKAGE, warn_caller
@@ -28,23 +29,30 @@ MOVED = {
 
 NEW_NAMES = {
     **{name: f"{namespace}.{name}" for namespace, names in MOVED.items() for name in names},
+    "BadText": "InvalidInput",
     "Class": "targets.ClassLogit",
     "Text": "TokenizedText",
     "attends": "explain_attention",
+    "edits.Between": "edits.SteeringVector",
+    "edits.Moved": "edits.HeadMove",
+    "edits.On": "edits.FromInput",
 }
-"""Old names in `duat_jax`, and what they are called now."""
+"""Old names in `duat_jax` and its namespaces, and what they are called now."""
 
-WRAPPERS = tuple(str(PACKAGE / name) for name in ("errors.py", "deprecation.py", "__init__.py", "weights/old_order.py"))
+WRAPPERS = tuple(
+    str(PACKAGE / name) for name in ("errors.py", "deprecation.py", "__init__.py", "edits.py", "weights/old_order.py")
+)
 """The beginnings of the names of files that stand between an old name and the line that used it."""
 
 
-def new_place(name: str) -> tuple[str, str]:
-    """Return what an old name in `duat_jax` is called now, after the module in which it stands, with a warning."""
-    if name not in NEW_NAMES:
-        raise AttributeError(f"module 'duat_jax' has no attribute {name!r}")
-    namespace, _, new = NEW_NAMES[name].rpartition(".")
-    warn(f"duat_jax.{name}", f"duat_jax.{NEW_NAMES[name]}")
-    return namespace or "public", new
+def renamed(old: str) -> Any:
+    """Return what an old name in `duat_jax` or one of its namespaces stands for, with a warning."""
+    if old not in NEW_NAMES:
+        namespace, _, name = f"duat_jax.{old}".rpartition(".")
+        raise AttributeError(f"module {namespace!r} has no attribute {name!r}")
+    warn(f"duat_jax.{old}", f"duat_jax.{NEW_NAMES[old]}")
+    namespace, _, name = NEW_NAMES[old].rpartition(".")
+    return getattr(import_module(f"duat_jax.{namespace or 'public'}"), name)
 
 
 def warn(old: str, new: str, within: tuple[str, ...] = WRAPPERS) -> None:

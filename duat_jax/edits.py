@@ -1,10 +1,19 @@
 """Edits: changes of neurons, heads, the residual stream, or any marked value, with which a model is run again."""
 
+import typing as _typing
+
 from duat_jax.interpret.intervene.places import Heads as Heads
 from duat_jax.interpret.intervene.places import Neurons as Neurons
 from duat_jax.interpret.intervene.places import Stream as Stream
-from duat_jax.interpret.intervene.sources import Between as Between
+from duat_jax.interpret.intervene.sources import FromInput as FromInput
+from duat_jax.interpret.intervene.sources import HeadMove as HeadMove
 from duat_jax.interpret.intervene.sources import MeanEmbedding as MeanEmbedding
-from duat_jax.interpret.intervene.sources import Moved as Moved
-from duat_jax.interpret.intervene.sources import On as On
+from duat_jax.interpret.intervene.sources import SteeringVector as SteeringVector
 from duat_jax.transform.editing import Edit as Edit
+
+if not _typing.TYPE_CHECKING:  # for a type checker it would give any name
+
+    def __getattr__(name: str) -> _typing.Any:
+        from duat_jax.deprecation import renamed
+
+        return renamed(f"edits.{name}")

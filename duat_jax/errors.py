@@ -30,8 +30,8 @@ class BadCheckpoint(DuatError):
     """A checkpoint that can't be loaded or written."""
 
 
-class BadText(DuatError):
-    """A text, token or position that is invalid for a model."""
+class InvalidInput(DuatError):
+    """An input, target or position that is invalid for a model."""
 
 
 class NotFinite(DuatError):

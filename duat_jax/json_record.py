@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 
 
 class Record(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind"):
@@ -67,10 +67,10 @@ def read_record(content: str | bytes, kinds: tuple[type[Record], ...]) -> Record
         known = {each.__struct_config__.tag: each.VERSION for each in kinds}.get(kind)
         if known is not None and isinstance(version, int) and version != known:
             remedy = "install a newer duat-jax" if version > known else "write it again with this duat-jax"
-            raise BadText(f"this JSON has version {version} of the kind {kind!r}, not version {known}: {remedy}")
+            raise InvalidInput(f"this JSON has version {version} of the kind {kind!r}, not version {known}: {remedy}")
         return msgspec.convert(values, reduce(or_, kinds))
     except msgspec.MsgspecError as error:
-        raise BadText(f"this isn't the JSON of a result: {error}; give what --json or as_dict wrote") from None
+        raise InvalidInput(f"this isn't the JSON of a result: {error}; give what --json or as_dict wrote") from None
 
 
 def schema_of(kinds: tuple[type[Record], ...]) -> dict[str, object]:

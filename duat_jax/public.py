@@ -5,8 +5,8 @@ from typing import Any as _Any
 
 from duat_jax.attribution.compute import attribute as attribute
 from duat_jax.errors import BadCheckpoint as BadCheckpoint
-from duat_jax.errors import BadText as BadText
 from duat_jax.errors import DuatError as DuatError
+from duat_jax.errors import InvalidInput as InvalidInput
 from duat_jax.errors import NotAffine as NotAffine
 from duat_jax.errors import NotFinite as NotFinite
 from duat_jax.errors import UnsupportedProgram as UnsupportedProgram
@@ -57,7 +57,7 @@ def open(path: _Path | str) -> _Any:
         The result. What it would compute by its model, such as an attention score's neurons, it doesn't have.
 
     Raises:
-        BadText: if it is no such file, one of another version, damaged or edited.
+        InvalidInput: if it is no such file, one of another version, damaged or edited.
 
     Example:
         >>> import tempfile

@@ -56,7 +56,7 @@ def read(content: str | bytes) -> Record:
         content: the JSON.
 
     Raises:
-        BadText: if it isn't the JSON of a record, or one of a newer version.
+        InvalidInput: if it isn't the JSON of a record, or one of a newer version.
 
     Example:
         >>> text = '{"kind": "audit", "version": 1, "findings": []}'

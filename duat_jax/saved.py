@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from duat_jax.errors import BadText, DuatError, warn_caller
+from duat_jax.errors import DuatError, InvalidInput, warn_caller
 from duat_jax.files import path_of, write_file
 from duat_jax.kinds import NAMES, OLD_NAMES, TYPES
 from duat_jax.sealed import seal, unseal
@@ -42,24 +42,26 @@ def read_result(path: Path | str) -> Any:
     try:
         content = path_of(path, "a file that a result's save wrote").read_bytes()
     except OSError as error:
-        raise BadText(f"can't read {str(path)!r}: {error.strerror}") from None
+        raise InvalidInput(f"can't read {str(path)!r}: {error.strerror}") from None
     try:
         head, arrays, has_digest = unseal(content)
         if head["format"] != FORMAT:
             raise DuatError("has another format")
         if (version := head["version"]) not in (VERSION, WITHOUT_DIGEST):
             remedy = "install a newer duat-jax to open it" if version > VERSION else "compute and save the result again"
-            raise BadText(f"{path} has version {version}, and this duat-jax opens version {VERSION}: {remedy}")
+            raise InvalidInput(f"{path} has version {version}, and this duat-jax opens version {VERSION}: {remedy}")
         if has_digest != (version == VERSION):
             raise DuatError("has a version and a digest that contradict each other")
         result = _read(head["result"], arrays)
-    except BadText:
+    except InvalidInput:
         raise
     except Exception as error:  # a file that `save` didn't write may raise anything
         if content.lstrip()[:1] == b"{":
-            raise BadText(f"{path} is JSON: duat.records.read(Path({str(path)!r}).read_text()) reads it") from None
+            raise InvalidInput(f"{path} is JSON: duat.records.read(Path({str(path)!r}).read_text()) reads it") from None
         reason = f"it {error}" if isinstance(error, DuatError) else type(error).__name__
-        raise BadText(f"{path} is no file that a result's save wrote, or damaged ({reason}): give another") from None
+        raise InvalidInput(
+            f"{path} is no file that a result's save wrote, or damaged ({reason}): give another"
+        ) from None
     if not has_digest:
         warn_caller(
             f"{path} was saved by an older duat-jax, without a digest: changes of it can't be seen; save it again"

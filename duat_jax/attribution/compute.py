@@ -13,7 +13,7 @@ from duat_jax.attribution.registry import METHODS, method_of
 from duat_jax.attribution.result import Attribution
 from duat_jax.attribution.tokens import Metric, number, read, states
 from duat_jax.deprecation import renamed_arguments
-from duat_jax.errors import BadText, NotFinite
+from duat_jax.errors import InvalidInput, NotFinite
 from duat_jax.inputs.baseline_kinds import Baseline
 from duat_jax.inputs.baselines import ContrastRequest, check_contrast
 from duat_jax.inputs.model_inputs import OneInput
@@ -69,8 +69,8 @@ def attribute(
         The `Attribution`; it shows itself in a notebook, and `print` shows it in a terminal.
 
     Raises:
-        BadText: for inputs that the model can't take, an unknown method or kind of units, a reference that is missing,
-            or one that the method doesn't use.
+        InvalidInput: for inputs that the model can't take, an unknown method or kind of units, a reference that is
+            missing, or one that the method doesn't use.
         NotFinite: if the number or a score is NaN or infinite.
 
     Example:
@@ -87,13 +87,15 @@ def attribute(
     described = method_of(model.config, unit, method)
     if described.of_change:
         if reference is None:
-            raise BadText(f"{method!r} multiplies by the change from a reference: give another input or a baseline")
+            raise InvalidInput(
+                f"{method!r} multiplies by the change from a reference: give another input or a baseline"
+            )
         request = check_contrast(
             model.config, inputs, reference, target, contrast, against, position, alignment, tokenizer
         )
     else:
         if reference is not None or alignment is not None:
-            raise BadText(f"{method!r} uses no reference: leave reference and alignment out")
+            raise InvalidInput(f"{method!r} uses no reference: leave reference and alignment out")
         text, checked = check_one(model.config, inputs, target, contrast, against, position, tokenizer)
         request = ContrastRequest(text, checked, (), (), ())
     runs = compare_runs(model, request, tokenizer)

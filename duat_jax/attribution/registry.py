@@ -2,7 +2,7 @@
 
 from duat_jax.attribution import masks, tokens, units
 from duat_jax.attribution.method import Method
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 
@@ -21,12 +21,12 @@ a token of every layer."""
 def method_of(config: Config, unit: str, name: str) -> Method:
     """Return the method of a name that scores units of a kind."""
     if unit not in METHODS:
-        raise BadText(f"{quoted(unit)} is no kind of units: choose one of {', '.join(METHODS)}")
+        raise InvalidInput(f"{quoted(unit)} is no kind of units: choose one of {', '.join(METHODS)}")
     known = tokens.supported(config) if unit == "token" else METHODS[unit]
     if name not in known:
-        raise BadText(f"no method {quoted(name)} scores {unit}s of this model: choose one of {'; '.join(known)}")
+        raise InvalidInput(f"no method {quoted(name)} scores {unit}s of this model: choose one of {'; '.join(known)}")
     if unit != "token" and config.marks is not None:
-        raise BadText(
+        raise InvalidInput(
             f"the {unit}s of a model that PyTorch's code computes are in no array of layers: attribute tokens, or"
             " contrast the two inputs"
         )
@@ -34,7 +34,7 @@ def method_of(config: Config, unit: str, name: str) -> Method:
         sizes = {block.neurons if unit == "neuron" else block.heads for block in config.blocks}
         if len(sizes) > 1:
             counts = ", ".join(map(str, sorted(sizes)))
-            raise BadText(
+            raise InvalidInput(
                 f"the model's layers have different numbers of {unit}s ({counts}), and scores are kept in one array:"
                 " score tokens or streams, or contrast the two inputs"
             )

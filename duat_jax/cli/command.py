@@ -11,7 +11,7 @@ from duat_jax.cli.endings import check_endings
 from duat_jax.cli.errors import EXIT_STATUS, OPTIONS, one_line_errors
 from duat_jax.cli.groups import Options
 from duat_jax.cli.output import Answer, Files, deliver
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 
 CODE = "'def get(self, key, default=None): return self.data.get(key,'"
 """A text for examples."""
@@ -98,4 +98,4 @@ def check_texts(values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         for text in value if isinstance(value, list) else [value]:
             if name not in PLACES and isinstance(text, str) and text != text.encode(errors="ignore").decode():
-                raise BadText(f"{text!r} is not UTF-8: give it in UTF-8")
+                raise InvalidInput(f"{text!r} is not UTF-8: give it in UTF-8")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 
 REQUIRED = {
     "--plot": (".png", ".pdf", ".svg"),
@@ -50,4 +50,4 @@ def check_endings(files: Mapping[str, Any]) -> None:
                 remedy = f"take {writer} for one, or another ending"
             problems.append(f"{option} {file} doesn't write a {ending} file: {remedy}")
     if problems:
-        raise BadText("; ".join(problems))
+        raise InvalidInput("; ".join(problems))

@@ -11,7 +11,7 @@ import typer
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.groups import Fields
 from duat_jax.cli.progress import loading_bar
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rich.text import Text as Line
@@ -74,7 +74,7 @@ class Source:
         """Start JAX, and return the model's parts."""
         start_jax(float64=self.dtype is Dtype.float64)
         if function is not None and self.config.image is not None:
-            raise BadText(f"a {self.config.family} model reads images: {function}")
+            raise InvalidInput(f"a {self.config.family} model reads images: {function}")
         return self.config
 
     @cached_property
@@ -119,7 +119,9 @@ class Source:
             return None
         examples = read_examples(self.survey)
         if not examples.fit(self.config):
-            raise BadText(f"--survey {self.survey} is of a model of another family, or with other layers or neurons")
+            raise InvalidInput(
+                f"--survey {self.survey} is of a model of another family, or with other layers or neurons"
+            )
         return examples
 
     def notes(self, tokens: dict[str, str | None], predictions: Any = ()) -> "list[Line]":
@@ -186,7 +188,9 @@ class Number:
     def check(self) -> None:
         """Raise for a log-probability with options that go with a logit or a similarity."""
         if self.log_probability and (self.contrast is not None or self.against is not None):
-            raise BadText("--log-probability can only be combined with --target: leave out --contrast and --against")
+            raise InvalidInput(
+                "--log-probability can only be combined with --target: leave out --contrast and --against"
+            )
 
 
 AnyNumber = Annotated[
@@ -215,15 +219,15 @@ class Input:
         family, reads_images = source.config.family, source.config.image is not None
         if reads_images:
             if self.image is None or self.text is not None or self.pair is not None:
-                raise BadText(f"a {family} model reads images: give --image FILE instead of texts")
+                raise InvalidInput(f"a {family} model reads images: give --image FILE instead of texts")
             return duat.load_image(self.image, source.name)
         if self.image is not None or self.text is None:
             without = "" if self.image is None else " without --image"
-            raise BadText(f"a {family} model reads texts: give one{without}")
+            raise InvalidInput(f"a {family} model reads texts: give one{without}")
         if self.pair is not None and source.config.head.kind == "next token":
-            raise BadText("a language model reads one text, and no pair: leave --pair out")
+            raise InvalidInput("a language model reads one text, and no pair: leave --pair out")
         if self.pair is not None and source.chat:
-            raise BadText("a pair of texts is no chat: leave --chat or --pair out")
+            raise InvalidInput("a pair of texts is no chat: leave --chat or --pair out")
         return self.paired(source, self.text)
 
     def paired(self, source: Source, text: str) -> Any:

@@ -63,23 +63,25 @@ class Files:
 
     def check(self, *directories: Path | None) -> None:
         """Raise if a file can't be written, before anything is computed."""
-        from duat_jax.errors import BadText
+        from duat_jax.errors import InvalidInput
 
         if self.csv is not None and find_spec("pandas") is None:
-            raise BadText("--csv needs pandas: pip install 'duat-jax[dataframes]'")
+            raise InvalidInput("--csv needs pandas: pip install 'duat-jax[dataframes]'")
         if self.graphml is not None and find_spec("networkx") is None:
-            raise BadText("--graphml needs networkx, which isn't installed: pip install 'duat-jax[graphs]'")
+            raise InvalidInput("--graphml needs networkx, which isn't installed: pip install 'duat-jax[graphs]'")
         json_path = None if self.json_file in (None, "-") else Path(str(self.json_file))
         tables = self.html, self.viewer, self.graphml, self.circuits, self.csv
         written = [path for path in (json_path, self.plot, *tables, self.work, self.save) if path is not None]
         for path in written:
             check_output(path)
         if special := [str(path) for path in (self.work, self.save) if path is not None and _is_special(path)]:
-            raise BadText(f"{special[0]} isn't a regular file, and what is kept is read again: give a regular file")
+            raise InvalidInput(
+                f"{special[0]} isn't a regular file, and what is kept is read again: give a regular file"
+            )
         written += [path for path in directories if path is not None]
         resolved = [path.resolve() for path in written]
         if twice := [str(path) for i, path in enumerate(written) if resolved[i] in resolved[:i]]:
-            raise BadText(f"{', '.join(twice)} is given for two outputs: give two files")
+            raise InvalidInput(f"{', '.join(twice)} is given for two outputs: give two files")
 
 
 AnyFiles = Annotated[Files, Fields("plot", "html", "save", "csv", "json_file")]
@@ -122,26 +124,26 @@ class Answer:
 
 def check_output(path: Path) -> None:
     """Raise if a file can't be written, before anything is computed."""
-    from duat_jax.errors import BadText
+    from duat_jax.errors import InvalidInput
     from duat_jax.files import temporary_path
 
     try:
         if path.is_dir() or not path.name:
-            raise BadText(f"{str(path)!r} is a directory: give the name of a file")
+            raise InvalidInput(f"{str(path)!r} is a directory: give the name of a file")
         if not path.absolute().parent.is_dir():
-            raise BadText(f"{path.parent} is not a directory: make it before writing {path.name} there")
+            raise InvalidInput(f"{path.parent} is not a directory: make it before writing {path.name} there")
         if _is_special(path):
             if not os.access(path, os.W_OK):
-                raise BadText(f"{path} can't be written to: give another file")
+                raise InvalidInput(f"{path} can't be written to: give another file")
             return
         temporary = temporary_path(path)
         temporary.touch()
         temporary.unlink()
-    except BadText:
+    except InvalidInput:
         raise
     except (OSError, ValueError) as error:  # a null character is a ValueError
         why = getattr(error, "strerror", None) or error
-        raise BadText(f"can't write {str(path)!r}: {why}; give another file") from None
+        raise InvalidInput(f"can't write {str(path)!r}: {why}; give another file") from None
 
 
 def _is_special(path: Path) -> bool:

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from duat_jax.display.tables import NumberTable
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.files import path_of
 from duat_jax.models.config import Config
 from duat_jax.models.loader import EMBEDDED
@@ -93,7 +93,7 @@ def read_examples(directory: Path | str | None = None) -> Examples:
             wasn't trained on.
 
     Raises:
-        BadText: if there is no finished survey, or its file is damaged.
+        InvalidInput: if there is no finished survey, or its file is damaged.
 
     Example:
         >>> [example.token for example in read_examples().of(5, 263)]
@@ -104,9 +104,9 @@ def read_examples(directory: Path | str | None = None) -> Examples:
     try:
         return msgspec.json.decode(gzip.decompress(file.read_bytes()), type=Examples, strict=False)
     except (FileNotFoundError, NotADirectoryError):
-        raise BadText(f"{directory} has no {FILE}: give the directory of a finished survey") from None
+        raise InvalidInput(f"{directory} has no {FILE}: give the directory of a finished survey") from None
     except (OSError, EOFError, ValueError, zlib.error, msgspec.MsgspecError) as error:
-        raise BadText(f"{file} can't be read ({error}): run the survey again") from None
+        raise InvalidInput(f"{file} can't be read ({error}): run the survey again") from None
 
 
 def as_bytes(examples: Examples) -> bytes:

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
 from duat_jax.evaluation.circuits import METHODS, UNITS, Method, measure
 from duat_jax.evaluation.comparison import Row, as_dict, compare
@@ -120,7 +120,7 @@ def check(
         if name not in known
     ] + [*check_size(size), *further]
     if problems:
-        raise BadText("; ".join(problems))
+        raise InvalidInput("; ".join(problems))
 
 
 def study(
@@ -157,8 +157,8 @@ def study(
         work: a file for finished results, from which an interrupted run resumes.
 
     Raises:
-        BadText: naming every unknown name and a wrong number of steps, if the model answers too few prompts correctly,
-            or the file holds other work.
+        InvalidInput: naming every unknown name and a wrong number of steps, if the model answers too few prompts
+            correctly, or the file holds other work.
         DuatError: for a model that PyTorch's code computes.
     """
     work = None if work is None else path_of(work, "a file for finished work")

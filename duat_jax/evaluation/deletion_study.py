@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.attribution.tokens import Rule, methods_of
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.evaluation.deletion import (
     REMOVALS,
     SIZES,
@@ -212,7 +212,7 @@ def check(
     drawn_texts(config, tokenizer, texts, count, longest=longest)
     known = names_of(config, tokenizer)
     if unknown := [name for name in names if name not in known]:
-        raise BadText(f"the model has no method {', '.join(map(repr, unknown))}: choose among {'; '.join(known)}")
+        raise InvalidInput(f"the model has no method {', '.join(map(repr, unknown))}: choose among {'; '.join(known)}")
     return tuple(names) or known
 
 

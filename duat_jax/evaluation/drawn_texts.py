@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.inputs.baselines import special_tokens
 from duat_jax.models.config import Config
 from duat_jax.models.encoding import encode
@@ -23,7 +23,7 @@ def drawn_texts(
     """Draw texts as token ids, each with the text that follows it in the list if the model is a sentence encoder."""
     kind = config.head.kind
     if kind not in ("next token", "hidden"):
-        raise BadText(
+        raise InvalidInput(
             f"faithfulness is measured on language models and sentence encoders, and this model's head is {kind!r}:"
             " load one of these"
         )
@@ -36,7 +36,7 @@ def drawn_texts(
     if kind == "hidden":  # the last text has no successor
         long_enough = [i for i in long_enough if i + 1 < len(ids) and fits[i + 1] and ids[i] != ids[i + 1]]
     if len(long_enough) < count:
-        raise BadText(
+        raise InvalidInput(
             f"there are {len(long_enough)} texts of at least {FEWEST} tokens that aren't special and at most"
             f" {config.positions} in all, and {count} are requested: give more texts, or request fewer"
         )

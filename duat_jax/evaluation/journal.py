@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from duat_jax.errors import BadText, NotFinite, warn_caller
+from duat_jax.errors import InvalidInput, NotFinite, warn_caller
 from duat_jax.files import write_file
 from duat_jax.sealed import digest_of
 
@@ -26,7 +26,7 @@ class Journal:
         work: all settings that the results depend on, as plain data.
 
     Raises:
-        BadText: if the file holds other work, isn't a journal, or a line was changed or is of another journal.
+        InvalidInput: if the file holds other work, isn't a journal, or a line was changed or is of another journal.
 
     Example:
         >>> journal = Journal(None, {"seed": 0})
@@ -51,15 +51,15 @@ class Journal:
             if any(len(piece) > 2 for piece in pieces):  # such as a digest by another name
                 raise KeyError
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise BadText(f"{path} isn't a journal of finished work: give another file") from None
+            raise InvalidInput(f"{path} isn't a journal of finished work: give another file") from None
         # The file is created with its first line: a file without a complete first line isn't a journal.
         if header != work or (lines and not whole):
-            raise BadText(
+            raise InvalidInput(
                 f"{path} holds other work, of another model or other settings: give another file, or remove it"
             )
         for number, (piece, digest) in enumerate(zip(pieces, digests, strict=True), 2):
             if digest is not None and digest != digest_of([self._digest, piece]):
-                raise BadText(f"line {number} of {path} was changed, or is of another journal: remove this line")
+                raise InvalidInput(f"line {number} of {path} was changed, or is of another journal: remove this line")
         if None in digests:
             warn_caller(f"{path} has lines of an older duat-jax, without a digest: changes of them can't be seen")
         if whole != lines or not whole:

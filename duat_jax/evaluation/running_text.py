@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.models.encoding import encode
 from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
@@ -35,7 +35,7 @@ def read_texts(paths: Iterable[Path]) -> list[str]:
             else:
                 problems.append(f"{path} is empty")
     if problems or not texts:
-        raise BadText("; ".join(problems) or "there is no text: give at least one file")
+        raise InvalidInput("; ".join(problems) or "there is no text: give at least one file")
     return texts
 
 
@@ -47,7 +47,7 @@ def stream(tokenizer: "Tokenizer", texts: Iterable[str]) -> Int[np.ndarray, "tok
         texts: the texts.
 
     Raises:
-        BadText: if a text is empty or can't be tokenised.
+        InvalidInput: if a text is empty or can't be tokenised.
     """
     return np.concatenate([np.array(encode(tokenizer, text, f"text {i}"), np.int32) for i, text in enumerate(texts)])
 
@@ -77,7 +77,7 @@ def windows(
         seed: the seed of a random choice and order; the first windows if absent.
 
     Raises:
-        BadText: if the text is too short, or the windows are empty.
+        InvalidInput: if the text is too short, or the windows are empty.
 
     Example:
         >>> windows(np.arange(10, dtype=np.int32), 2, 3)
@@ -85,11 +85,11 @@ def windows(
                [3, 4, 5]], dtype=int32)
     """
     if length < 1:
-        raise BadText(f"pieces of {length} tokens are requested: request at least 1 token")
+        raise InvalidInput(f"pieces of {length} tokens are requested: request at least 1 token")
     pieces = tokens[: len(tokens) // length * length].reshape(-1, length)
     wanted = max(1, len(pieces)) if count is None else count
     if len(pieces) < wanted:
-        raise BadText(
+        raise InvalidInput(
             f"the text has {len(tokens)} tokens, and {wanted} pieces of {length} are requested: give more text, or"
             " request fewer or shorter pieces"
         )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve, faithfulness
 from duat_jax.evaluation.circuits import (
     UNITS,
@@ -173,7 +173,7 @@ def task_circuits(
     # half of the prompts scores the units and refines the ranking (`refined_ranking.refine`), and the other half is
     # measured.
     if problems := check_size(size) + check_steps(steps, len(prompts.clean)):
-        raise BadText("; ".join(problems))
+        raise InvalidInput("; ".join(problems))
     kinds, journal = {name: UNITS[name] for name in units}, journal or Journal(None, {})
     half = len(prompts.clean) // 2
     scored, measured = (row(prompts, slice(half)), row(prompts, slice(half, None))) if steps else (prompts, prompts)

@@ -25,6 +25,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
+from duat_jax.deprecation import renamed_fields
 from duat_jax.kinds import kept_as
 from duat_jax.transform.parameters import is_sharded
 
@@ -62,6 +63,7 @@ def in_one_line(result: Any, **more: Any) -> str:
 
 
 @kept_as("completeness")
+@renamed_fields(says_something="conclusive")
 class Completeness(NamedTuple):
     """The agreement of a sum of parts with the value that was split, entry by entry.
 
@@ -99,14 +101,14 @@ class Completeness(NamedTuple):
         return _truth((error <= self.tolerance) & (self.tolerance < np.inf))
 
     @property
-    def says_something(self) -> Truth:
+    def conclusive(self) -> Truth:
         """Truth values: the tolerance is small relative to the largest part, so that a wrong part would show."""
         return _truth(self.tolerance <= NOTHING * self.largest)
 
     @property
     def holds(self) -> Truth:
         """Truth values: the parts sum to the value, within a tolerance that is small enough to be conclusive."""
-        return self.within & self.says_something
+        return self.within & self.conclusive
 
     @property
     def verdict(self) -> str:
@@ -116,7 +118,7 @@ class Completeness(NamedTuple):
         """
         if not np.all(self.within):
             return FAILS if self.cancels is None else INCONCLUSIVE
-        return HOLDS if np.all(self.says_something) else INCONCLUSIVE
+        return HOLDS if np.all(self.conclusive) else INCONCLUSIVE
 
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers, the verdict and the note, for JSON."""

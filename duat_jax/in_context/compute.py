@@ -15,12 +15,12 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float
 
-from duat_jax.errors import BadText, NotFinite
+from duat_jax.errors import InvalidInput, NotFinite
 from duat_jax.forms.secant import Secant, notes_of
 from duat_jax.forms.split import Split, split_between
 from duat_jax.in_context.parameters import moved_form
 from duat_jax.in_context.result import Ledger
-from duat_jax.in_context.runs import Reading, Task, mean_log_probability, number, plainly, readings
+from duat_jax.in_context.runs import Reading, Task, mean_log_probabilities, mean_log_probability, number, readings
 from duat_jax.inputs.batching import bucket
 from duat_jax.interpret.contrast.compute import HEADS
 from duat_jax.models.config import Config
@@ -96,7 +96,7 @@ def _split(model: Transformer, task: Task) -> _Splits:
         parameters = between(reading)(*runs)
     else:
         parameters = between(of_text)(model.embed(task.ids), model.embed(task.other))
-    return _Splits(plainly(model, task), parameters, split_between(reading, reads_of)(*runs))
+    return _Splits(mean_log_probabilities(model, task), parameters, split_between(reading, reads_of)(*runs))
 
 
 def _at_tokens(key: Key, part: Array, tokens: Array) -> Array:
@@ -145,8 +145,8 @@ def ledger(
         progress: called with the number of steps done and their total number.
 
     Raises:
-        BadText: if the model isn't a causal language model, the text is too long for it, or the other text differs from
-            it outside of the part.
+        InvalidInput: if the model isn't a causal language model, the text is too long for it, or the other text differs
+            from it outside of the part.
         NotFinite: if the log-probability is NaN or infinite.
 
     Example:
@@ -172,7 +172,7 @@ def ledger(
         progress(2, 3)
 
     def difference(model: Transformer) -> Array:
-        return jnp.subtract(*plainly(model, padded))
+        return jnp.subtract(*mean_log_probabilities(model, padded))
 
     # The difference is taken from the plain forward passes.
     by_parameter, by_layer = (split.certified(first - second, model, difference) for split in (by_parameter, by_layer))
@@ -202,7 +202,7 @@ def ledger(
 def layers_again(model: Transformer, task: Task) -> tuple[Float[np.ndarray, "layers"], Float[np.ndarray, "layers"]]:
     """Measure the loss of log-probability when layers read the part as in the second run."""
     padded = _padded(model, task)
-    first, without = on_host((plainly(model, padded)[0], _run_again(model, padded)))
+    first, without = on_host((mean_log_probabilities(model, padded)[0], _run_again(model, padded)))
     return first - without[0], first - without[1]
 
 
@@ -257,4 +257,4 @@ def check(config: Config, task: Task) -> None:
     if any(((ids < 0) | (ids >= vocab)).any() for ids in (np.asarray(task.ids), other, answers)):
         problems.append(f"tokens and answers must be token ids from 0 to {vocab - 1}")
     if problems:
-        raise BadText("; ".join(problems))
+        raise InvalidInput("; ".join(problems))

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.deprecation import renamed_arguments
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.in_context.prompts import EXCHANGED, REDRAWN, Question, after_start, draw_question
 from duat_jax.in_context.runs import Task, logits_of
 from duat_jax.inputs.batching import bucket
@@ -45,14 +45,16 @@ def exchange(question: Question, reference: Question, *, whole: bool = False) ->
         whole: whether all tokens of the answer are counted, or the first one alone.
 
     Raises:
-        BadText: if the texts differ in length, or outside of the demonstrations.
+        InvalidInput: if the texts differ in length, or outside of the demonstrations.
     """
     texts = (question, reference)
     if len(question.ids) != len(reference.ids):
-        raise BadText(f"the texts have {len(question.ids)} and {len(reference.ids)} tokens: give two of one length")
+        raise InvalidInput(
+            f"the texts have {len(question.ids)} and {len(reference.ids)} tokens: give two of one length"
+        )
     outside = [(text.ids[~text.hidden].tolist(), text.answers) for text in texts]
     if (question.hidden != reference.hidden).any() or outside[0] != outside[1]:
-        raise BadText("the texts differ outside of their demonstrations: give the same question and answer")
+        raise InvalidInput("the texts differ outside of their demonstrations: give the same question and answer")
     first, second = (text.whole if whole else text.task for text in texts)
     return first._replace(other=second.ids)
 
@@ -80,7 +82,7 @@ def answers_of(tokenizer: "Tokenizer", task: str) -> list[int]:
 def distinct_seeds(task: str, tokenizer: "Tokenizer", count: int) -> list[int]:
     """Return the first seeds whose questions are pairwise different."""
     if count > len(PAIRS[task]):
-        raise BadText(
+        raise InvalidInput(
             f"{task!r} has {len(PAIRS[task])} questions, and {count} are requested: request at most that many"
         )
     seeds: dict[str, int] = {}
@@ -103,10 +105,10 @@ def replies(
         hidden: whether nothing after the demonstrations attends to them.
 
     Raises:
-        BadText: if the first token of a right answer isn't among these.
+        InvalidInput: if the first token of a right answer isn't among these.
     """
     if any(question.answer not in answers for question in questions):
-        raise BadText("the right answer's first token isn't among those of the task")
+        raise InvalidInput("the right answer's first token isn't among those of the task")
     longest = bucket(max(len(question.ids) for question in questions), model.config.positions)
     ids, seen = np.zeros((len(questions), longest), np.int32), np.ones((len(questions), longest), bool)
     for i, question in enumerate(questions):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.in_context.compute import ledger
 from duat_jax.in_context.result import Ledger
@@ -87,13 +87,13 @@ def measure_copying(model: Transformer, start: Sequence[int], tokens: int, *, se
         heads: how many of the heads with the largest parts are ablated, cumulatively.
 
     Raises:
-        BadText: if the model isn't a causal language model, or the sequence has one token, or is too long when
+        InvalidInput: if the model isn't a causal language model, or the sequence has one token, or is too long when
             repeated.
 
     Source: Olsson et al., "In-context Learning and Induction Heads", 2022.
     """
     if tokens < 2:
-        raise BadText(
+        raise InvalidInput(
             f"a sequence of {tokens} tokens can't be predicted from its first occurrence: give at least 2 tokens"
         )
     sequence = np.random.default_rng(seed).integers(0, model.config.vocab, tokens)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Int
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.in_context.runs import Task
 from duat_jax.inputs.few_shot_tasks import PAIRS
 from duat_jax.models.checkpoint.tokenizer import one_error
@@ -65,7 +65,7 @@ def question_of(tokenizer: "Tokenizer", demonstrations: Sequence[str], question:
         answer: the right continuation.
 
     Raises:
-        BadText: if the question or the answer is empty, or the tokenizer can't split them from the preceding text.
+        InvalidInput: if the question or the answer is empty, or the tokenizer can't split them from the preceding text.
 
     Example:
         >>> import duat_jax as duat
@@ -75,13 +75,13 @@ def question_of(tokenizer: "Tokenizer", demonstrations: Sequence[str], question:
     if problems := [
         f"the {field} is empty" for field, text in (("question", question), ("answer", answer)) if not text
     ]:
-        raise BadText(f"{'; '.join(problems)}: give some text")
+        raise InvalidInput(f"{'; '.join(problems)}: give some text")
     lines = "".join(f"{line}\n" for line in demonstrations)
 
-    with one_error("the tokenizer can't split the question", BadText):
+    with one_error("the tokenizer can't split the question", InvalidInput):
         inner = [after_start(tokenizer, text) for text in (lines, question, answer)]
     if not inner[2]:
-        raise BadText(f"the tokenizer has no token for the answer {answer!r}: give another one")
+        raise InvalidInput(f"the tokenizer has no token for the answer {answer!r}: give another one")
     pieces = [encode(tokenizer, START, "the beginning"), *inner[:2]]
     hidden = np.repeat([False, True, False], [len(piece) for piece in pieces])
     ids = np.concatenate([np.array(piece, np.int32) for piece in pieces])
@@ -92,7 +92,7 @@ def after_start(tokenizer: "Tokenizer", text: str) -> list[int]:
     """Return a text's tokens after a line break: at the beginning some tokenizers add a space."""
     start, whole = (tokenizer.encode(string, add_special_tokens=False).ids for string in (START, START + text))
     if whole[: len(start)] != start:
-        raise BadText(f"the tokenizer merges a line break with the text after it: begin {text!r} differently")
+        raise InvalidInput(f"the tokenizer merges a line break with the text after it: begin {text!r} differently")
     return whole[len(start) :]
 
 
@@ -115,7 +115,7 @@ def draw_question(
             task, by its name.  The right ones if absent.
 
     Raises:
-        BadText: if there is no such task or control, or it has too few pairs.
+        InvalidInput: if there is no such task or control, or it has too few pairs.
 
     Example:
         >>> import duat_jax as duat
@@ -123,9 +123,9 @@ def draw_question(
         '\nBulgaria -> Sofia\nRussia ->'
     """
     if task not in PAIRS:
-        raise BadText(f"there is no task {task!r}: choose one of {', '.join(PAIRS)}")
+        raise InvalidInput(f"there is no task {task!r}: choose one of {', '.join(PAIRS)}")
     if not 0 <= demonstrations < len(PAIRS[task]):
-        raise BadText(
+        raise InvalidInput(
             f"{demonstrations} demonstrations of {task!r} are requested, which has {len(PAIRS[task])} pairs: request 0"
             f" to {len(PAIRS[task]) - 1}"
         )
@@ -149,16 +149,16 @@ def _demonstrations(
         return pairs
     if control == EXCHANGED:
         if count < 2:
-            raise BadText(f"the answers of {count} demonstrations can't be exchanged: request at least 2")
+            raise InvalidInput(f"the answers of {count} demonstrations can't be exchanged: request at least 2")
         draw, order = Random(f"{seed} {task} {count} exchanged"), list(range(count))
         while any(i == place for i, place in enumerate(order)):
             draw.shuffle(order)
         return [(word, answers[i]) for word, i in zip(inputs, order, strict=True)]
     if control == REDRAWN:
         if len(rest) < count:
-            raise BadText(f"{task!r} has {len(rest)} other pairs: request at most that many demonstrations")
+            raise InvalidInput(f"{task!r} has {len(rest)} other pairs: request at most that many demonstrations")
         return [(word, answer) for word, (_, answer) in zip(inputs, rest, strict=False)]
     if control not in PAIRS or control == task:
         names = ", ".join((EXCHANGED, REDRAWN, *(name for name in PAIRS if name != task)))
-        raise BadText(f"there is no control {control!r} of {task!r}: choose one of {names}")
+        raise InvalidInput(f"there is no control {control!r} of {task!r}: choose one of {names}")
     return _drawn(control, seed)[:count]

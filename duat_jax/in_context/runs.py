@@ -69,7 +69,7 @@ def logits_of(model: Transformer, states: Float[Array, "asked features"]) -> Flo
     return logits if head.config.cap is None else soft_cap(logits, head.config.cap, "head")
 
 
-def plainly(model: Transformer, task: Task) -> Float[Array, "two"]:
+def mean_log_probabilities(model: Transformer, task: Task) -> Float[Array, "two"]:
     """Return the mean log-probability of both runs, from plain forward passes."""
     ids, seen = (task.ids, ~task.hidden) if task.other is None else (task.other, None)
     runs = model.states(model.embed(task.ids)), model.states(model.embed(ids), seen)

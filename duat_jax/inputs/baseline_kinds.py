@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from duat_jax.deprecation import warn
-from duat_jax.errors import INSIDE, BadText
+from duat_jax.errors import INSIDE, InvalidInput
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def name_of(baseline: Baseline) -> str:
     for name, kind in KINDS.items():
         if isinstance(baseline, kind):
             return name
-    raise BadText(f"{baseline} is no baseline of a known kind: give Mask(), Pad(), Mean() or Blur()")
+    raise InvalidInput(f"{baseline} is no baseline of a known kind: give Mask(), Pad(), Mean() or Blur()")
 
 
 def named_baseline(name: Any) -> Any:

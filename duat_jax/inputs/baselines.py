@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.inputs.baseline_kinds import Baseline, name_of, named_baseline
 from duat_jax.inputs.batching import padded
 from duat_jax.inputs.labels import readable
@@ -103,8 +103,8 @@ def check_contrast(
         problems.append(f"there is nothing to contrast with: give at least one other {kind} or baseline")
     try:
         inputs, number = check_one(config, inputs, target, contrast, against, position, tokenizer)
-    except BadText as error:
-        raise BadText("; ".join([str(error), *problems])) from None
+    except InvalidInput as error:
+        raise InvalidInput("; ".join([str(error), *problems])) from None
     named = [
         _baseline(config, inputs, name_of(each), tokenizer, problems, ", or what it reads")
         if isinstance(each, Baseline)
@@ -118,7 +118,7 @@ def check_contrast(
                 " give another"
             )
     if problems:
-        raise BadText("; ".join(dict.fromkeys(problems)))
+        raise InvalidInput("; ".join(dict.fromkeys(problems)))
     texts = tuple(config.image is None and not isinstance(each, Baseline) for each in read)
     names, references = zip(*named, strict=True)
     places, notes = zip(*(_unpaired(inputs, each, alignment, tokenizer) for each in read), strict=True)
@@ -137,7 +137,7 @@ def read_pairs(written: str, name: str) -> list[tuple[int, int]]:
     try:
         return [(int(place), int(token)) for place, token in (pair.split(":") for pair in written.split(","))]
     except ValueError:
-        raise BadText(f"{name} {written!r} must be pairs of token indices, such as 0:0,1:2") from None
+        raise InvalidInput(f"{name} {written!r} must be pairs of token indices, such as 0:0,1:2") from None
 
 
 def as_it_is(inputs: Inputs) -> Reference:
@@ -150,7 +150,7 @@ def baseline_of(config: Config, inputs: Inputs, kind: str, tokenizer: "Tokenizer
     problems: list[str] = []
     _, reference = _baseline(config, inputs, kind, tokenizer, problems)
     if problems:
-        raise BadText("; ".join(problems))
+        raise InvalidInput("; ".join(problems))
     return reference
 
 
@@ -183,7 +183,7 @@ def special_tokens(tokenizer: "Tokenizer | None") -> list[int]:
     """Return the special tokens: beginning and end of a text, masks, and those that the tokenizer names special."""
     if tokenizer is None:
         return []
-    with one_error("the tokenizer can't say which tokens are special", BadText):
+    with one_error("the tokenizer can't say which tokens are special", InvalidInput):
         named = [number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special]
         return [*named, *tokenizer.encode("").ids, *_known(tokenizer, TOKENS["mask"])]
 

@@ -9,7 +9,7 @@ from jaxtyping import Float, Shaped
 from PIL import ExifTags, ImageOps
 from PIL import Image as Pillow
 
-from duat_jax.errors import BadText, DuatError
+from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.kinds import kept_as
 from duat_jax.models.checkpoint.json_file import read_json
 from duat_jax.models.checkpoint.place import local_path
@@ -68,11 +68,11 @@ def load_image(file: Path | str, path: Path | str) -> Float[np.ndarray, "channel
 
     Raises:
         BadCheckpoint: naming every field of `preprocessor_config.json` that isn't known and may change the pixels.
-        BadText: if the model reads no images, or the file isn't one of the right mode and size.
+        InvalidInput: if the model reads no images, or the file isn't one of the right mode and size.
     """
     config = load_config(path)
     if config.image is None:
-        raise BadText(f"a {config.family} model reads no images: give it a text")
+        raise InvalidInput(f"a {config.family} model reads no images: give it a text")
     recipe = _read_recipe(local_path(path) / RECIPE, config.image)
     try:
         with warnings.catch_warnings():
@@ -82,7 +82,7 @@ def load_image(file: Path | str, path: Path | str) -> Float[np.ndarray, "channel
     except DuatError:
         raise
     except Exception as error:  # of many kinds, by the format's decoder
-        raise BadText(f"{file} is no image that can be read ({' '.join(str(error).split())[:200]})") from None
+        raise InvalidInput(f"{file} is no image that can be read ({' '.join(str(error).split())[:200]})") from None
 
 
 def _read_recipe(file: Path, image: Image) -> _Recipe:
@@ -151,17 +151,17 @@ def _require_fitting(opened: Pillow.Image, recipe: _Recipe, image: Image, name: 
     if width * height > MOST_PIXELS:
         problems.append(f"has {width} × {height} pixels: make it smaller, up to {MOST_PIXELS} in all")
     if problems:
-        raise BadText(f"{name} " + "; and it ".join(problems))
+        raise InvalidInput(f"{name} " + "; and it ".join(problems))
     if opened.getexif().get(ExifTags.Base.Orientation) in SIDEWAYS:  # which decodes some formats
         width, height = height, width
     size = _resized((height, width), recipe.size)
     final, model = recipe.crop or size, (image.height, image.width)
     if final != model:
-        raise BadText(
+        raise InvalidInput(
             f"{name} becomes {final[1]} × {final[0]} pixels, but the model takes {model[1]} × {model[0]}: resize it"
         )
     if final[0] > size[0] or final[1] > size[1] or size[0] * size[1] > MOST_PIXELS:
-        raise BadText(
+        raise InvalidInput(
             f"{name} is resized to {size[1]} × {size[0]} pixels before {final[1]} × {final[0]} are cut out: give one"
             " that is neither that small nor that long"
         )

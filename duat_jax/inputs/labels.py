@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.kinds import kept_as
 from duat_jax.models.checkpoint.tokenizer import one_error
@@ -112,5 +112,5 @@ def readable_text(tokenizer: "Tokenizer | None", ids: Int[np.ndarray, "tokens"])
     """Return the text of a sequence of tokens."""
     if tokenizer is None:
         return " ".join(map(str, ids))
-    with one_error("the tokenizer can't say what its tokens are", BadText):
+    with one_error("the tokenizer can't say what its tokens are", InvalidInput):
         return tokenizer.decode([int(i) for i in ids])

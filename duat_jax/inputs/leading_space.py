@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.inputs.labels import Prediction
 from duat_jax.models.config import Config
 from duat_jax.models.vocabulary.vocabulary import find_token
@@ -30,7 +30,7 @@ def space_notes(
         spaced = f" {text}"
         try:
             same = find_token(tokenizer, text, "") == find_token(tokenizer, spaced, "")
-        except BadText:  # one of them is no token
+        except InvalidInput:  # one of them is no token
             return ""
         if same or probable.get(text, 0.0) > probable.get(spaced, 0.0):
             return ""

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 from tokenizers import Encoding
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.models.chat import Message
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config
@@ -98,6 +98,6 @@ def encode_pair(tokenizer: "Tokenizer", text: str, pair: str, config: Config) ->
     """Return a pair of texts as one, with a model's special tokens around them and of each token the segment."""
     for part, what in ((text, "the text"), (pair, "the pair's second text")):
         encode(tokenizer, part, what)
-    with one_error("the tokenizer can't split the pair", BadText):
+    with one_error("the tokenizer can't split the pair", InvalidInput):
         encoding = tokenizer.encode(text, pair)
         return TokenizedText(encoding.ids, encoding.type_ids if config.segments > 1 else None)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.inputs.tasks.case import Case
 from duat_jax.inputs.tasks.registry import TASKS
 from duat_jax.models.checkpoint.tokenizer import one_error
@@ -89,7 +89,7 @@ def _encoded(tokenizer: "Tokenizer", task: str, seed: int) -> list[tuple[Case, _
     texts = [
         t for case in cases for t in (case.clean, case.corrupted, case.clean + case.right, case.corrupted + case.wrong)
     ]
-    with one_error("the tokenizer can't split the task's texts", BadText):
+    with one_error("the tokenizer can't split the task's texts", InvalidInput):
         ids = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
     found = []
     for i, case in enumerate(cases):
@@ -98,7 +98,7 @@ def _encoded(tokenizer: "Tokenizer", task: str, seed: int) -> list[tuple[Case, _
         if len(clean) == len(corrupted) and [answer[:-1] for answer in answered] == [clean, corrupted]:
             found.append((case, (clean, corrupted, answered[0][-1], answered[1][-1])))
     if not found:
-        raise BadText(f"the tokenizer has no single token for any answer of {task!r}: choose another task")
+        raise InvalidInput(f"the tokenizer has no single token for any answer of {task!r}: choose another task")
     tokens, _ = Counter(len(clean) for _, (clean, *_) in found).most_common(1)[0]
     return [(case, ids) for case, ids in found if len(ids[0]) == tokens]
 
@@ -106,7 +106,7 @@ def _encoded(tokenizer: "Tokenizer", task: str, seed: int) -> list[tuple[Case, _
 def require_next_token(config: Config) -> None:
     """Raise unless a model says the next token."""
     if (kind := config.head.kind) != "next token":
-        raise BadText(
+        raise InvalidInput(
             f"tasks are for models that say the next token, and this one's head is {kind!r}: load a language model"
         )
 
@@ -122,7 +122,8 @@ def draw(model: Transformer, tokenizer: "Tokenizer", task: str, count: int, *, s
         seed: which ones.
 
     Raises:
-        BadText: if the model says no next token, there is no such task, or it answers too few of its prompts rightly.
+        InvalidInput: if the model says no next token, there is no such task, or it answers too few of its prompts
+            rightly.
 
     Example:
         >>> import duat_jax as duat
@@ -134,7 +135,7 @@ def draw(model: Transformer, tokenizer: "Tokenizer", task: str, count: int, *, s
     """
     require_next_token(model.config)
     if task not in TASKS:
-        raise BadText(f"there is no task {task!r}: choose one of {', '.join(TASKS)}")
+        raise InvalidInput(f"there is no task {task!r}: choose one of {', '.join(TASKS)}")
     pairs = _encoded(tokenizer, task, seed)
     kept: list[tuple[Case, _Ids]] = []
     read = 0
@@ -147,7 +148,7 @@ def draw(model: Transformer, tokenizer: "Tokenizer", task: str, count: int, *, s
                 read += 1
                 kept += [pair] if right else []
     if len(kept) < count:
-        raise BadText(
+        raise InvalidInput(
             f"the model answers {len(kept)} of {read} prompts of {task!r} rightly, and {count} are asked for: ask for"
             " fewer, or choose another task"
         )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.inputs.model_inputs import Inputs, checked_input, is_many, is_sequence
 from duat_jax.inputs.targets import targets_of
 from duat_jax.models.config import Config
@@ -56,7 +56,7 @@ def check(
     wanted = list(target) if many_targets else [target]
     targets = targets_of(config, checked, wanted, contrast, against, position, tokenizer, problems)
     if problems:
-        raise BadText("; ".join(dict.fromkeys(problems)))
+        raise InvalidInput("; ".join(dict.fromkeys(problems)))
     return Request(tuple(checked.values()), targets, many_inputs, many_targets)
 
 
@@ -71,6 +71,6 @@ def check_one(
 ) -> tuple[Inputs, Target]:
     """Validate one input and one target."""
     if is_many(config, inputs) or is_sequence(target):
-        raise BadText("one input and one target are taken: call it once for each")
+        raise InvalidInput("one input and one target are taken: call it once for each")
     request = check(config, inputs, target, contrast, against, position, tokenizer)
     return request.inputs[0], request.targets[0][0]

@@ -11,7 +11,7 @@ from duat_jax.display.page.data import page_data
 from duat_jax.display.page.document import document
 from duat_jax.display.page.graph_view import NeuronView, ScoreView
 from duat_jax.display.result import Displayed
-from duat_jax.errors import BadText, DuatError
+from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.inputs.baselines import read_pairs
 from duat_jax.inputs.leading_space import space_notes
 from duat_jax.inputs.request import check_one
@@ -23,7 +23,7 @@ from duat_jax.interpret.graph.neurons import read_neuron
 from duat_jax.interpret.intervene.compute import check, intervene
 from duat_jax.interpret.intervene.patching import beside_contrast
 from duat_jax.interpret.intervene.result import Intervention
-from duat_jax.interpret.intervene.sources import Between
+from duat_jax.interpret.intervene.sources import SteeringVector
 from duat_jax.interpret.intervene.written import parse_changes, sets_other
 from duat_jax.interpret.pipeline import read_target
 from duat_jax.live.questions import (
@@ -87,7 +87,7 @@ def answer(loaded: Loaded, question: Any, work: Work) -> Answer:
         return Answer(page=document([]))
     work.step("reading the texts")
     changes = parse_changes(question.changes, question.other) if isinstance(question, Intervene) else []
-    sources = [change.added for change in changes if isinstance(change.added, Between)]
+    sources = [change.added for change in changes if isinstance(change.added, SteeringVector)]
     _require_short(loaded, question, [text for each in sources for text in (each.towards, each.away)])
     model, tokenizer, *_ = loaded
     if isinstance(question, ExplainScore):
@@ -164,6 +164,6 @@ def _require_short(loaded: Loaded, question: Any, texts: list[str]) -> None:
     """Raise if a text has more tokens than are allowed here."""
     for text in (*(getattr(question, name, None) for name in ("text", "other", "against")), *texts):
         if text is not None and (count := len(encode(loaded.tokenizer, text, "the text"))) > loaded.longest:
-            raise BadText(
+            raise InvalidInput(
                 f"a text has {count} tokens, and this page takes at most {loaded.longest}: give a shorter one"
             )

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 
 
 class Question(msgspec.Struct, tag_field="ask", forbid_unknown_fields=True, kw_only=True):
@@ -119,4 +119,4 @@ def read_question(content: Any) -> Any:
             msgspec.json.decode(content) if isinstance(content, bytes) else content, reduce(or_, KINDS)
         )
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise BadText(f"this is no question that can be asked here: {error}") from None
+        raise InvalidInput(f"this is no question that can be asked here: {error}") from None

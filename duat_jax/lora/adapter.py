@@ -91,7 +91,7 @@ def new_adapters(
         seed: the seed of `A`, whose entries are uniform in `±1/√inputs`.
 
     Raises:
-        BadText: naming every module that the model doesn't have.
+        InvalidInput: naming every module that the model doesn't have.
         DuatError: if the rank isn't positive.
 
     Example:

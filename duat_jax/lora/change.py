@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from duat_jax.deprecation import renamed_arguments
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.forms import decomposition
 from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.forms.split import Split, first_order, split_between
@@ -78,7 +78,7 @@ def lora_change(
         The `LoraChange`; it shows itself in a notebook, and `print` shows it in a terminal.
 
     Raises:
-        BadText: if the text or target isn't valid for the model, or there is no adapter.
+        InvalidInput: if the text or target isn't valid for the model, or there is no adapter.
         DuatError: naming every adapter that doesn't fit the model.
         NotFinite: if the metric isn't finite, with or without the adapters.
 
@@ -100,10 +100,10 @@ def lora_change(
     """
     require_loaded(model)
     if not adapters:
-        raise BadText("there is no adapter: give at least one")
+        raise InvalidInput("there is no adapter: give at least one")
     text, metric = check_one(model.config, inputs, target, contrast, against, position, tokenizer)
     if metric.stream is not None:
-        raise BadText("only duat.explain reads targets inside of the model: choose one of the model's outputs")
+        raise InvalidInput("only duat.explain reads targets inside of the model: choose one of the model's outputs")
     labels = labels_of(model.config, text, tokenizer)
     if changes_table(model, adapters):
         model = untied(model)

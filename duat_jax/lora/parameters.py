@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from duat_jax.deprecation import renamed_arguments
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.forms import decomposition
 from duat_jax.inputs.model_inputs import Inputs, OneInput, checked_input
 from duat_jax.lora.adapter import Adapters, adapt, scaled
@@ -56,7 +56,7 @@ def moved_parameters(
         seed: the seed of the random signs.
 
     Raises:
-        BadText: if the text isn't valid for the model.
+        InvalidInput: if the text isn't valid for the model.
 
     Source: Wang & Li, Eq. 18, with the update carried into every later parameter.
     """
@@ -71,7 +71,7 @@ def moved_between(
     problems: list[str] = []
     text = checked_input(base.config, inputs, "the text", problems)
     if problems:
-        raise BadText("; ".join(problems))
+        raise InvalidInput("; ".join(problems))
     shape = jax.eval_shape(lambda inputs: base.embed(inputs.given, inputs.segments), text)
     keys = jax.random.split(jax.random.key(seed), 2)
     z = jax.random.rademacher(keys[0], (samples, *shape.shape), shape.dtype)

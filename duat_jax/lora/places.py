@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.models.config import Config
 from duat_jax.models.families.tensor_map import AS_IT_IS, TRANSPOSED, Entry, Transform, parameter_at, part_at
 from duat_jax.models.registry import family_of
@@ -117,7 +117,7 @@ def module_names(model: Transformer, modules: Iterable[str]) -> list[str]:
         return [name for name, place in known.items() if place.paths[0].startswith("stack.")]
     if absent := [module for module in modules if not any(_called(name, module) for name in known)]:
         kinds = dict.fromkeys(re.sub(r"^.*\.\d+\.", "", name) for name in known)
-        raise BadText(
+        raise InvalidInput(
             f"this {model.config.family} model has no linear layer {', '.join(map(repr, absent))}: choose"
             f" among {', '.join(list(kinds)[:LISTED])}"
         )

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Int
 
-from duat_jax.errors import BadText, DuatError, NotFinite
+from duat_jax.errors import DuatError, InvalidInput, NotFinite
 from duat_jax.evaluation.journal import fingerprint
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.files import path_of, write_file
@@ -52,15 +52,15 @@ def train(
         The trained adapters, and the loss at every step before it, in nats per token.
 
     Raises:
-        BadText: if the model isn't a language model, there are fewer texts than a step takes, or the file holds another
-            run's state.
+        InvalidInput: if the model isn't a language model, there are fewer texts than a step takes, or the file holds
+            another run's state.
         NotFinite: if the loss isn't finite.
 
     Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021.
     """
     work = None if work is None else path_of(work, "a file for the state of a training")
     if model.config.head.kind != "next token":
-        raise BadText(
+        raise InvalidInput(
             f"a {model.config.family} model with this head doesn't predict the next token: train a language model"
         )
     require_enough(ids, settings)
@@ -123,6 +123,6 @@ def _restored(file: Path, state: Any, run: dict[str, Any]) -> tuple[int, Any]:
     try:
         head, arrays = unseal_file(file, {"run": run}, "give another file, or remove it")
     except DuatError as error:
-        raise BadText(str(error)) from None
+        raise InvalidInput(str(error)) from None
     leaves = [jnp.asarray(arrays[name]) for name in _named(state)]
     return head["done"], jax.tree.unflatten(jax.tree.structure(state), leaves)

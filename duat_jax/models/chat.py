@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tokenizers import Tokenizer
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.models.checkpoint.problems import quoted
 
 if TYPE_CHECKING:
@@ -57,26 +57,28 @@ class ChatTemplate:
         try:
             chat = [_message(each) for each in json.loads(json.dumps([dict(each) for each in messages]))]
         except (TypeError, ValueError) as error:
-            raise BadText(f"{what}: messages hold texts, numbers, lists and objects of them ({error})") from None
+            raise InvalidInput(f"{what}: messages hold texts, numbers, lists and objects of them ({error})") from None
         for each in chat:
             if not isinstance(each.get("role"), str) or "content" not in each:
-                raise BadText(f"{what}: a message is {{'role': …, 'content': …}}, not {quoted(each)}")
+                raise InvalidInput(f"{what}: a message is {{'role': …, 'content': …}}, not {quoted(each)}")
         begun = chat[-1]["content"] if chat[-1]["role"] == "assistant" else None
         if begun is not None:
             if not isinstance(begun, str):
-                raise BadText(f"{what}: the assistant's last message must be a text, not {quoted(begun)}")
+                raise InvalidInput(f"{what}: the assistant's last message must be a text, not {quoted(begun)}")
             chat[-1]["content"] = begun + _CONTINUED
         try:
             text = environment.from_string(self.source).render(
                 messages=chat, tools=None, documents=None, add_generation_prompt=begun is None, **self.tokens
             )
         except (TemplateError, TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
-            raise BadText(f"the chat template can't write {what}: {' '.join(str(error).split())[:200]}") from None
+            raise InvalidInput(f"the chat template can't write {what}: {' '.join(str(error).split())[:200]}") from None
         if begun is None:
             return text
         before, mark, after = text.rpartition(_CONTINUED.strip())
         if not mark or begun.strip() not in before:
-            raise BadText(f"the chat template leaves out the assistant's last message: end {what} with another one")
+            raise InvalidInput(
+                f"the chat template leaves out the assistant's last message: end {what} with another one"
+            )
         return before if after.startswith(" ") else before.rstrip()
 
 
@@ -121,7 +123,7 @@ def encode_chat(tokenizer: Tokenizer, messages: Sequence[Message], what: str) ->
     """Return a chat's token ids: its template writes the special tokens, and none is added."""
     template = template_of(tokenizer)
     if template is None:
-        raise BadText(f"{what} is a chat, and the tokenizer has no chat template: give a text")
+        raise InvalidInput(f"{what} is a chat, and the tokenizer has no chat template: give a text")
     return tokenizer.encode(template.render(messages, what), add_special_tokens=False).ids
 
 
@@ -138,9 +140,9 @@ def _environment() -> "Environment":
         import jinja2
         from jinja2 import ext, nodes, sandbox, utils
     except ImportError as error:
-        raise BadText(f"chat templates need jinja2 ({error}): pip install 'duat-jax[chat]'") from None
+        raise InvalidInput(f"chat templates need jinja2 ({error}): pip install 'duat-jax[chat]'") from None
     if tuple(int(part) for part in jinja2.__version__.split(".")[:3] if part.isdecimal()) < OLDEST:
-        raise BadText(f"chat templates need jinja2 3.1.6, and {jinja2.__version__} is installed: upgrade it")
+        raise InvalidInput(f"chat templates need jinja2 3.1.6, and {jinja2.__version__} is installed: upgrade it")
 
     class Generation(ext.Extension):
         """The block that marks what the assistant says: its body."""

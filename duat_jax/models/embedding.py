@@ -7,7 +7,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.models.config import Config, Image
 from duat_jax.nn.linear import Linear, alike, computed_in, initial
 
@@ -43,7 +43,7 @@ class TokenEmbedding(nnx.Module):
     ) -> Float[Array, "... tokens features"]:
         """Return the embeddings of a text."""
         if ids.shape[-1] > self.config.positions:
-            raise BadText(
+            raise InvalidInput(
                 f"the text has {ids.shape[-1]} tokens, but the model's context is {self.config.positions}: shorten it"
             )
         x = self.token[...][ids]
@@ -84,7 +84,7 @@ class PatchEmbedding(nnx.Module):
 
     def __init__(self, config: Config, *, dtype: DTypeLike, rngs: nnx.Rngs | None) -> None:
         if config.image is None:
-            raise BadText("the model reads no images")
+            raise InvalidInput("the model reads no images")
         self.image: Image = config.image
         inputs = self.image.channels * self.image.patch_height * self.image.patch_width
         self.patch = Linear(inputs, config.features, "patch", dtype=dtype, rngs=rngs)
@@ -96,7 +96,7 @@ class PatchEmbedding(nnx.Module):
         image = self.image
         expected = (image.channels, image.height, image.width)
         if pixels.shape[-3:] != expected:
-            raise BadText(
+            raise InvalidInput(
                 f"the image is of shape {list(pixels.shape)}, but the model takes {list(expected)}: resize it"
             )
         height, width = image.patch_height, image.patch_width

@@ -10,7 +10,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from duat_jax.errors import BadText, DuatError
+from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.nn.convolution import Convolution, ResidualConvolution
 from duat_jax.nn.linear import Linear, computed_in
 from duat_jax.transform.marks import stream
@@ -73,7 +73,7 @@ class ResidualNetwork(nnx.Module):
         """Return the pixels with channels last, in the dtype of the parameters, float32 at least."""
         kernel = self.stem.kernel[...]
         if pixels.ndim < 3 or pixels.shape[-3] != kernel.shape[2]:
-            raise BadText(
+            raise InvalidInput(
                 f"the image is of shape {list(pixels.shape)}, but the network takes [{kernel.shape[2]}, rows, columns]"
             )
         return jnp.moveaxis(pixels, -3, -1).astype(computed_in(kernel.dtype))

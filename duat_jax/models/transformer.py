@@ -7,7 +7,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
-from duat_jax.errors import BadText, DuatError
+from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.embedding import PatchEmbedding, TokenEmbedding
@@ -79,7 +79,7 @@ class Transformer(nnx.Module):
             mask: true for real tokens, whose positions are counted, `[..., tokens]`; all if absent.
 
         Raises:
-            BadText: if a text is longer than the model's context, or an image of another size.
+            InvalidInput: if a text is longer than the model's context, or an image of another size.
         """
         inputs = _array(inputs)
         if isinstance(self.embedding, PatchEmbedding):
@@ -191,8 +191,8 @@ class Transformer(nnx.Module):
 
         Raises:
             DuatError: if the mask isn't boolean.
-            BadText: if the mask hides tokens that aren't padding, as an inverted one does. Within `jax.jit`, where the
-                tokens aren't known yet, the result is NaN instead.
+            InvalidInput: if the mask hides tokens that aren't padding, as an inverted one does. Within `jax.jit`, where
+                the tokens aren't known yet, the result is NaN instead.
         """
         inputs = _array(inputs)
         fits = None if mask is None or self.config.image is not None else require_mask(inputs, mask)
@@ -209,7 +209,7 @@ def _array(inputs: Any) -> Array:
     try:
         return jnp.asarray(inputs)
     except (TypeError, ValueError):
-        raise BadText(
+        raise InvalidInput(
             f"a model reads an array of token ids or of pixels, not {quoted(inputs)}: duat.load_tokenizer(...) makes"
             " token ids of a text, tokenizer.encode(text).ids"
         ) from None

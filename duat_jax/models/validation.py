@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from duat_jax.errors import BadText, DuatError
+from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.forms.affine_form import GATE_RULES
 from duat_jax.models.chat import is_chat
 from duat_jax.models.checkpoint.problems import quoted
@@ -133,7 +133,7 @@ def _encoded(
         return None
     try:
         return call(tokenizer, text, label)
-    except BadText as error:
+    except InvalidInput as error:
         problems.append(str(error))
         return None
 

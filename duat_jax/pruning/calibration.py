@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.forms.coefficients import coefficients
 from duat_jax.forms.decomposition import KINDS
 from duat_jax.models import sites
@@ -96,7 +96,7 @@ def in_batches(
 ) -> list[np.ndarray]:
     """Add up sums over all texts, a batch at a time, in double precision."""
     if len(ids) < 1 or ids.shape[1] < 2:
-        raise BadText("there is no calibration text: give at least one text of two tokens")
+        raise InvalidInput("there is no calibration text: give at least one text of two tokens")
     totals: list[np.ndarray] = []
     # All batches have one size, so that one compiled program reads them.
     batch = next(size for size in range(min(BATCH, len(ids)), 0, -1) if len(ids) % size == 0)

@@ -161,7 +161,7 @@ def prune(
 
     Raises:
         DuatError: if an argument is wrong; the message names every problem.
-        BadText: if there is no calibration text.
+        InvalidInput: if there is no calibration text.
 
     Example:
         >>> import duat_jax as duat, numpy as np

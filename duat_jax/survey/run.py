@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from duat_jax.errors import BadCheckpoint, BadText, DuatError
+from duat_jax.errors import BadCheckpoint, DuatError, InvalidInput
 from duat_jax.evaluation.journal import fingerprint
 from duat_jax.evaluation.running_text import stream, windows
 from duat_jax.files import path_of, write_file
@@ -113,8 +113,8 @@ def survey(
         The survey's tables; nothing where other shards' parts are missing.
 
     Raises:
-        BadText: if the texts are too short, the model has no such token or baseline, or the directory holds another
-            survey.
+        InvalidInput: if the texts are too short, the model has no such token or baseline, or the directory holds
+            another survey.
         DuatError: if the model predicts no next token or has experts, a part is damaged, or a worker died.
         NotFinite: if what the model says of a window is NaN or infinite.
 
@@ -129,7 +129,9 @@ def survey(
     name = None if model is None else _absolute(str(path_of(model, "a checkpoint")))
     require_tables()
     if not 1 <= index <= count:
-        raise BadText(f"shard {index}/{count} isn't there: give the first as 1/{count}, the last as {count}/{count}")
+        raise InvalidInput(
+            f"shard {index}/{count} isn't there: give the first as 1/{count}, the last as {count}/{count}"
+        )
     config = load_config(name)
     require_layers(config)
     if config.head.kind != "next token":
@@ -137,7 +139,7 @@ def survey(
     if any(block.experts is not None for block in config.blocks):
         raise DuatError("the model has experts, and each token chooses others: only neurons of all tokens are surveyed")
     if not 2 <= tokens <= config.positions:
-        raise BadText(f"windows of {tokens} tokens: the model reads from 2 to {config.positions}")
+        raise InvalidInput(f"windows of {tokens} tokens: the model reads from 2 to {config.positions}")
     loaded, tokenizer = load(name, dtype=dtype), load_tokenizer(name, add_special_tokens=add_special_tokens)
     corpus = windows(stream(tokenizer, texts), None, tokens)
     explained = _explained(config, corpus[0], target, contrast, tokenizer)
@@ -183,7 +185,7 @@ def _explained(
 ) -> Explained:
     """Return the number that is explained, its tokens validated."""
     if target is None and contrast is not None:
-        raise BadText("contrast is the token whose logit is subtracted from a target's: give target too")
+        raise InvalidInput("contrast is the token whose logit is subtracted from a target's: give target too")
     if target is None:
         return Explained()
     _, checked = check_one(config, window, Logit(target, contrast), tokenizer=tokenizer)
@@ -202,9 +204,11 @@ def _begin(place: Path, manifest: dict[str, Any], arrays: dict[str, np.ndarray])
         # Another shard may be doing the same.
         others = {file.name, "parts", CORPUS}
         if place.exists() and any(there.name not in others and there.suffix != ".part" for there in place.iterdir()):
-            raise BadText(f"{place} isn't empty, and holds no survey: give a new directory")
+            raise InvalidInput(f"{place} isn't empty, and holds no survey: give a new directory")
         if (place / CORPUS).exists() and (place / CORPUS).read_bytes() != corpus:
-            raise BadText(f"{place} holds the corpus of another survey, without its manifest: give a new directory")
+            raise InvalidInput(
+                f"{place} holds the corpus of another survey, without its manifest: give a new directory"
+            )
         place.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):  # it is that of a shard that began meanwhile
             write_file(file, (json.dumps(manifest, indent=1) + "\n").encode(), new=True)
@@ -220,9 +224,11 @@ def _require_same(file: Path, manifest: dict[str, Any]) -> None:
     except ValueError:
         there = None
     if not isinstance(there, dict):
-        raise BadText(f"{file} isn't a survey's manifest: give another directory")
+        raise InvalidInput(f"{file} isn't a survey's manifest: give another directory")
     if different := [name for name in manifest if there.get(name) != manifest[name]]:
-        raise BadText(f"{file.parent} holds a survey with another {' and another '.join(different)}: give another one")
+        raise InvalidInput(
+            f"{file.parent} holds a survey with another {' and another '.join(different)}: give another one"
+        )
 
 
 def _file(place: Path, part: int) -> Path:

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from duat_jax.display.examples import FILE, Example, Examples, as_bytes
-from duat_jax.errors import BadText, DuatError, warn_caller
+from duat_jax.errors import DuatError, InvalidInput, warn_caller
 from duat_jax.files import path_of, write_file
 from duat_jax.inputs.labels import readable
 from duat_jax.models.vocabulary.running import run_texts
@@ -84,7 +84,7 @@ def read(directory: Path | str) -> Survey:
         directory: where the survey was kept.
 
     Raises:
-        BadText: if there is none, it isn't finished, or a table is damaged or another survey's.
+        InvalidInput: if there is none, it isn't finished, or a table is damaged or another survey's.
     """
     place = path_of(directory, "a survey's directory")
     require_tables()
@@ -92,14 +92,14 @@ def read(directory: Path | str) -> Survey:
 
     if not (place / "survey.json").exists():
         state = "isn't finished: run it again" if (place / "manifest.json").exists() else "isn't there"
-        raise BadText(f"the survey in {place} {state}")
+        raise InvalidInput(f"the survey in {place} {state}")
     manifest = _manifest(place / "survey.json")
     digests = manifest.pop("tables", {})  # which surveys of older versions lack
     frames = []
     for name in TABLES:
         content = (place / f"{name}.parquet").read_bytes()
         if name in digests and digests[name] != sha256(content).hexdigest():
-            raise BadText(f"{place / name}.parquet is damaged, or another survey's: run the survey again")
+            raise InvalidInput(f"{place / name}.parquet is damaged, or another survey's: run the survey again")
         frames.append(pd.read_parquet(BytesIO(content)))
     return Survey(manifest, *frames)
 
@@ -114,7 +114,7 @@ def _manifest(file: Path) -> dict[str, Any]:
     if digest is None and manifest.get("version") == WITHOUT_DIGESTS:
         warn_caller(f"{file} is of an older duat-jax, without digests: changes of its tables can't be seen")
     elif digest != digest_of(manifest):
-        raise BadText(f"{file} is damaged: run the survey again")
+        raise InvalidInput(f"{file} is damaged: run the survey again")
     return manifest
 
 

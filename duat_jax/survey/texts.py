@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from duat_jax.errors import BadText, DuatError
+from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.survey.tables import require_tables
 
 FIELD = "text"
@@ -22,10 +22,10 @@ def read_corpus(paths: Iterable[Path | str]) -> list[str]:
     for path in map(str, paths):
         try:
             texts += _read(path)
-        except BadText as error:
+        except InvalidInput as error:
             problems.append(str(error))
     if problems or not texts:
-        raise BadText("; ".join(problems) or "there is no text: give at least one file")
+        raise InvalidInput("; ".join(problems) or "there is no text: give at least one file")
     return texts
 
 
@@ -36,19 +36,19 @@ def _read(path: str) -> list[str]:
         with _opened(path) as file:
             rows = read(file)
     except DuatError as error:
-        raise BadText(f"{path} {error}") from None
+        raise InvalidInput(f"{path} {error}") from None
     except UnicodeDecodeError:
-        raise BadText(f"{path} isn't UTF-8 text") from None
+        raise InvalidInput(f"{path} isn't UTF-8 text") from None
     except Exception as error:
         # Every file system of fsspec has errors of its own, some of several lines.
         if REMOTE not in path and not isinstance(error, OSError | ValueError):
             raise
         name = "" if isinstance(error, ImportError | ValueError) else f"{type(error).__name__}: "
         why = getattr(error, "strerror", None) or f"{name}{error}"
-        raise BadText(f"{path} can't be read: {' '.join(why.split())}") from None
+        raise InvalidInput(f"{path} can't be read: {' '.join(why.split())}") from None
     wrong = next((i for i, text in enumerate(rows) if not isinstance(text, str)), None)
     if wrong is not None:
-        raise BadText(f"{path}: row {wrong} has no {FIELD!r} that is a string")
+        raise InvalidInput(f"{path}: row {wrong} has no {FIELD!r} that is a string")
     return [text for text in rows if isinstance(text, str) and text.strip()]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.models.transformer import Transformer
 from duat_jax.training.over_examples.result import Influence
@@ -33,7 +33,7 @@ class Settings(NamedTuple):
 def require_enough(ids: Int[np.ndarray, "pieces tokens"], settings: Settings) -> None:
     """Raise unless there are as many pieces as a step reads."""
     if len(ids) < settings.batch:
-        raise BadText(
+        raise InvalidInput(
             f"a step needs {settings.batch} texts, and there are {len(ids)}: give more text, or a smaller batch"
         )
 

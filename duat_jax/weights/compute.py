@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.forms.secant import Secant, notes_of
 from duat_jax.forms.split import Split, first_order, split_between
 from duat_jax.inputs.batching import bucket, padded
@@ -98,7 +98,7 @@ def diff(
         The `ModelDiff`; it shows itself in a notebook, and `print` shows it in a terminal.
 
     Raises:
-        BadText: if an input or the target isn't valid for the model.
+        InvalidInput: if an input or the target isn't valid for the model.
         DuatError: naming every setting and parameter in which the models differ in shape.
         NotFinite: if the number isn't finite for one of the models.
 
@@ -115,7 +115,7 @@ def diff(
     Allocation for Neural Network Training", 2019.
     """
     if largest < 0:
-        raise BadText(f"largest is {largest}: give the number of parameters that are exchanged, 0 for none")
+        raise InvalidInput(f"largest is {largest}: give the number of parameters that are exchanged, 0 for none")
     before, after = alike_models(reference, model)
     config = after.config
     request, targets = _checked(config, inputs, target, contrast, against, position, tokenizer)
@@ -169,11 +169,11 @@ def _checked(
     loss = config.head.kind == "next token" and all(given is None for given in (target, contrast, position))
     request = check(config, inputs, target, contrast, against, position, tokenizer)
     if request.many_targets:
-        raise BadText("one target is taken: call it once for each")
+        raise InvalidInput("one target is taken: call it once for each")
     if len(request.inputs) > 1 and not loss and target is None and config.head.kind != "hidden":
-        raise BadText("several inputs have no most probable output in common: give a target")
+        raise InvalidInput("several inputs have no most probable output in common: give a target")
     if loss and (short := [str(i) for i, text in enumerate(request.inputs) if len(text.real) < 2]):
-        raise BadText(f"text {', '.join(short)}: one token has no loss; give at least two, or a target")
+        raise InvalidInput(f"text {', '.join(short)}: one token has no loss; give at least two, or a target")
     return request, [None if loss else target for (target,) in request.targets]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float, Int
 
-from duat_jax.errors import BadText, DuatError
+from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.models.config import Config, Head, Image
 from duat_jax.models.residual_network import ResidualNetwork
 from duat_jax.models.transformer import Transformer
@@ -94,7 +94,7 @@ def train_classifier(
             f"labels are from {labels.min()} to {labels.max()}, but the network's classes from 0 to {classes - 1}"
         )
     if problems:
-        raise BadText("; ".join(problems))
+        raise InvalidInput("; ".join(problems))
     steps = len(images) // batch
     rule = optax.adamw(optax.warmup_cosine_decay_schedule(0.0, rate, steps, epochs * steps), weight_decay=0.05)
     graph, parameters = nnx.split(network)

@@ -74,7 +74,7 @@ def exactness(network: Network, images: np.ndarray, dtype: Any) -> dict[str, Any
             checks["collapse"] = duat.collapse(partial(logits_of, network), x).completeness
             checks["secant to paper"] = duat.secant(logit)(x, jnp.zeros_like(x)).completeness
             return {
-                name: (c.within.all() & c.says_something.all(), jnp.abs(c.error).max() / c.largest.max())
+                name: (c.within.all() & c.conclusive.all(), jnp.abs(c.error).max() / c.largest.max())
                 for name, c in checks.items()
             }
 

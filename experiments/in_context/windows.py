@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.in_context.runs import logits_of
 from duat_jax.models.sites import PATTERN
 from duat_jax.models.transformer import Transformer
@@ -51,7 +51,9 @@ def restricted_states(
         (4, 192)
     """
     if len(ids) > LONGEST_STORED:
-        raise BadText(f"the texts have {len(ids)} tokens: give at most {LONGEST_STORED}, whose patterns are stored")
+        raise InvalidInput(
+            f"the texts have {len(ids)} tokens: give at most {LONGEST_STORED}, whose patterns are stored"
+        )
     x = model.first(model.embed(ids))
     for block in model.stack.blocks:
         recording = record_kinds(block, x, (marks.HOLD,))

@@ -77,7 +77,7 @@ def _row(layer: int | None, formula: str, reference: str, value: Array, parts: S
     errors, bounds = np.abs(np.asarray(completeness.error)).ravel(), np.asarray(completeness.tolerance).ravel()
     worst = int(np.argmax(np.where(errors == 0, 0, errors / np.where(bounds == 0, np.nan, bounds))))
     # Where all parts are zero there is nothing that a tolerance could hide.
-    conclusive = np.asarray(completeness.says_something) | (np.asarray(completeness.largest) == 0)
+    conclusive = np.asarray(completeness.conclusive) | (np.asarray(completeness.largest) == 0)
     holds = bool(np.all(np.asarray(completeness.within) & conclusive))
     return Row(layer, formula, reference, float(errors[worst]), float(bounds[worst]), holds)
 

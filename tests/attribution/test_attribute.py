@@ -119,5 +119,5 @@ def test_the_largest_units():
 )
 def test_errors_say_what_to_do(wrong, says):
     arguments = {"reference": OTHER} | wrong
-    with pytest.raises(duat.BadText, match=says):
+    with pytest.raises(duat.InvalidInput, match=says):
         duat.attribute(model_of(TEXT), IDS, **arguments)

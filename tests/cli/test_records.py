@@ -76,7 +76,7 @@ def test_every_command_writes_a_record(name):
     ],
 )
 def test_what_is_no_record_is_refused_in_one_line(wrong):
-    with pytest.raises(duat.BadText, match="isn't the JSON of a result"):
+    with pytest.raises(duat.InvalidInput, match="isn't the JSON of a result"):
         records.read(wrong)
 
 
@@ -85,7 +85,7 @@ def test_what_is_no_record_is_refused_in_one_line(wrong):
 def test_another_version_is_refused_in_one_line(kind, newer):
     tag, version = kind.__struct_config__.tag, kind.VERSION + (1 if newer else -1)
     says = f"has version {version} of the kind '{tag}', not version {kind.VERSION}: "
-    with pytest.raises(duat.BadText, match=says + ("install a newer" if newer else "write it again")) as refused:
+    with pytest.raises(duat.InvalidInput, match=says + ("install a newer" if newer else "write it again")) as refused:
         records.read(json.dumps({"kind": tag, "version": version}))
     assert "\n" not in str(refused.value)
 

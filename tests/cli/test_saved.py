@@ -64,7 +64,7 @@ def test_numbers_of_completeness_are_numpys_and_truth_values_pythons(results, tm
             assert found or kind.__name__ == "Attribution"
             for each in found:
                 assert {type(number) for number in each[:5]} == {each.value.dtype.type}, kind
-                assert type(each.holds) is type(each.within) is type(each.says_something) is bool
+                assert type(each.holds) is type(each.within) is type(each.conclusive) is bool
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def test_a_changed_bit_is_refused_or_changes_nothing(tmp_path):
         (tmp_path / "changed").write_bytes(changed)
         try:
             saved.write_result(duat.open(tmp_path / "changed"), tmp_path / "again")
-        except duat.BadText as error:
+        except duat.InvalidInput as error:
             refused.add(str(error))
         else:
             opened += 1
@@ -227,12 +227,12 @@ def headed(**changed):
 )
 def test_other_files_are_refused(tmp_path, content, says):
     (tmp_path / "x").write_bytes(content)
-    with pytest.raises(duat.BadText, match=says):
+    with pytest.raises(duat.InvalidInput, match=says):
         duat.open(tmp_path / "x")
 
 
 def test_a_file_that_isnt_there(tmp_path):
-    with pytest.raises(duat.BadText, match="No such file"):
+    with pytest.raises(duat.InvalidInput, match="No such file"):
         duat.open(tmp_path / "x")
     with pytest.raises(OSError, match="No such file"):
         duat.explain(duat.load(), [5, 6]).save(tmp_path / "no" / "folder")

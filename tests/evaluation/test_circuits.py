@@ -335,18 +335,20 @@ def cases_of(task, count=200):
 
 def test_prompts_that_cannot_be_drawn_are_refused(embedded):
     model, tokenizer = embedded
-    with pytest.raises(duat.BadText, match="there is no task 'chess': choose one of indirect object"):
+    with pytest.raises(duat.InvalidInput, match="there is no task 'chess': choose one of indirect object"):
         draw(model, tokenizer, "chess", 1)
-    with pytest.raises(duat.BadText, match="no single token for any answer of 'greater than'"):
+    with pytest.raises(duat.InvalidInput, match="no single token for any answer of 'greater than'"):
         draw(model, tokenizer_of(["?", "a"]), "greater than", 1)
     # A model that always says "he" knows one of each pair.
     words = sorted({word for case in cases_of("pronoun", 4000) for word in f"{case.clean} he she".split()})
     biased = language_model(vocab=len(words) + 1, positions=16, random=False, bias=True)
     biased.head.bias[...] = biased.head.bias[...].at[1 + words.index("he")].set(1.0)
-    with pytest.raises(duat.BadText, match=r"the model answers 0 of \d+ prompts of 'pronoun' rightly, and 2 are asked"):
+    with pytest.raises(
+        duat.InvalidInput, match=r"the model answers 0 of \d+ prompts of 'pronoun' rightly, and 2 are asked"
+    ):
         draw(biased, tokenizer_of(["?", *words]), "pronoun", 2)
     encoder = duat.load(ENCODER)
-    with pytest.raises(duat.BadText, match="models that say the next token, and this one's head is 'hidden'"):
+    with pytest.raises(duat.InvalidInput, match="models that say the next token, and this one's head is 'hidden'"):
         draw(encoder, tokenizer, "pronoun", 2)
 
 

@@ -72,7 +72,7 @@ def test_a_killed_study_goes_on_and_a_larger_one_too(small, whole, tmp_path, mon
     # All is there: nothing is computed.
     monkeypatch.setattr(deletion_study, "_evaluated", None)
     assert same(study(*small, count=5, longest=8, work=path), whole)
-    with pytest.raises(duat.BadText, match="holds other work"):
+    with pytest.raises(duat.InvalidInput, match="holds other work"):
         study(*small, count=5, longest=7, work=path)
 
 
@@ -95,9 +95,9 @@ def test_a_study_is_its_texts_one_by_one(small, whole):
 
 def test_what_cannot_be_measured_is_said(small):
     model, tokenizer, *_ = small
-    with pytest.raises(duat.BadText, match="no method 'guess': choose among secant, mean"):
+    with pytest.raises(duat.InvalidInput, match="no method 'guess': choose among secant, mean"):
         study(model, tokenizer, TEXTS, ["guess"], count=2, longest=8)
-    with pytest.raises(duat.BadText, match="there are 1 texts of at least 5 tokens .*, and 2 are requested"):
+    with pytest.raises(duat.InvalidInput, match="there are 1 texts of at least 5 tokens .*, and 2 are requested"):
         study(model, tokenizer, ["a b c", TEXTS[0]], count=2, longest=8)
     classes = duat.models.Config(
         family="test",
@@ -106,7 +106,7 @@ def test_what_cannot_be_measured_is_said(small):
         positions=16,
         head=Head(kind="classes", outputs=2, pool="last"),
     )
-    with pytest.raises(duat.BadText, match="this model's head is 'classes'"):
+    with pytest.raises(duat.InvalidInput, match="this model's head is 'classes'"):
         study(duat.models.Transformer(classes, rngs=nnx.Rngs(0)), tokenizer, TEXTS, count=2, longest=8)
 
 
@@ -128,7 +128,7 @@ def test_tokens_that_are_special_make_no_text(small):
     model, tokenizer, *_ = small
     tokenizer = Tokenizer.from_str(tokenizer.to_str())
     tokenizer.add_special_tokens(["[UNK]"])
-    with pytest.raises(duat.BadText, match="there are 1 texts of at least 5 tokens that aren't special"):
+    with pytest.raises(duat.InvalidInput, match="there are 1 texts of at least 5 tokens that aren't special"):
         study(model, tokenizer, [TEXTS[0], "[UNK] " * 6 + "a"], count=2, longest=8)
 
 

@@ -10,7 +10,7 @@ from command import run as command
 from helpers import close
 from jaxtyping import TypeCheckError
 
-from duat_jax.errors import BadText, NotFinite
+from duat_jax.errors import InvalidInput, NotFinite
 from duat_jax.evaluation.circuit_csv import to_csv
 from duat_jax.evaluation.circuit_curve import FRACTIONS, STATISTICS, Curve
 from duat_jax.evaluation.circuit_study import Study, study
@@ -156,9 +156,9 @@ def test_what_cant_be_refined_says_so(model):
         (2.5, 4, "2.5 steps"),
         (2, 1, "at least 2 prompts"),
     ):
-        with pytest.raises((BadText, TypeCheckError), match=said if isinstance(steps, int) else "steps"):
+        with pytest.raises((InvalidInput, TypeCheckError), match=said if isinstance(steps, int) else "steps"):
             task_circuits(model, prompts_of(count), "fixed", fixed, (kind,), steps=steps, size=0.2)
-    with pytest.raises(BadText, match="no task 'chess'.*-1 steps: give a whole number"):
+    with pytest.raises(InvalidInput, match="no task 'chess'.*-1 steps: give a whole number"):
         study(model, None, ["chess"], ["secant"], [kind], prompts=4, progress=nullcontext, steps=-1)
     prompts = prompts_of(2)
     replaced = replaced_of(model, prompts, kind).at[0].set(jnp.nan)

@@ -28,21 +28,21 @@ def test_windows_are_the_text_without_overlap():
 
 @pytest.mark.parametrize(("count", "length"), [(3, 4), (1, 12), (None, 12)])
 def test_too_little_text_is_said(count, length):
-    with pytest.raises(duat.BadText, match="has 11 tokens"):
+    with pytest.raises(duat.InvalidInput, match="has 11 tokens"):
         windows(np.arange(11, dtype=np.int32), count, length)
 
 
 def test_every_file_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "empty").write_text(" \n")
     (tmp_path / "latin").write_bytes(b"\xe9")
-    with pytest.raises(duat.BadText, match=r"missing can't be read.*latin isn't UTF-8.*empty is empty"):
+    with pytest.raises(duat.InvalidInput, match=r"missing can't be read.*latin isn't UTF-8.*empty is empty"):
         read_texts([tmp_path / name for name in ("missing", "latin", "empty")])
-    with pytest.raises(duat.BadText, match="no text"):
+    with pytest.raises(duat.InvalidInput, match="no text"):
         read_texts([])
 
 
 def test_empty_pieces_are_refused():
-    with pytest.raises(duat.BadText, match="pieces of 0 tokens"):
+    with pytest.raises(duat.InvalidInput, match="pieces of 0 tokens"):
         windows(np.arange(11, dtype=np.int32), None, 0)
 
 
@@ -84,14 +84,14 @@ def test_half_a_line_is_computed_again(tmp_path, cut):
 
 def test_other_work_is_refused(tmp_path):
     Journal(tmp_path / "work", {"seed": 0})
-    with pytest.raises(duat.BadText, match="holds other work"):
+    with pytest.raises(duat.InvalidInput, match="holds other work"):
         Journal(tmp_path / "work", {"seed": 1})
     (tmp_path / "other").write_text("hello\n")
-    with pytest.raises(duat.BadText, match="isn't a journal"):
+    with pytest.raises(duat.InvalidInput, match="isn't a journal"):
         Journal(tmp_path / "other", {"seed": 1})
     for own in ("my notes, no newline", '{"important": "results"}'):
         (tmp_path / "own").write_text(own)
-        with pytest.raises(duat.BadText):
+        with pytest.raises(duat.InvalidInput):
             Journal(tmp_path / "own", {"seed": 1})
         assert (tmp_path / "own").read_text() == own
 

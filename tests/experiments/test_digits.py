@@ -157,7 +157,7 @@ def test_both_networks_are_exact_from_the_pixels_on(name, dtype):
     ],
 )
 def test_what_cant_be_learned_from_is_refused(count, labels, options, words):
-    with pytest.raises(duat.BadText) as caught:
+    with pytest.raises(duat.InvalidInput) as caught:
         digits.train_classifier(network(), np.zeros((count, 1, 4, 6)), np.array(labels, int), **options)
     assert all(word in str(caught.value) for word in words), caught.value
 

@@ -210,7 +210,7 @@ def test_a_rotation_by_another_position_is_noticed(monkeypatch):
 
 def test_everything_that_is_mistaken_is_said_at_once():
     config = duat.load_config()
-    with pytest.raises(duat.BadText) as error:
+    with pytest.raises(duat.InvalidInput) as error:
         check(config, [5, 6, 10**9], 6, True, 3, -9, 1.5)
     for said in (
         "token id 1000000000",
@@ -218,11 +218,13 @@ def test_everything_that_is_mistaken_is_said_at_once():
         "no head True: give a number from 0 to 3",
     ):
         assert said in str(error.value)
-    with pytest.raises(duat.BadText, match=r"query: position 3 .* key: position -9 .* contrast: position 1.5"):
+    with pytest.raises(duat.InvalidInput, match=r"query: position 3 .* key: position -9 .* contrast: position 1.5"):
         check(config, [5, 6, 7], 0, 0, 3, -9, 1.5)
-    with pytest.raises(duat.BadText, match="token 0 doesn't see token 2, the key: .* the difference of their scores"):
+    with pytest.raises(
+        duat.InvalidInput, match="token 0 doesn't see token 2, the key: .* the difference of their scores"
+    ):
         check(config, [5, 6, 7], 0, 0, 0, 2, -1)
-    with pytest.raises(duat.BadText, match="token 4 doesn't see token 0, the key that it is compared with"):
+    with pytest.raises(duat.InvalidInput, match="token 4 doesn't see token 0, the key that it is compared with"):
         check(duat.load_config(GOLDEN / "gemma2"), [5, 6, 7, 8, 9], 0, 0, 4, 4, 0)
 
 

@@ -209,7 +209,7 @@ def test_the_first_token_is_kept_in_every_layer():
     loss = -np.take_along_axis(np.asarray(logs)[:-1], text[0, 1:, None], 1).mean()
     close(window_losses(model, text, window(TOKENS, 2, [0])), [loss])
     assert abs(window_losses(model, text, window(TOKENS, 2))[0] - loss) > 1e-4
-    with pytest.raises(duat.BadText, match="the texts have 600 tokens: give at most 512"):
+    with pytest.raises(duat.InvalidInput, match="the texts have 600 tokens: give at most 512"):
         window_losses(model, np.zeros((1, 600), int), window(600, 2))
 
 
@@ -525,20 +525,20 @@ def test_an_account_shows_itself_and_is_plain_data(found):
 
 def test_what_cannot_be_asked_is_refused():
     model = language_model(layers=1)
-    with pytest.raises(duat.BadText, match="causal language model"):
+    with pytest.raises(duat.InvalidInput, match="causal language model"):
         ledger(language_model(layers=1, causal=False), TASK)
-    with pytest.raises(duat.BadText, match="a place is in the hidden part"):
+    with pytest.raises(duat.InvalidInput, match="a place is in the hidden part"):
         ledger(model, TASK._replace(places=jnp.array([2, 6])))
-    with pytest.raises(duat.BadText, match="the text has 20 tokens: give 1 to 16"):
+    with pytest.raises(duat.InvalidInput, match="the text has 20 tokens: give 1 to 16"):
         ledger(model, Task(jnp.zeros(20, int), jnp.zeros(20, bool), jnp.array([3]), jnp.array([3])))
     wrong = TASK._replace(ids=TASK.ids + 7, places=jnp.array([-1]))
-    with pytest.raises(duat.BadText, match=r"1 places and 2 answers.*from 0 to 6, the text.*ids from 0 to 10"):
+    with pytest.raises(duat.InvalidInput, match=r"1 places and 2 answers.*from 0 to 6, the text.*ids from 0 to 10"):
         ledger(model, wrong)
-    with pytest.raises(duat.BadText, match="differs outside of the hidden part"):
+    with pytest.raises(duat.InvalidInput, match="differs outside of the hidden part"):
         ledger(model, TASK._replace(other=TASK.ids + 1))
-    with pytest.raises(duat.BadText, match="the text has 7 tokens, the other one 6: give two of one length"):
+    with pytest.raises(duat.InvalidInput, match="the text has 7 tokens, the other one 6: give two of one length"):
         ledger(model, TASK._replace(other=TASK.ids[:-1]))
-    with pytest.raises(duat.BadText, match="a sequence of 1 tokens"):
+    with pytest.raises(duat.InvalidInput, match="a sequence of 1 tokens"):
         measure_copying(model, [0], 1)
 
 

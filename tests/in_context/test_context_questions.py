@@ -16,7 +16,7 @@ import duat_jax as duat
 from duat_jax.cli import application
 from duat_jax.in_context.controls import answers_of, controls_of, distinct_seeds, exchange, replies
 from duat_jax.in_context.prompts import EXCHANGED, REDRAWN, draw_question, question_of
-from duat_jax.in_context.runs import plainly
+from duat_jax.in_context.runs import mean_log_probabilities
 from duat_jax.inputs.few_shot_tasks import PAIRS
 
 
@@ -81,24 +81,24 @@ def test_draws_with_distinct_seeds_ask_different_questions(tokenizer):
     seeds = distinct_seeds("capitals", tokenizer, 12)
     asked = [draw_question(tokenizer, "capitals", 0, seed=seed).text for seed in seeds]
     assert len(set(asked)) == 12 and seeds == sorted(seeds)
-    with pytest.raises(duat.BadText, match="'capitals' has 35 questions"):
+    with pytest.raises(duat.InvalidInput, match="'capitals' has 35 questions"):
         distinct_seeds("capitals", tokenizer, 36)
 
 
 def test_controls_that_cannot_be_drawn_are_refused(tokenizer):
-    with pytest.raises(duat.BadText, match="the answers of 1 demonstrations can't be exchanged"):
+    with pytest.raises(duat.InvalidInput, match="the answers of 1 demonstrations can't be exchanged"):
         draw_question(tokenizer, "capitals", 1, control=EXCHANGED)
-    with pytest.raises(duat.BadText, match="'capitals' has 14 other pairs"):
+    with pytest.raises(duat.InvalidInput, match="'capitals' has 14 other pairs"):
         draw_question(tokenizer, "capitals", 20, control=REDRAWN)
     with pytest.raises(
-        duat.BadText, match="no control 'chess' of 'capitals': choose one of exchanged, redrawn, antonyms"
+        duat.InvalidInput, match="no control 'chess' of 'capitals': choose one of exchanged, redrawn, antonyms"
     ):
         draw_question(tokenizer, "capitals", 2, control="chess")
     two, three = (draw_question(tokenizer, "capitals", count) for count in (2, 3))
-    with pytest.raises(duat.BadText, match="tokens: give two of one length"):
+    with pytest.raises(duat.InvalidInput, match="tokens: give two of one length"):
         exchange(two, three)
     first, second = (question_of(tokenizer, ["a = 1"], ask, " 2") for ask in ("b =", "c ="))
-    with pytest.raises(duat.BadText, match="give the same question"):
+    with pytest.raises(duat.InvalidInput, match="give the same question"):
         exchange(first, second)
 
 
@@ -114,16 +114,16 @@ def test_a_reply_is_that_of_the_plain_model(tokenizer):
             near(said.of_task + said.among_task, logs[question.answer], within=1e-4)
             assert said.right == (logs.argmax() == question.answer)
     assert question.answer in answers and len(answers) == len(set(answers))
-    with pytest.raises(duat.BadText, match="isn't among those of the task"):
+    with pytest.raises(duat.InvalidInput, match="isn't among those of the task"):
         replies(model, questions, answers_of(tokenizer, "capitals"))
 
 
 def test_questions_that_cannot_be_drawn_are_refused(tokenizer):
-    with pytest.raises(duat.BadText, match="there is no task 'chess': choose one of antonyms"):
+    with pytest.raises(duat.InvalidInput, match="there is no task 'chess': choose one of antonyms"):
         draw_question(tokenizer, "chess", 1)
-    with pytest.raises(duat.BadText, match="1000 demonstrations of 'capitals' are requested, which has"):
+    with pytest.raises(duat.InvalidInput, match="1000 demonstrations of 'capitals' are requested, which has"):
         draw_question(tokenizer, "capitals", 1000)
-    with pytest.raises(duat.BadText, match="the question is empty; the answer is empty"):
+    with pytest.raises(duat.InvalidInput, match="the question is empty; the answer is empty"):
         question_of(tokenizer, ["a"], "", "")
 
 
@@ -148,10 +148,10 @@ def test_a_whole_answer_is_every_token_after_those_before_it(tokenizer):
     assert right.task.ids.tolist() == right.ids.tolist() and right.task.answers.tolist() == [right.answer]
     logs = jax.nn.log_softmax(model(jnp.array([*right.ids, *right.answers])))
     expected = sum(float(logs[len(right.ids) - 1 + i, token]) for i, token in enumerate(right.answers)) / count
-    near(plainly(model, whole)[0], expected, within=1e-4)
+    near(mean_log_probabilities(model, whole)[0], expected, within=1e-4)
     compared = exchange(right, other, whole=True)
     assert compared.other.tolist() == other.whole.ids.tolist() and len(compared.other) == len(compared.ids)
-    with pytest.raises(duat.BadText, match="the same question and answer"):
+    with pytest.raises(duat.InvalidInput, match="the same question and answer"):
         exchange(right, other._replace(answers=(*right.answers[:-1], 5)))
 
 
@@ -186,7 +186,7 @@ def test_the_command_explains_all_tokens_of_an_answer(tokenizer, tmp_path):
     question = question_of(tokenizer, ["a = self.b"], "c =", " self.b")
     assert f"a mean over the {len(question.answers)} tokens of the answer" in result.stdout
     said = json.loads(file.read_text())
-    near([said["first"], said["second"]], plainly(duat.load(), question.whole), within=1e-4)
+    near([said["first"], said["second"]], mean_log_probabilities(duat.load(), question.whole), within=1e-4)
     assert said["answer"] == " self.b" and len(said["words"]) == len(said["hidden"]) == len(question.whole.ids)
 
 

@@ -25,5 +25,5 @@ def test_an_old_name_that_can_be_no_text_warns_and_stands_for_its_baseline():
 
 
 def test_a_baseline_of_no_known_kind_says_which_there_are():
-    with pytest.raises(duat.BadText, match=r"^Baseline\(\) is no baseline of a known kind: give Mask\(\)"):
+    with pytest.raises(duat.InvalidInput, match=r"^Baseline\(\) is no baseline of a known kind: give Mask\(\)"):
         check_contrast(duat.load_config(), [5, 6], duat.baselines.Baseline(), 7)

@@ -43,7 +43,7 @@ def test_every_function_of_a_model_and_an_input_is_here():
 
 @pytest.mark.parametrize("name", ASKED)
 def test_channels_that_stand_last_are_refused_in_one_line(model, name):
-    with pytest.raises(duat.BadText, match=r"channels first|takes \[3, 12, 12\]") as raised:
+    with pytest.raises(duat.InvalidInput, match=r"channels first|takes \[3, 12, 12\]") as raised:
         ASKED[name](model, np.moveaxis(IMAGE, 0, -1))
     assert "\n" not in str(raised.value)
 

@@ -54,13 +54,13 @@ def test_a_string_is_its_tokens(loaded, name):
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_string_without_a_tokenizer_says_what_to_do(loaded, name):
-    with pytest.raises(duat.BadText, match="pass the model's tokenizer|is no baseline"):
+    with pytest.raises(duat.InvalidInput, match="pass the model's tokenizer|is no baseline"):
         QUESTIONS[name](loaded[0], TEXT, OTHER, 5)
 
 
 def test_wrong_strings_are_named_all_at_once(loaded):
     model, tokenizer = loaded
-    with pytest.raises(duat.BadText, match="the text is empty.*target ' self key' is not one token but 2"):
+    with pytest.raises(duat.InvalidInput, match="the text is empty.*target ' self key' is not one token but 2"):
         duat.explain(model, "", " self key", tokenizer=tokenizer)
 
 
@@ -78,12 +78,14 @@ def test_a_model_called_with_a_list_or_a_string(loaded):
     model, tokenizer = loaded
     ids = tokenizer.encode(TEXT).ids
     close(model(ids), model(np.array(ids)))
-    with pytest.raises(duat.BadText, match="tokenizer.encode"):
+    with pytest.raises(duat.InvalidInput, match="tokenizer.encode"):
         model(TEXT)
 
 
 def test_a_target_that_the_tokenizer_doesnt_know_is_refused():
     model, tokenizer = duat.load(GOLDEN / "llama", tokenizer=True)
-    with pytest.raises(duat.BadText, match=r"the target ' Paris' is no token: it would be read as the unknown one"):
+    with pytest.raises(
+        duat.InvalidInput, match=r"the target ' Paris' is no token: it would be read as the unknown one"
+    ):
         duat.explain(model, "w3 w4", " Paris", tokenizer=tokenizer)
     assert duat.explain(model, "w3 w4", "[UNK]", tokenizer=tokenizer).target.headline.startswith("logit of '[UNK]'")

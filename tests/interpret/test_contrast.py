@@ -326,12 +326,12 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_a_contrast_that_can_not_be_is_refused(case):
     changed, message = BAD[case]
-    with pytest.raises(duat.BadText, match=re.escape(message)):
+    with pytest.raises(duat.InvalidInput, match=re.escape(message)):
         check_contrast(CONFIGS["next token"], **(IDS_OF | changed))
 
 
 def test_of_a_text_that_can_not_be_read_its_length_is_not_said():
-    with pytest.raises(duat.BadText, match=r"^the other text has token id 98[^;]*$"):
+    with pytest.raises(duat.InvalidInput, match=r"^the other text has token id 98[^;]*$"):
         check_contrast(CONFIGS["next token"], IDS, [98])
 
 

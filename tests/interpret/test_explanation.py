@@ -135,7 +135,7 @@ BAD = {
 def test_bad_input_says_what_to_do(case):
     changed, message = BAD[case]
     arguments = {"inputs": IDS, "target": 3} | changed
-    with pytest.raises(duat.BadText, match=message):
+    with pytest.raises(duat.InvalidInput, match=message):
         duat.explain(both("gpt2")[0], **arguments)
 
 
@@ -179,12 +179,12 @@ ODD = {
 def test_an_odd_question_is_refused(case):
     changed, message = ODD[case]
     arguments = {"inputs": [5, 6], "target": 3} | changed
-    with pytest.raises(duat.BadText, match=re.escape(message)):
+    with pytest.raises(duat.InvalidInput, match=re.escape(message)):
         check(duat.load_config(GOLDEN / "gpt2"), **arguments)
 
 
 def test_everything_wrong_with_a_question_is_named_at_once():
-    with pytest.raises(duat.BadText) as raised:
+    with pytest.raises(duat.InvalidInput) as raised:
         duat.explain(both("gpt2")[0], IDS, 61, contrast=62, against=OTHER, position=9)
     for words in ("target 61", "contrast 62", "position 9", "no encoder"):
         assert words in str(raised.value)
@@ -209,18 +209,18 @@ def test_inputs_and_targets_come_in_sequences_of_any_kind():
 def test_a_question_is_checked_before_anything_is_computed(monkeypatch):
     monkeypatch.setattr("duat_jax.interpret.explain.compute.read_targets", None)
     for name, arguments in (("gpt2", {"position": 9}), ("bert", {"against": jnp.array([99])}), ("bert", {})):
-        with pytest.raises(duat.BadText):
+        with pytest.raises(duat.InvalidInput):
             duat.explain(both(name)[0], IDS, **arguments)
 
 
 @pytest.mark.parametrize("position", [True, "2", 0, 1.5, np.arange(2)])
 def test_an_encoder_takes_no_position(position):
-    with pytest.raises(duat.BadText, match="without target, contrast or position"):
+    with pytest.raises(duat.InvalidInput, match="without target, contrast or position"):
         check(duat.load_config(GOLDEN / "bert"), IDS, None, None, OTHER, position)
 
 
 def test_an_encoder_wants_another_text():
-    with pytest.raises(duat.BadText, match="--against"):
+    with pytest.raises(duat.InvalidInput, match="--against"):
         duat.explain(both("bert")[0], IDS)
 
 

@@ -186,7 +186,7 @@ def test_a_group_is_measured_by_the_model_without_its_neurons():
 
 @pytest.mark.parametrize("neurons", [-1, True])
 def test_a_number_of_neurons_is_whole(neurons):
-    with pytest.raises(duat.BadText, match="must be a whole number from 0"):
+    with pytest.raises(duat.InvalidInput, match="must be a whole number from 0"):
         duat.graph(graph_of()[0], [5, 6, 7], neurons=neurons)
 
 
@@ -270,7 +270,7 @@ def test_edges_into_a_stream_of_the_network_sum_to_it(tmp_path):
 
 
 def test_a_viewers_name_is_one_of_a_file():
-    with pytest.raises(duat.BadText, match="'a b' can't name a graph in a viewer: take letters, digits"):
+    with pytest.raises(duat.InvalidInput, match="'a b' can't name a graph in a viewer: take letters, digits"):
         graph_of()[2].to_viewer("a b")
 
 

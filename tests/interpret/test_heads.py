@@ -130,7 +130,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_a_head_cannot_say_is_refused(case):
     name, asked, message = REFUSED[case]
-    with pytest.raises(duat.BadText, match=re.escape(message)):
+    with pytest.raises(duat.InvalidInput, match=re.escape(message)):
         check(CONFIGS[name], **({"inputs": GIVEN[name]} | asked))
 
 
@@ -139,7 +139,7 @@ def test_a_masked_model_is_read_at_its_only_mask():
     texts = [tokenizer.encode(text).ids for text in ("w5 [MASK] w6", "[MASK]", "w5 w6", "[MASK] [MASK]")]
     question = check(config, texts[:2], [7, duat.targets.LogProbability(7)], tokenizer=tokenizer)
     assert [[target.position for target in row] for row in question.targets] == [[2, 2], [1, 1]]
-    with pytest.raises(duat.BadText) as raised:
+    with pytest.raises(duat.InvalidInput) as raised:
         check(config, texts, 7, tokenizer=tokenizer)
     assert str(raised.value) == (
         "text 2 has no [MASK]: write one where a token is to be said, or give a position;"
@@ -244,19 +244,23 @@ def test_a_bad_file_is_refused_in_one_line(case, vision):
 
 
 def test_an_image_of_another_size_or_mode_is_refused(vision):
-    with pytest.raises(duat.BadText, match="image.png becomes 12 × 11 pixels, but the model takes 12 × 12: resize it"):
+    with pytest.raises(
+        duat.InvalidInput, match="image.png becomes 12 × 11 pixels, but the model takes 12 × 12: resize it"
+    ):
         load(vision, SQUARE[1:])
     for pixels, mode in ((SQUARE[..., 0], "L"), (np.dstack([SQUARE, SQUARE[..., :1]]), "RGBA")):
-        with pytest.raises(duat.BadText, match=f"image.png is of mode {mode}, but the model reads RGB: convert it"):
+        with pytest.raises(
+            duat.InvalidInput, match=f"image.png is of mode {mode}, but the model reads RGB: convert it"
+        ):
             load(vision, pixels)
         assert load(vision, pixels, do_convert_rgb=True).shape == (3, 12, 12)
 
 
 def test_an_image_that_would_become_enormous_is_refused(vision):
     cut = {"do_resize": True, "size": {"shortest_edge": 40_000}, "do_center_crop": True, "crop_size": 12}
-    with pytest.raises(duat.BadText, match="is resized to 40000 × 40000 pixels before 12 × 12 are cut out"):
+    with pytest.raises(duat.InvalidInput, match="is resized to 40000 × 40000 pixels before 12 × 12 are cut out"):
         load(vision, SQUARE, **cut)
-    with pytest.raises(duat.BadText, match="is resized to 11 × 11 pixels before 12 × 12 are cut out"):
+    with pytest.raises(duat.InvalidInput, match="is resized to 11 × 11 pixels before 12 × 12 are cut out"):
         load(vision, SQUARE, **cut | {"size": {"shortest_edge": 11}})
 
 

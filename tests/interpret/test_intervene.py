@@ -200,7 +200,7 @@ def test_everything_wrong_is_said_at_once():
         duat.edits.Heads(1, 1).scale(2),
         duat.edits.Heads(1, [0, 1], tokens=2).set(0),
     ]
-    with pytest.raises(duat.BadText) as error:
+    with pytest.raises(duat.InvalidInput) as error:
         duat.intervene(model, IDS, changes, 10**9)
     for part in (
         "the target 1000000000 is no token id",
@@ -210,7 +210,7 @@ def test_everything_wrong_is_said_at_once():
         "change 3: neuron [1, 1] names one twice",
     ):
         assert part in str(error.value)
-    with pytest.raises(duat.BadText) as error:
+    with pytest.raises(duat.InvalidInput) as error:
         duat.intervene(model, IDS, changes[4:], TOKEN)
     for part in (
         "change 0: token 6 is none of 6: give -6 to 5",
@@ -220,13 +220,13 @@ def test_everything_wrong_is_said_at_once():
         "changes 4 and 5 overlap at layer 1, heads 0, 1: change each value once",
     ):
         assert part in str(error.value)
-    with pytest.raises(duat.BadText, match="layer 1 is none of the 1 before what is read"):
+    with pytest.raises(duat.InvalidInput, match="layer 1 is none of the 1 before what is read"):
         duat.intervene(model, IDS, duat.edits.Heads(1, 0).set(0), duat.targets.Direction(np.ones(features), stream=1))
     unchecked = unwrap(duat.intervene)  # for a user nothing checks the types of arguments before
     for nothing in ([], None, 3, [duat.edits.Heads(1, 0)]):
-        with pytest.raises(duat.BadText, match="changes are one or several such as"):
+        with pytest.raises(duat.InvalidInput, match="changes are one or several such as"):
             unchecked(model, IDS, nothing, TOKEN)
-    with pytest.raises(duat.BadText, match="one input and one target are taken"):
+    with pytest.raises(duat.InvalidInput, match="one input and one target are taken"):
         unchecked(model, [IDS, IDS], changes[8], TOKEN)
     with pytest.raises(duat.NotFinite, match=r"logit of '7' at token 5, '20' is nan with the changes"):
         duat.intervene(model, IDS, duat.edits.Stream(1).set(1.7e308), TOKEN)

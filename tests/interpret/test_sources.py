@@ -13,7 +13,7 @@ from golden_checkpoints import golden as with_reference
 from helpers import close
 
 import duat_jax as duat
-from duat_jax.edits import Between, Edit, Heads, MeanEmbedding, Moved, Neurons, On, Stream
+from duat_jax.edits import Edit, FromInput, HeadMove, Heads, MeanEmbedding, Neurons, SteeringVector, Stream
 from duat_jax.interpret.intervene import compute
 from duat_jax.interpret.intervene.written import parse_changes
 from duat_jax.nn import attention
@@ -42,7 +42,7 @@ def without_edge(model, layer, head, source, token, factor=0.0):
 def test_an_edge_taken_away_is_an_entry_of_the_pattern_set_to_zero(name):
     model = golden(name)
     for layer, head, source, token in ((1, 2, 0, -1), (0, 1, 2, 4)):
-        found = duat.intervene(model, IDS, Heads(layer, head, tokens=token).steer(Moved(source)), TOKEN)
+        found = duat.intervene(model, IDS, Heads(layer, head, tokens=token).steer(HeadMove(source)), TOKEN)
         close(found.after, without_edge(model, layer, head, source, token), layers=9)
         assert abs(found.difference) > 1e-7 and found.completeness.verdict == "holds"
     (change,) = parse_changes([f"edge 1:2 0>{len(IDS) - 1} scale 0.25"])
@@ -68,9 +68,9 @@ def test_the_edges_of_a_head_are_the_head_and_the_last_stream_is_the_other_texts
     tokens = len(found.tokens)
     window = tokens if block.window is None else block.window
     seen = [source for source in range(3 if block.causal else tokens) if abs(source - 2) < window]
-    edges = [duat.intervene(model, given, Heads(0, 1, tokens=2).steer(Moved(source)), target) for source in seen]
+    edges = [duat.intervene(model, given, Heads(0, 1, tokens=2).steer(HeadMove(source)), target) for source in seen]
     close(sum(edge.effects[0].frozen.sum() for edge in edges), found.effects[0].frozen.sum(), layers=9)
-    patched = duat.intervene(model, given, Stream(1).set(On(other)), target)
+    patched = duat.intervene(model, given, Stream(1).set(FromInput(other)), target)
     close(patched.after, duat.intervene(model, other, Heads(0, 1).scale(2), target).before, layers=9)
     assert patched.completeness.verdict == "holds"
 
@@ -80,7 +80,7 @@ def test_an_edge_of_a_text_whose_pattern_is_not_kept(monkeypatch):
     expected = without_edge(model, 1, 2, 0, -1)
     monkeypatch.setattr(attention, "LONGEST_STORED", 4)
     jax.clear_caches()
-    found = duat.intervene(model, IDS, Heads(1, 2, tokens=-1).steer(Moved(0)), TOKEN)
+    found = duat.intervene(model, IDS, Heads(1, 2, tokens=-1).steer(HeadMove(0)), TOKEN)
     close(found.after, expected, layers=9)
     jax.clear_caches()
 
@@ -90,7 +90,7 @@ def test_an_edges_prediction_is_its_part_of_the_graph_with_the_bias_of_its_value
     graph = duat.graph(model, IDS, TOKEN, neurons=0)
     moves = graph.moves["layers.1.attention.mixed"]
     (edge,) = np.flatnonzero((moves.sources == 0) & (moves.tokens == len(IDS) - 1))
-    found = duat.intervene(model, IDS, Heads(1, 2, tokens=-1).steer(Moved(0)), TOKEN)
+    found = duat.intervene(model, IDS, Heads(1, 2, tokens=-1).steer(HeadMove(0)), TOKEN)
     close(found.effects[0].frozen.sum(), -moves.parts[edge, 2], layers=9)
 
 
@@ -115,7 +115,7 @@ def test_values_on_another_text_are_those_that_a_recording_of_it_has(place):
         units = place.neurons if isinstance(place, Neurons) else np.atleast_1d(place.heads)
         values = there.dynamics.points[f"layers.{place.layer}.{name}"][:, np.array(units)]
         values = values if place.tokens is None else values[place.tokens]
-    found, expected = (duat.intervene(model, IDS, place.set(given), TOKEN) for given in (On(OTHER), values))
+    found, expected = (duat.intervene(model, IDS, place.set(given), TOKEN) for given in (FromInput(OTHER), values))
     close(found.effects[0].secant, expected.effects[0].secant, layers=9)
     assert found.effects[0].change.endswith("set to the values on another input")
 
@@ -126,7 +126,7 @@ def test_a_direction_leads_from_one_text_to_another():
         np.asarray(model.stream(model.embed(jnp.array(tokenizer.encode(text).ids)), 2)[-1])
         for text in ("class Box:", "import os")
     ]
-    texts = Between("import os", "class Box:", strength=3)
+    texts = SteeringVector("import os", "class Box:", strength=3)
     found, expected = (
         duat.intervene(model, "x = self.", Stream(2).steer(given), ")", tokenizer=tokenizer)
         for given in (texts, 3 * (ends[1] - ends[0]))
@@ -136,7 +136,7 @@ def test_a_direction_leads_from_one_text_to_another():
 
 def test_a_steering_vector_is_what_leads_from_one_text_to_the_other():
     model, tokenizer = duat.load(tokenizer=True, dtype=jnp.float64)
-    texts = Between("import os", "class Box:", strength=3)
+    texts = SteeringVector("import os", "class Box:", strength=3)
     inputs, _, (change,) = compute.check(model.config, "x = self.", [Stream(2).steer(texts)], tokenizer=tokenizer)
     towards, away = (
         np.asarray(model.stream(model.embed(jnp.array(tokenizer.encode(text).ids)), 2)[-1])
@@ -172,12 +172,12 @@ WRITTEN = {
     "head 5:3@-1 set 0": Heads(5, [3], tokens=[-1]).set(0.0),
     "neurons 3:17,20 scale -0.5": Neurons(3, [17, 20]).scale(-0.5),
     "stream 6@2,3 set 2": Stream(6, tokens=[2, 3]).set(2.0),
-    "head 5:3 set reference": Heads(5, [3]).set(On("a b")),
+    "head 5:3 set reference": Heads(5, [3]).set(FromInput("a b")),
     "token 3 set mean": Stream(0, tokens=[3]).set(MeanEmbedding()),
     "tokens 3,-1 set mean": Stream(0, tokens=[3, -1]).set(MeanEmbedding()),
-    "edge 5:3 2>7 set 0": Heads(5, [3], tokens=[7]).steer(Moved(2)),
-    "edge 5:3 2>7 scale 3": Heads(5, [3], tokens=[7]).steer(Moved(2, 2.0)),
-    'stream 3@1 steer -2 "a \\"b\\"" "c"': Stream(3, tokens=[1]).steer(Between('a "b"', "c", -2.0)),
+    "edge 5:3 2>7 set 0": Heads(5, [3], tokens=[7]).steer(HeadMove(2)),
+    "edge 5:3 2>7 scale 3": Heads(5, [3], tokens=[7]).steer(HeadMove(2, 2.0)),
+    'stream 3@1 steer -2 "a \\"b\\"" "c"': Stream(3, tokens=[1]).steer(SteeringVector('a "b"', "c", -2.0)),
 }
 
 
@@ -197,25 +197,25 @@ def test_a_change_is_read_as_it_is_written(written):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (Heads(1, 0, tokens=2).steer(Moved(4)), "token 2 doesn't see token 4, so nothing comes from it"),
-        (Heads(1, 0, tokens=2).steer(Moved(9)), "token 9 is none of 6: give -6 to 5"),
-        (Heads(1, 0, tokens=2).steer(Moved(1, np.inf)), "the factor inf isn't finite"),
-        (Neurons(1, 0).steer(Moved(0)), "moves nothing from token to token"),
+        (Heads(1, 0, tokens=2).steer(HeadMove(4)), "token 2 doesn't see token 4, so nothing comes from it"),
+        (Heads(1, 0, tokens=2).steer(HeadMove(9)), "token 9 is none of 6: give -6 to 5"),
+        (Heads(1, 0, tokens=2).steer(HeadMove(1, np.inf)), "the factor inf isn't finite"),
+        (Neurons(1, 0).steer(HeadMove(0)), "moves nothing from token to token"),
         (Stream(1).set(MeanEmbedding()), "stream 1 isn't the first stream"),
-        (Heads(1, 0).set(On([5, 6])), "the text has 6 tokens and the other text 2"),
-        (Heads(1, 0).set(On(IDS)), "the same for the model"),
-        (Heads(1, 0).set(On([5, 10**9, 3, 4, 5, 6])), "the other text"),
-        (Heads(1, 0).set(On("a text")), "tokenizer"),
-        (Heads(1, 0).steer(Between("a", "b")), "isn't a stream"),
-        (Heads(1, 0).scale(On(OTHER)), "must be a number"),
-        (Heads(1, 0).steer(On(OTHER)), "layer 1, head 0 can't be steered by On: give it to .set"),
+        (Heads(1, 0).set(FromInput([5, 6])), "the text has 6 tokens and the other text 2"),
+        (Heads(1, 0).set(FromInput(IDS)), "the same for the model"),
+        (Heads(1, 0).set(FromInput([5, 10**9, 3, 4, 5, 6])), "the other text"),
+        (Heads(1, 0).set(FromInput("a text")), "tokenizer"),
+        (Heads(1, 0).steer(SteeringVector("a", "b")), "isn't a stream"),
+        (Heads(1, 0).scale(FromInput(OTHER)), "must be a number"),
+        (Heads(1, 0).steer(FromInput(OTHER)), "layer 1, head 0 can't be steered by FromInput: give it to .set"),
         (Stream(0).steer(MeanEmbedding()), "stream 0 can't be steered by MeanEmbedding: give it to .set"),
-        (Heads(1, 0, tokens=2).set(Moved(1)), "layer 1, head 0 can't be set to Moved: give it to .steer"),
-        (Stream(1).set(Between("a", "b")), "stream 1 can't be set to Between: give it to .steer"),
+        (Heads(1, 0, tokens=2).set(HeadMove(1)), "layer 1, head 0 can't be set to HeadMove: give it to .steer"),
+        (Stream(1).set(SteeringVector("a", "b")), "stream 1 can't be set to SteeringVector: give it to .steer"),
     ],
 )
 def test_what_is_wrong_with_a_source_is_said(change, says):
-    with pytest.raises(duat.BadText) as error:
+    with pytest.raises(duat.InvalidInput) as error:
         duat.intervene(golden("gpt2"), IDS, change, TOKEN)
     assert says in str(error.value)
 
@@ -234,6 +234,6 @@ def test_what_is_wrong_with_a_source_is_said(change, says):
     ],
 )
 def test_what_is_no_change_is_said(written, says):
-    with pytest.raises(duat.BadText) as error:
+    with pytest.raises(duat.InvalidInput) as error:
         parse_changes([written])
     assert says in str(error.value)

@@ -92,10 +92,10 @@ def test_changes_are_the_functions(small_port):
     changes = {
         "head 2:1@-1 set 0": edits.Heads(2, 1, tokens=-1).set(0),
         "neuron 2:7@1 scale 2": edits.Neurons(2, 7, tokens=1).scale(2),
-        "edge 1:1 1>5 set 0": edits.Heads(1, 1, tokens=5).steer(edits.Moved(1)),
+        "edge 1:1 1>5 set 0": edits.Heads(1, 1, tokens=5).steer(edits.HeadMove(1)),
         "token 1 set mean": edits.Stream(0, tokens=1).set(edits.MeanEmbedding()),
-        'stream 2 steer 0.5 "w8" "w9"': edits.Stream(2).steer(edits.Between("w8", "w9", 0.5)),
-        "stream 1@1 set reference": edits.Stream(1, tokens=1).set(edits.On(WORDS_TOO)),
+        'stream 2 steer 0.5 "w8" "w9"': edits.Stream(2).steer(edits.SteeringVector("w8", "w9", 0.5)),
+        "stream 1@1 set reference": edits.Stream(1, tokens=1).set(edits.FromInput(WORDS_TOO)),
     }
     answer = ask(small_port, ask="intervene", text=WORDS, target="w7", changes=list(changes), other=WORDS_TOO)[1]
     expected = duat.intervene(model, WORDS, list(changes.values()), "w7", tokenizer=tokenizer)

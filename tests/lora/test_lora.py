@@ -168,7 +168,7 @@ def test_adapters_that_the_configuration_leaves_out_arent_used(llama, tmp_path, 
 
 
 def test_what_isnt_there_is_refused(model, tmp_path):
-    with pytest.raises(duat.BadText, match=r"'q_proj', 'nothing': choose among attn\.c_attn"):
+    with pytest.raises(duat.InvalidInput, match=r"'q_proj', 'nothing': choose among attn\.c_attn"):
         new_adapters(model, ["q_proj", "c_fc", "nothing"])
     with pytest.raises(duat.DuatError, match="at least rank 1"):
         new_adapters(model, rank=0)
@@ -177,14 +177,14 @@ def test_what_isnt_there_is_refused(model, tmp_path):
         adapt(model, {"x": adapter, "h.0.mlp.c_fc": adapter})
     with pytest.raises(duat.BadCheckpoint, match=r"has no adapter_config\.json"):
         load_adapters(tmp_path, model)
-    with pytest.raises(duat.BadText, match="one input and one target"):
+    with pytest.raises(duat.InvalidInput, match="one input and one target"):
         # For a user nothing checks the types of arguments before.
         unwrap(lora_change)(model, new_adapters(model), [[1, 2], [3]])
-    with pytest.raises(duat.BadText, match="no adapter"):
+    with pytest.raises(duat.InvalidInput, match="no adapter"):
         lora_change(model, {}, IDS)
     with pytest.raises(duat.BadCheckpoint, match="no adapter"):
         save_adapters(tmp_path / "none", {}, model)
-    with pytest.raises(duat.BadText, match="token id 99"):
+    with pytest.raises(duat.InvalidInput, match="token id 99"):
         moved_parameters(model, new_adapters(model), [1, 99])
 
 

@@ -122,18 +122,18 @@ def test_another_runs_state_is_refused(model, adapters, trained, tmp_path):
         (merge(model, trained[0]), adapters, TEXTS, SETTINGS),
     )
     for other in others:
-        with pytest.raises(duat.BadText, match="is of another run: give another file"):
+        with pytest.raises(duat.InvalidInput, match="is of another run: give another file"):
             train(*other, work=work)
     work.write_bytes(work.read_bytes()[:-8])
-    with pytest.raises(duat.BadText, match="is damaged"):
+    with pytest.raises(duat.InvalidInput, match="is damaged"):
         train(model, adapters, TEXTS, SETTINGS, work=work)
 
 
 def test_what_cant_be_trained_is_refused(model, adapters):
-    with pytest.raises(duat.BadText, match="a step needs 10 texts, and there are 9"):
+    with pytest.raises(duat.InvalidInput, match="a step needs 10 texts, and there are 9"):
         train(model, adapters, TEXTS, SETTINGS._replace(batch=10))
     encoder = duat.load(GOLDEN / "bert")
-    with pytest.raises(duat.BadText, match="doesn't predict the next token"):
+    with pytest.raises(duat.InvalidInput, match="doesn't predict the next token"):
         train(encoder, {}, TEXTS, SETTINGS)
     broken = {name: one._replace(down=one.down * jnp.inf) for name, one in adapters.items()}
     with pytest.raises(duat.NotFinite, match="lower learning rate"):

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import duat_jax as duat
 from duat_jax.cli import application
-from duat_jax.errors import BadCheckpoint, BadText
+from duat_jax.errors import BadCheckpoint, InvalidInput
 
 TEXT, FILLER = [5, 6, 7, 8], 1
 
@@ -29,7 +29,7 @@ def test_a_class_is_read_at_the_last_token_that_does_not_fill_up(name, tmp_path)
     inside = jnp.array([FILLER, *TEXT])
     close(model(inside), usual(inside))
     assert np.abs(usual(jnp.array([*TEXT, FILLER])) - expected).max() > 1e-3
-    with pytest.raises(BadText, match="leave it out"):
+    with pytest.raises(InvalidInput, match="leave it out"):
         duat.explain(model, [*TEXT, FILLER], 1)
 
 

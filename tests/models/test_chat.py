@@ -31,7 +31,7 @@ def test_a_chat_is_written_as_the_reference_writes_it(template, tmp_path):
     tokenizer, kept = tokenizer_of(tmp_path, chat_template=TEMPLATES[template]), json.loads(KEPT.read_text())[template]
     for name, messages in CHATS.items():
         if kept[name] is None:
-            with pytest.raises(duat.BadText, match="the chat"):
+            with pytest.raises(duat.InvalidInput, match="the chat"):
                 encode(tokenizer, messages, "the chat")
         else:
             assert template_of(tokenizer).render(messages, "the chat") == kept[name]
@@ -63,7 +63,7 @@ def test_the_template_is_found_where_checkpoints_have_it(place, tmp_path):
     ],
 )
 def test_a_template_is_run_in_the_sandbox(template, words, tmp_path):
-    with pytest.raises(duat.BadText, match=words) as error:
+    with pytest.raises(duat.InvalidInput, match=words) as error:
         encode(tokenizer_of(tmp_path, chat_template=template), [USER], "the chat")
     assert "\n" not in str(error.value)
 
@@ -78,17 +78,17 @@ def test_a_template_is_run_in_the_sandbox(template, words, tmp_path):
     ],
 )
 def test_messages_that_are_none_are_refused(messages, words, tmp_path):
-    with pytest.raises(duat.BadText, match=words):
+    with pytest.raises(duat.InvalidInput, match=words):
         encode(tokenizer_of(tmp_path, chat_template="a"), messages, "the chat")
 
 
 def test_a_chat_needs_a_template_and_a_newer_jinja(tmp_path, monkeypatch):
-    with pytest.raises(duat.BadText, match="no chat template"):
+    with pytest.raises(duat.InvalidInput, match="no chat template"):
         encode(tokenizer_of(tmp_path), [USER], "the chat")
     with pytest.raises(duat.BadCheckpoint, match="there is no chat template"):
         duat.load_tokenizer(tmp_path, chat=True)
     monkeypatch.setattr(jinja2, "__version__", "3.1.5")
-    with pytest.raises(duat.BadText, match=re.escape("need jinja2 3.1.6, and 3.1.5 is installed")):
+    with pytest.raises(duat.InvalidInput, match=re.escape("need jinja2 3.1.6, and 3.1.5 is installed")):
         encode(tokenizer_of(tmp_path, chat_template="a"), [USER], "the chat")
 
 

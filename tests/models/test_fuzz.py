@@ -162,7 +162,7 @@ def test_any_question(name, ids, target, contrast, against, position):
     config = duat.load_config(GOLDEN / name)
     try:
         question = check(config, ids, target, contrast, against, position)
-    except duat.BadText as error:
+    except duat.InvalidInput as error:
         one_line(str(error))
     else:
         assert len(question.inputs) == len(question.targets) > 0

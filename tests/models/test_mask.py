@@ -60,11 +60,11 @@ def test_padding_on_either_side_changes_nothing_and_an_inverted_mask_is_refused(
     for text, real, output in zip(TEXTS, mask, outputs):
         close(output[real] if output.ndim == 2 else output, model(jnp.array(text)))
     for given, wrong in ((ids, ~mask), (ids[0], ~mask[0]), (ids[1], ~mask[1]), (ids, mask ^ (ids == 4))):
-        with pytest.raises(duat.BadText, match="different tokens .* True means a real token, False means padding"):
+        with pytest.raises(duat.InvalidInput, match="different tokens .* True means a real token, False means padding"):
             model(jnp.array(given), jnp.array(wrong))
-    with pytest.raises(duat.BadText, match="without a real token: True means"):
+    with pytest.raises(duat.InvalidInput, match="without a real token: True means"):
         model(jnp.array(ids), jnp.zeros_like(mask))
-    with pytest.raises(duat.BadText, match=r"the mask has shape \[6\], but the token ids have \[2, 6\]"):
+    with pytest.raises(duat.InvalidInput, match=r"the mask has shape \[6\], but the token ids have \[2, 6\]"):
         model(jnp.array(ids), jnp.array(mask[0]))
 
 

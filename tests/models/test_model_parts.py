@@ -149,7 +149,7 @@ def test_a_class_is_read_before_what_fills_a_text_up():
     close(model(ids), model(ids[:3]))
     close(model(ids, jnp.arange(5) < 4), model(ids[:3]))
     assert far(model(ids[:4].at[3].set(2)), model(ids[:3]))
-    with pytest.raises(duat.BadText, match="ends with token 1, which fills texts up"):
+    with pytest.raises(duat.InvalidInput, match="ends with token 1, which fills texts up"):
         duat.explain(model, ids)
 
 
@@ -172,7 +172,7 @@ def test_an_image_is_read_patch_by_patch():
         x.append(linear(model.embedding.patch, patch))
     close(model.embed(jnp.asarray(pixels)), np.stack(x) + np.asarray(model.embedding.position[...]))
     close(model(jnp.asarray(np.stack([pixels, -pixels])))[0], model(jnp.asarray(pixels)))
-    with pytest.raises(duat.BadText, match=r"the image is of shape \[2, 6, 4\]"):
+    with pytest.raises(duat.InvalidInput, match=r"the image is of shape \[2, 6, 4\]"):
         model(jnp.zeros((2, 6, 4)))
 
 

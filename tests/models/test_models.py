@@ -62,7 +62,7 @@ def test_the_skeleton_is_built_in_linear_time():
 
 def test_a_text_longer_than_the_context_is_an_error_of_ours():
     model = duat.load(GOLDEN / "gpt2")
-    with pytest.raises(duat.BadText, match="17 tokens, but the model's context is 16"):
+    with pytest.raises(duat.InvalidInput, match="17 tokens, but the model's context is 16"):
         model(jnp.zeros(17, int))
 
 

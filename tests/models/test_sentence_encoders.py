@@ -162,7 +162,7 @@ def test_a_dense_layer_that_is_not_supported_is_refused_in_one_line(tmp_path, ca
     changed, message = BAD_DENSE[case]
     folder = encoder_of(tmp_path, {}, DENSE)
     dense_modules(folder, "activation.Tanh", **changed)
-    with pytest.raises(duat.BadText, match=message) as raised:
+    with pytest.raises(duat.InvalidInput, match=message) as raised:
         duat.explain(duat.load(folder), TEXT, against=OTHER)
     assert "\n" not in str(raised.value)
 
@@ -170,7 +170,7 @@ def test_a_dense_layer_that_is_not_supported_is_refused_in_one_line(tmp_path, ca
 def test_a_dense_layer_of_another_width_is_refused(tmp_path):
     folder = encoder_of(tmp_path, {"pooling_mode": ["cls", "mean"]}, DENSE)
     dense_modules(folder, "activation.Tanh")
-    with pytest.raises(duat.BadText, match="the dense layer from 12 to 7 with tanh after the pooling is given 24"):
+    with pytest.raises(duat.InvalidInput, match="the dense layer from 12 to 7 with tanh after the pooling is given 24"):
         duat.explain(duat.load(folder), TEXT, against=OTHER)
 
 
@@ -205,7 +205,7 @@ WRONG = {
 def test_a_pooling_that_is_not_supported_is_refused_where_texts_are_compared(tmp_path, case):
     pooling, kinds, message = WRONG[case]
     model = duat.load(encoder_of(tmp_path, pooling, kinds))
-    with pytest.raises(duat.BadText, match=message) as raised:
+    with pytest.raises(duat.InvalidInput, match=message) as raised:
         duat.explain(model, TEXT, against=OTHER)
     assert "\n" not in str(raised.value)
 
@@ -240,7 +240,7 @@ def test_an_encoder_that_reads_other_texts_than_it_is_given_is_refused_where_tex
     folder = encoder_of(tmp_path, STATED["cls"])
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content))
-    with pytest.raises(duat.BadText, match=message) as raised:
+    with pytest.raises(duat.InvalidInput, match=message) as raised:
         duat.explain(duat.load(folder), TEXT, against=OTHER)
     assert "\n" not in str(raised.value)
 
@@ -276,7 +276,7 @@ def test_a_text_that_sentence_transformers_cuts_is_refused_with_both_numbers(tmp
             check(config, texts[0], against=texts[1])
             continue
         wanted = longest if isinstance(longest, str) else f"{label} has 5 tokens, and sentence-transformers reads 4"
-        with pytest.raises(duat.BadText, match=wanted) as raised:
+        with pytest.raises(duat.InvalidInput, match=wanted) as raised:
             check(config, texts[0], against=texts[1])
         assert "\n" not in str(raised.value)
 
@@ -290,7 +290,7 @@ def test_encoders_that_read_texts_of_other_lengths_are_compared_on_texts_that_bo
     for first, second in (models, models[::-1]):
         alike = alike_models(first, second)
         check(alike[0].config, OTHER, against=OTHER)
-        with pytest.raises(duat.BadText, match="5 tokens, and sentence-transformers reads 4"):
+        with pytest.raises(duat.InvalidInput, match="5 tokens, and sentence-transformers reads 4"):
             check(alike[0].config, TEXT, against=OTHER)
 
 

@@ -147,7 +147,7 @@ def test_a_text_names_a_token(name, text, token):
     ],
 )
 def test_a_text_that_names_none_is_refused(name, text, message):
-    with pytest.raises(duat.BadText, match=message):
+    with pytest.raises(duat.InvalidInput, match=message):
         vocabulary_of(layout(name)).find(text, "target")
 
 

@@ -29,7 +29,7 @@ def test_a_chat_is_the_references(layout, template, tmp_path):
         try:
             expected = theirs.apply_chat_template(messages, tokenize=False, **given)
         except Exception:
-            with pytest.raises(duat.BadText):
+            with pytest.raises(duat.InvalidInput):
                 encode(ours, messages, "the chat")
             refused += 1
             continue

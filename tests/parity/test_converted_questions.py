@@ -51,7 +51,7 @@ ANSWERED = {
         model, TEXT, duat.edits.Stream(0, tokens=1).set(duat.edits.MeanEmbedding()), **asked
     ),
     "intervene, another text": lambda model, asked: duat.intervene(
-        model, TEXT, duat.edits.Heads(0, 1).set(duat.edits.On(REFERENCE)), **asked
+        model, TEXT, duat.edits.Heads(0, 1).set(duat.edits.FromInput(REFERENCE)), **asked
     ),
     "intervene, steered": lambda model, asked: duat.intervene(
         model, TEXT, duat.edits.Stream(1).steer(np.arange(32.0)), **asked
@@ -80,7 +80,7 @@ REFUSED = {
     "graph": (lambda model, asked: duat.graph(model, TEXT, **asked), LAYERS),
     "explain_attention": (lambda model, asked: duat.explain_attention(model, TEXT, layer=1, head=0, key=1), LAYERS),
     "intervene, moved": (
-        lambda model, asked: duat.intervene(model, TEXT, duat.edits.Heads(1, 0).steer(duat.edits.Moved(0)), **asked),
+        lambda model, asked: duat.intervene(model, TEXT, duat.edits.Heads(1, 0).steer(duat.edits.HeadMove(0)), **asked),
         "the patterns .* aren't known",
     ),
     **{

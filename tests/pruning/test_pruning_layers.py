@@ -76,7 +76,7 @@ def test_what_cannot_be_pruned_is_said():
         prune(model, IDS, -0.1)
     with pytest.raises(duat.DuatError, match="rounds must be at least 1"):
         prune(model, IDS, 0.1, rounds=0)
-    with pytest.raises(duat.BadText, match="no calibration text"):
+    with pytest.raises(duat.InvalidInput, match="no calibration text"):
         prune(model, IDS[:0], 0.1)
     with pytest.raises(duat.DuatError, match=r"not -0.3.*no method 'guess'"):
         of_layers.prune_layers(model, IDS, -0.3, method="guess")

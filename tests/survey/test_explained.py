@@ -239,7 +239,7 @@ def test_bad_questions_are_refused_in_one_line(tmp_path):
         },
         "the tokenizer has no pad token: give mean": {"baseline": "pad", "place": tmp_path / "new"},
     }.items():
-        with pytest.raises(duat.BadText, match="^[^\n]*$") as refused:
+        with pytest.raises(duat.InvalidInput, match="^[^\n]*$") as refused:
             ask(**options)
         assert message in str(refused.value), refused.value
     assert not (tmp_path / "new").exists()
@@ -308,7 +308,7 @@ def test_a_corpus_without_its_manifest_is_that_of_this_survey_or_refused(tmp_pat
     duat.survey.survey(GOLDEN / "gpt2", [TEXT], tmp_path / "one", **options)
     (tmp_path / "two").mkdir()
     shutil.copy(tmp_path / "one" / "corpus.safetensors", tmp_path / "two")
-    with pytest.raises(duat.BadText, match="corpus of another survey"):
+    with pytest.raises(duat.InvalidInput, match="corpus of another survey"):
         duat.survey.survey(GOLDEN / "gpt2", [TEXT], tmp_path / "two", baseline="mean", **options)
     again = duat.survey.survey(GOLDEN / "gpt2", [TEXT], tmp_path / "two", **options)
     assert again.manifest["baseline"] is None

@@ -312,7 +312,7 @@ def test_bad_input_is_refused_in_one_line(finished, tmp_path):
     part.write_bytes(whole)
     for manifest in ("[]", "3", '["windows"]'):
         (tmp_path / "torn" / "manifest.json").write_text(manifest)
-        with pytest.raises(duat.BadText, match="isn't a survey's manifest"):
+        with pytest.raises(duat.InvalidInput, match="isn't a survey's manifest"):
             ask(place=tmp_path / "torn")()
 
 
@@ -342,12 +342,12 @@ def test_files_of_another_part_or_another_survey_are_refused(finished, tmp_path)
             duat.survey.survey(None, TEXTS, place, tokens=TOKENS)
         file.write_bytes(kept)
     shutil.copy(other / "heads.parquet", place)
-    with pytest.raises(duat.BadText, match="heads.parquet is damaged, or another survey's"):
+    with pytest.raises(duat.InvalidInput, match="heads.parquet is damaged, or another survey's"):
         duat.survey.open(place)
     shutil.copy(finished[1] / "heads.parquet", place)
     manifest = json.loads((place / "survey.json").read_bytes())
     (place / "survey.json").write_text(json.dumps(manifest | {"predicted": 1}))
-    with pytest.raises(duat.BadText, match="survey.json is damaged: run the survey again"):
+    with pytest.raises(duat.InvalidInput, match="survey.json is damaged: run the survey again"):
         duat.survey.open(place)
     older = {name: value for name, value in manifest.items() if name not in ("digest", "tables")} | {"version": 2}
     (place / "survey.json").write_text(json.dumps(older))
@@ -374,7 +374,7 @@ def test_of_shards_that_begin_together_all_but_one_survey_are_refused(other, fil
     def begin(name, manifest):
         try:
             run._begin(place, manifest, {"windows": np.array([len(manifest["corpus"])])})
-        except duat.BadText as error:
+        except duat.InvalidInput as error:
             refused[name] = str(error)
 
     def interrupted(path):
@@ -504,7 +504,7 @@ def test_addresses_that_cant_be_read_are_one_line(tmp_path):
         f"zip://a.txt::file://{tmp_path}/texts.zip": "can't be read: BadZipFile: File is not a zip file",
         f"zip://a.txt::{tmp_path}/nowhere.zip": "can't be read: No such file or directory",
     }.items():
-        with pytest.raises(duat.BadText, match="^[^\n]*$") as refused:
+        with pytest.raises(duat.InvalidInput, match="^[^\n]*$") as refused:
             read_corpus([address])
         assert f"{address} {message}" in str(refused.value)
     done = command("memory://nowhere.txt", "--out", tmp_path / "survey")

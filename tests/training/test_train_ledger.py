@@ -18,7 +18,7 @@ from tokenizers import processors
 
 import duat_jax as duat
 from duat_jax import records
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.evaluation.running_text import lines, stream, token_losses, windows
 from duat_jax.training import influence, train
 from duat_jax.training.next_token import Settings, next_token_run, parts_of_pieces, rows_of_step
@@ -72,7 +72,7 @@ def test_pieces_that_moved_nothing_are_no_extremes():
 
 
 def test_a_step_needs_its_pieces():
-    with pytest.raises(BadText, match="a step needs 8 texts, and there are 2"):
+    with pytest.raises(InvalidInput, match="a step needs 8 texts, and there are 2"):
         next_token_run(np.zeros((2, 4), int), Settings())
 
 

@@ -358,13 +358,13 @@ def test_a_reference_with_adapters_is_refused_too():
 
 def test_questions_without_a_number_are_refused():
     model = small_model()
-    with pytest.raises(duat.BadText, match="several inputs have no most probable output in common: give a target"):
+    with pytest.raises(duat.InvalidInput, match="several inputs have no most probable output in common: give a target"):
         duat.diff(model, [IDS, OTHER], position=1, reference=model)
-    with pytest.raises(duat.BadText, match="largest is -1"):
+    with pytest.raises(duat.InvalidInput, match="largest is -1"):
         duat.diff(model, IDS, largest=-1, reference=model)
-    with pytest.raises(duat.BadText, match="one target is taken"):
+    with pytest.raises(duat.InvalidInput, match="one target is taken"):
         duat.diff(model, IDS, [1, 2], reference=model)
-    with pytest.raises(duat.BadText, match="text 1: one token has no loss; give at least two"):
+    with pytest.raises(duat.InvalidInput, match="text 1: one token has no loss; give at least two"):
         duat.diff(model, [IDS, [3]], reference=model)
 
 

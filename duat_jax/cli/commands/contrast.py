@@ -11,7 +11,7 @@ from duat_jax.cli.groups import OldName
 from duat_jax.cli.options import AnyNumber, Input, ModelOfAnyInput, Top
 from duat_jax.cli.output import Answer, AnyFiles
 from duat_jax.cli.progress import working
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 
 
 class Baseline(StrEnum):
@@ -61,9 +61,9 @@ def contrast(
     number.check()
     others, baselines = references.reference or [], references.baseline or []
     if references.align is not None and not others:
-        raise BadText("--align places the tokens of --reference TEXT: give that too")
+        raise InvalidInput("--align places the tokens of --reference TEXT: give that too")
     if not others and not baselines:
-        raise BadText("give what is contrasted with: --reference or --baseline")
+        raise InvalidInput("give what is contrasted with: --reference or --baseline")
 
     config = source.open()
     import duat_jax as duat

@@ -11,7 +11,7 @@ from duat_jax.cli.groups import Fields
 from duat_jax.cli.options import Number, Source, Tokens
 from duat_jax.cli.output import Answer, PictureFiles
 from duat_jax.cli.progress import progress_bar
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 
 EMBEDDED = "embedded"
 
@@ -73,17 +73,19 @@ def diff(
         typer.echo(f"{renamed_order}; the old order goes with the next release", err=True)
         model, text, old_text, reference = text, old_text, None, model
     if old_text is not None:
-        raise BadText("give one MODEL and one TEXT: the model that is subtracted is --reference")
+        raise InvalidInput("give one MODEL and one TEXT: the model that is subtracted is --reference")
     if (bits is None) == (reference is None):
-        raise BadText("give the --reference that MODEL is compared with, or --bits for MODEL rounded; one of them")
+        raise InvalidInput("give the --reference that MODEL is compared with, or --bits for MODEL rounded; one of them")
     if (text is None) == (not files):
-        raise BadText("give a TEXT, or files with --text")
+        raise InvalidInput("give a TEXT, or files with --text")
     if budget is not None:
         if bits is None or not files:
-            raise BadText("--budget is spent by the loss of text, and judged on fresh text: give --bits and --text")
+            raise InvalidInput(
+                "--budget is spent by the loss of text, and judged on fresh text: give --bits and --text"
+            )
         about = {**number.tokens, "--against": number.against, "--position": number.position}
         if given := [name for name, option in about.items() if option is not None]:
-            raise BadText(f"--budget is spent by the loss of text: leave {', '.join(given)} out")
+            raise InvalidInput(f"--budget is spent by the loss of text: leave {', '.join(given)} out")
     names = (model, reference) if reference is not None else (f"{model} in {bits} bits", model)
     paths = [None if name == EMBEDDED else Path(name) for name in (model, reference or model)]
     source, of_reference = (replace(reading, model=path) for path in paths)
@@ -105,7 +107,9 @@ def diff(
     if bits is not None and budget is not None:
         require_budget(bits, budget)
         if config.head.kind != "next token":
-            raise BadText(f"--budget judges by the loss of the next token, which this {config.family} model has not")
+            raise InvalidInput(
+                f"--budget judges by the loss of the next token, which this {config.family} model has not"
+            )
     configs = of_reference.config, config
     if not (is_pruned(*configs) or is_pruned(*reversed(configs))):
         require_alike(*untied_alike(*(skeleton(each, reading.dtype.value) for each in configs)))
@@ -119,7 +123,7 @@ def diff(
 
     ids, other_ids, target, contrast = read(source)
     if (ids, other_ids, target, contrast) != read(of_reference):
-        raise BadText(
+        raise InvalidInput(
             "the tokenizers of the two models give different tokens, so that they read two inputs: compare models that"
             " share a tokenizer"
         )

@@ -11,7 +11,7 @@ from duat_jax.cli.groups import Fields, OldName, say_renamed
 from duat_jax.cli.options import AnyNumber, Input, ModelOfAnyInput, Top
 from duat_jax.cli.output import Answer, AnyFiles
 from duat_jax.cli.progress import working
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 
 
 class GateRule(StrEnum):
@@ -45,7 +45,7 @@ def explain(
     if references != References():
         say_renamed(f"duat explain {'--reference' if references.reference else '--baseline'}", "duat contrast")
         if gate_rule is not None:
-            raise BadText("--gate-rule is for the collapse, and a contrast has none: leave it out")
+            raise InvalidInput("--gate-rule is for the collapse, and a contrast has none: leave it out")
         return contrast(input=input, source=source, number=number, references=references, top=top, files=files)
 
     config = source.open()

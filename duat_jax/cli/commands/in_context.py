@@ -9,7 +9,7 @@ from duat_jax.cli.groups import OldName
 from duat_jax.cli.options import ModelAndDtype
 from duat_jax.cli.output import Answer, PictureFiles
 from duat_jax.cli.progress import progress_bar
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.inputs.few_shot_tasks import PAIRS
 
 
@@ -62,7 +62,7 @@ def in_context(
         "--control requires a --task: give other demonstrations by --reference": task is None and bool(control),
     }
     if problems := [problem for problem, holds in wrong.items() if holds]:
-        raise BadText("; ".join(problems))
+        raise InvalidInput("; ".join(problems))
     config = source.open()
     from duat_jax.in_context.compute import check, ledger, model_problems
     from duat_jax.in_context.controls import exchange
@@ -76,7 +76,7 @@ def in_context(
     from duat_jax.models.vocabulary.visible import visible
 
     if problems := model_problems(config):
-        raise BadText("; ".join(problems))
+        raise InvalidInput("; ".join(problems))
     tokenizer = source.tokenizer
     reference_prompt = None
     if task is not None:

@@ -10,7 +10,7 @@ from duat_jax.cli.groups import Fields, OldName
 from duat_jax.cli.options import ModelOfTexts, Number, Source, Text
 from duat_jax.cli.output import Answer, PageFiles
 from duat_jax.cli.progress import working
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 
 if TYPE_CHECKING:
     from duat_jax.interpret.intervene.changes import Change
@@ -55,7 +55,7 @@ def intervene(
 
     changes = parse_changes(change, reference or "")
     if (reference is None) == any(map(sets_other, changes)):
-        raise BadText("--change '… set reference' sets values to those on --reference TEXT: give both, or neither")
+        raise InvalidInput("--change '… set reference' sets values to those on --reference TEXT: give both, or neither")
     return _answer(source, number, text, changes, reference)
 
 
@@ -75,9 +75,9 @@ def steer(
     files: PageFiles,
 ) -> Answer:
     """Add a direction to the residual stream at every token: from one text's last token to that of another."""
-    from duat_jax.edits import Between, Stream
+    from duat_jax.edits import SteeringVector, Stream
 
-    return _answer(source, number, text, [Stream(layers).steer(Between(towards, away, strength))])
+    return _answer(source, number, text, [Stream(layers).steer(SteeringVector(towards, away, strength))])
 
 
 def _answer(

@@ -14,7 +14,7 @@ from duat_jax.cli.groups import Fields
 from duat_jax.cli.options import Batch, ModelOfTexts, Number, Rate, Source, Steps, Text, Tokens, TrainedModel
 from duat_jax.cli.output import Answer, Files, PictureFiles
 from duat_jax.cli.progress import progress_bar, working
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,9 +64,9 @@ def train(
     check_new_directory(output)
     numbers = {"--alpha": alpha, "--rate": rate}
     if wrong := [f"{name} {value}" for name, value in numbers.items() if not 0 < value < math.inf]:
-        raise BadText(f"{', '.join(wrong)}: give a positive number")
+        raise InvalidInput(f"{', '.join(wrong)}: give a positive number")
     if find_spec("optax") is None:
-        raise BadText("training needs optax: pip install 'duat-jax[train]'")
+        raise InvalidInput("training needs optax: pip install 'duat-jax[train]'")
     config = source.open()
     from duat_jax.evaluation.running_text import mean_loss, read_texts, stream, windows
     from duat_jax.json_record import as_record
@@ -78,11 +78,11 @@ def train(
 
     texts = read_texts(text)
     if length > config.positions:
-        raise BadText(f"--length {length}: the model's context is {config.positions} tokens; give shorter pieces")
+        raise InvalidInput(f"--length {length}: the model's context is {config.positions} tokens; give shorter pieces")
     pieces = windows(stream(source.tokenizer, texts), None, length)
     held_out = max(1, len(pieces) // 10)
     if len(pieces) - held_out < batch:
-        raise BadText(
+        raise InvalidInput(
             f"the text has {len(pieces)} pieces of {length} tokens, of which {held_out} are held out: give more text"
             f" than that for a --batch of {batch}, or shorter pieces"
         )

@@ -11,7 +11,7 @@ from duat_jax.cli.command import command
 from duat_jax.cli.options import Tokens, TrainedModel
 from duat_jax.cli.output import Answer, StudyFiles
 from duat_jax.cli.progress import progress_bar
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -105,7 +105,7 @@ def prune(
     if output is not None:
         check_new_directory(output)
         if len(pruners) > 1:
-            raise BadText("one pruned model is saved: give one --method, --compensate and --fraction")
+            raise InvalidInput("one pruned model is saved: give one --method, --compensate and --fraction")
     shapes = skeleton(config, source.dtype.value)
     check(shapes, fraction, methods, compensations, budget, layer, what)
     if output is not None:

@@ -11,7 +11,7 @@ import typer
 from duat_jax.cli.command import command
 from duat_jax.cli.groups import Fields
 from duat_jax.cli.options import Source
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 
 
 @command("duat serve", 'duat serve --model DIR --text "The capital of France is" --port 0')
@@ -27,7 +27,7 @@ def serve(
 ) -> None:
     """Serve a page that asks a model: type texts, open cells, switch parts off, and see what that does."""
     if missing := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
-        raise BadText(f"duat serve needs {' and '.join(missing)}: pip install 'duat-jax[serve]'")
+        raise InvalidInput(f"duat serve needs {' and '.join(missing)}: pip install 'duat-jax[serve]'")
     listening = _listen(host, port)
     config = source.open("call duat.explain in Python for them")
     import secrets
@@ -68,7 +68,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.bind(address)
         listening.listen()
     except OSError as error:
-        raise BadText(
+        raise InvalidInput(
             f"can't listen at {host}, port {port}: {error.strerror}; give another --port, or 0 for any"
         ) from None
     return listening

@@ -125,21 +125,21 @@ def survey(
 
 
 def _shard(written: str) -> tuple[int, int]:
-    from duat_jax.errors import BadText
+    from duat_jax.errors import InvalidInput
 
     index, _, count = written.partition("/")
     if not (index.isdecimal() and count.isdecimal()):
-        raise BadText(f"--shard {written!r}: give it as 1/4 for the first of four")
+        raise InvalidInput(f"--shard {written!r}: give it as 1/4 for the first of four")
     return int(index), int(count)
 
 
 def _executor(workers: int, dask: str | None) -> "AbstractContextManager[Executor]":
-    from duat_jax.errors import BadText
+    from duat_jax.errors import InvalidInput
 
     if dask is None:
         return _processes(workers)
     if workers > 1:
-        raise BadText("--workers starts processes here, and --dask has workers of its own: give one of them")
+        raise InvalidInput("--workers starts processes here, and --dask has workers of its own: give one of them")
     return _dask(dask)
 
 
@@ -153,7 +153,7 @@ def _processes(workers: int) -> "ProcessPoolExecutor":
 @contextmanager
 def _dask(address: str) -> "Iterator[Executor]":
     """Yield an executor of Dask's workers; what is asked of them and not done is cancelled in the end."""
-    from duat_jax.errors import BadText, DuatError
+    from duat_jax.errors import DuatError, InvalidInput
 
     try:
         from distributed import Client
@@ -173,7 +173,7 @@ def _dask(address: str) -> "Iterator[Executor]":
         client = Client(address, set_as_default=False)
     except (OSError, ValueError) as error:
         why = str(error) or f"no scheduler answers within {ANSWERS_WITHIN:.0f} s"
-        raise BadText(f"--dask {address}: {why}; give the address that the scheduler prints") from None
+        raise InvalidInput(f"--dask {address}: {why}; give the address that the scheduler prints") from None
     with client:
         # Clusters that start workers when there is work have none before.
         if not client.nthreads():

@@ -13,7 +13,7 @@ from duat_jax.cli.command import command
 from duat_jax.cli.options import Batch, Rate, Steps, Tokens, TrainedModel
 from duat_jax.cli.output import Answer, PictureFiles
 from duat_jax.cli.progress import progress_bar
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 
 
 @command(
@@ -42,11 +42,11 @@ def train_ledger(
 ) -> Answer:
     """Train a model on text, and show exactly which weights and which pieces of text moved the loss of another text."""
     if not 0 < rate < math.inf:
-        raise BadText(f"--rate {rate}: give a positive number")
+        raise InvalidInput(f"--rate {rate}: give a positive number")
     if work is not None and work.exists() and not work.is_dir():
-        raise BadText(f"{work} isn't a directory: give another one for --work")
+        raise InvalidInput(f"{work} isn't a directory: give another one for --work")
     if find_spec("optax") is None:
-        raise BadText("training needs optax: pip install 'duat-jax[train]'")
+        raise InvalidInput("training needs optax: pip install 'duat-jax[train]'")
     config = source.open()
     import jax.numpy as jnp
 
@@ -68,13 +68,13 @@ def train_ledger(
     texts = read_texts(files)
     require_layers(config)
     if config.head.kind != "next token":
-        raise BadText(f"a {config.family} model doesn't predict the next token: give a language model")
+        raise InvalidInput(f"a {config.family} model doesn't predict the next token: give a language model")
     if tokens > config.positions:
-        raise BadText(f"--tokens {tokens}: the model's context is {config.positions} tokens; give shorter pieces")
+        raise InvalidInput(f"--tokens {tokens}: the model's context is {config.positions} tokens; give shorter pieces")
     tokenizer = source.tokenizer
     ids = encode(tokenizer, text, "the text")
     if not 2 <= len(ids) <= config.positions:
-        raise BadText(f"the text has {len(ids)} tokens: give one of 2 to {config.positions}")
+        raise InvalidInput(f"the text has {len(ids)} tokens: give one of 2 to {config.positions}")
     pieces, settings = windows(stream(tokenizer, texts), None, tokens), Settings(steps, batch, rate, seed)
     run = next_token_run(pieces, settings)
     base = source.load()

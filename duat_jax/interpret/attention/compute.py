@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from duat_jax.deprecation import renamed_arguments
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.forms.score import KINDS, PRECISION, Score, ScoreSide, Vector, neurons_of, split_score
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import labels_of
@@ -87,7 +87,7 @@ def explain_attention(
         terminal.
 
     Raises:
-        BadText: naming everything that is wrong with what is asked at once.
+        InvalidInput: naming everything that is wrong with what is asked at once.
 
     Example:
         >>> import duat_jax as duat
@@ -153,7 +153,7 @@ def check(
 ) -> _Asked:
     """Validate a request about attention."""
     if is_many(config, inputs):
-        raise BadText("one input is taken: call it once for each")
+        raise InvalidInput("one input is taken: call it once for each")
     problems: list[str] = []
     inputs = checked_input(config, inputs, "the text" if config.image is None else "the image", problems, tokenizer)
     block = config.blocks[_checked_number(layer, len(config.blocks), "layer", problems)]
@@ -170,7 +170,7 @@ def check(
     if not problems:
         problems += _unseen(block, len(inputs.real), at, other=contrast == "other")
     if problems:
-        raise BadText("; ".join(problems))
+        raise InvalidInput("; ".join(problems))
     return _Asked(inputs, layer, number, at["query"], at["key"], MOST if contrast == "other" else at.get("contrast"))
 
 

@@ -85,7 +85,8 @@ def contrast(
         The `Contrast`; it shows itself in a notebook, and `print` shows it in a terminal.
 
     Raises:
-        BadText: for inputs that the model can't take, of different lengths or the same, or a combination of arguments.
+        InvalidInput: for inputs that the model can't take, of different lengths or the same, or a combination of
+            arguments.
         NotFinite: if the number is NaN or infinite on one side.
 
     Example:

@@ -123,7 +123,7 @@ def explain(
         is shown as a table with a row for each.
 
     Raises:
-        BadText: for token ids, pixels, a position or a combination of arguments that the model can't take.
+        InvalidInput: for token ids, pixels, a position or a combination of arguments that the model can't take.
         DuatError: for a sharding that the texts can't have, or other devices than the model's; for a gate
             rule of a model without gates.
         NotFinite: if a number is NaN or infinite.

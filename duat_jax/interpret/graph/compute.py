@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.forms import flow
 from duat_jax.forms.completeness import Completeness, completeness_of, entrywise_completeness
 from duat_jax.inputs.batching import bucket, padded
@@ -78,7 +78,7 @@ def graph(
         The `Graph`, with the explanation that it follows; it shows itself in a notebook as a page.
 
     Raises:
-        BadText: for an input that the model can't take, a combination of arguments, or a number of neurons or
+        InvalidInput: for an input that the model can't take, a combination of arguments, or a number of neurons or
             scores below zero.
 
     Example:
@@ -96,7 +96,7 @@ def graph(
     counts = {"neurons": whole_number(neurons), "scores": whole_number(scores)}
     if wrong := [name for name, count in counts.items() if count is None or count < 0]:
         given = {"neurons": neurons, "scores": scores}
-        raise BadText("; ".join(f"{name} = {given[name]!r} must be a whole number from 0" for name in wrong))
+        raise InvalidInput("; ".join(f"{name} = {given[name]!r} must be a whole number from 0" for name in wrong))
     explanation = explain(
         model, inputs, target, contrast=contrast, against=against, position=position, tokenizer=tokenizer
     )

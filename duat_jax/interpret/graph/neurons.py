@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.forms import pre_activation
 from duat_jax.forms.pre_activation import Neurons, Reads
 from duat_jax.inputs.batching import bucket, padded, power_of_two
@@ -56,10 +56,10 @@ def read_neuron(
     explanation = explain(model, inputs, tokenizer=tokenizer, **target)
     found = {key.layer: key for key in explanation.terms}
     if layer not in found or not 0 <= token < len(explanation.tokens):
-        raise BadText(f"there is no neuron of layer {layer} at token {token}")
+        raise InvalidInput(f"there is no neuron of layer {layer} at token {token}")
     term = found[layer]
     if not 0 <= neuron < explanation.activations[term].shape[-1]:
-        raise BadText(f"layer {layer} has no neuron {neuron}")
+        raise InvalidInput(f"layer {layer} has no neuron {neuron}")
     at = token, neuron
     factors = (float(each[term][at]) for each in (explanation.coefficients, explanation.activations))
     chosen = ActiveNeuron(term, *at, float(explanation.terms[term][at]), *factors)

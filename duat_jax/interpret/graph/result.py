@@ -218,7 +218,7 @@ class Graph(Streams, Displayed):
             biases: whether biases are nodes too, which Neuronpedia reads and circuit-tracer doesn't.
 
         Raises:
-            BadText: for another name.
+            InvalidInput: for another name.
         """
         return viewer_of(self, name, biases)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.interpret.graph.streams import Streams
 from duat_jax.models.vocabulary.token import quoted_label
 
@@ -26,7 +26,7 @@ class _Source(NamedTuple):
 def viewer_of(graph: Streams, name: str, biases: bool = False) -> dict[str, Any]:
     """Return the graph of the neurons as plain data."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
-        raise BadText(f"{name!r} can't name a graph in a viewer: take letters, digits, '_', '.' and '-'")
+        raise InvalidInput(f"{name!r} can't name a graph in a viewer: take letters, digits, '_', '.' and '-'")
     explanation = graph.explanation
     neurons = list(_neurons(graph))
     sources = [*neurons, *_others(graph), *_tokens(graph), *(_biases(graph) if biases else [])]

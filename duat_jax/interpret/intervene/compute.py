@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from duat_jax.deprecation import renamed_arguments
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.forms.decomposition import KINDS
 from duat_jax.forms.secant import Secant
 from duat_jax.forms.split import Split, split_between
@@ -84,8 +84,8 @@ def intervene(
         The `Intervention`; it shows itself in a notebook, and `print` shows it in a terminal.
 
     Raises:
-        BadText: for a text that the model can't take, or a change at a place that isn't there, twice at one place, or
-            with numbers that don't fit.
+        InvalidInput: for a text that the model can't take, or a change at a place that isn't there, twice at one place,
+            or with numbers that don't fit.
         NotFinite: if the number is NaN or infinite with the changes or without.
 
     Example:
@@ -174,7 +174,7 @@ def check(
     request = None
     try:
         request = check_one(config, inputs, target, contrast, against, position, tokenizer)
-    except BadText as error:
+    except InvalidInput as error:
         problems.append(str(error))
     tokens = len(request[0].real) if request else 0
     layers = config.layers if request is None or request[1].stream is None else request[1].stream
@@ -199,7 +199,7 @@ def check(
                 problems.append(f"changes {k} and {i} overlap at {one.name}: change each value once")
         applied[i] = one
     if problems or request is None:
-        raise BadText("; ".join(problems))
+        raise InvalidInput("; ".join(problems))
     return *request, list(applied.values())
 
 

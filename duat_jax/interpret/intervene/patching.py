@@ -6,14 +6,14 @@ from dataclasses import replace
 from duat_jax.interpret.contrast.result import Contrast
 from duat_jax.interpret.intervene.changes import Applied
 from duat_jax.interpret.intervene.result import Intervention
-from duat_jax.interpret.intervene.sources import On
+from duat_jax.interpret.intervene.sources import FromInput
 
 
 def beside_contrast(found: Intervention, contrast: Contrast, changes: Sequence[Applied]) -> Intervention:
     """Return an intervention in which changes to the values on another text have their parts of a contrast with it."""
     effects = zip(found.effects, parts_of(contrast, changes), changes, strict=True)
     patched = [
-        each._replace(contrast=part) if isinstance(change.source, On) else each for each, part, change in effects
+        each._replace(contrast=part) if isinstance(change.source, FromInput) else each for each, part, change in effects
     ]
     return replace(found, effects=tuple(patched))
 

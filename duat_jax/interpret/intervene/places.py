@@ -18,7 +18,8 @@ class Place(ABC):
 
     What is given is a number, or an array that broadcasts to the values of the tokens and units that are named:
     `[tokens, neurons]`, `[tokens, heads, head_features]`, or of a stream `[tokens, features]`. What is set or added can
-    also be a source, which computes it by the model: `duat.edits.On`, `Between`, `MeanEmbedding` or `Moved`.
+    also be a source, which computes it by the model: `duat.edits.FromInput`, `SteeringVector`, `MeanEmbedding` or
+    `HeadMove`.
     """
 
     def set(self, value: Any) -> Change:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, eq=False)
-class On(Source):
+class FromInput(Source):
     """The values at the same place on another input of as many tokens: activation patching.
 
     Args:
@@ -43,7 +43,7 @@ class On(Source):
     Example:
         >>> import duat_jax as duat
         >>> model, tokenizer = duat.load(tokenizer=True)
-        >>> patch = duat.edits.Heads(5, 3, tokens=-1).set(duat.edits.On("for j in range(10"))
+        >>> patch = duat.edits.Heads(5, 3, tokens=-1).set(duat.edits.FromInput("for j in range(10"))
         >>> duat.intervene(model, "for i in range(10", patch, tokenizer=tokenizer).effects[0].change
         "layer 5, head 3, token 5, '10': set to the values on the other text"
     """
@@ -78,7 +78,7 @@ class On(Source):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Between(Source):
+class SteeringVector(Source):
     """The direction from one text to another, at their last tokens in the same stream: steering.
 
     Args:
@@ -89,7 +89,7 @@ class Between(Source):
     Example:
         >>> import duat_jax as duat
         >>> model, tokenizer = duat.load(tokenizer=True)
-        >>> steer = duat.edits.Stream(3).steer(duat.edits.Between("import os", "class Box:", strength=2))
+        >>> steer = duat.edits.Stream(3).steer(duat.edits.SteeringVector("import os", "class Box:", strength=2))
         >>> duat.intervene(model, "x = self.", steer, tokenizer=tokenizer).effects[0].change
         "stream 3, every token: steered by 2 x the direction from 'class Box:' to 'import os'"
     """
@@ -154,7 +154,7 @@ class MeanEmbedding(Source):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Moved(Source):
+class HeadMove(Source):
     """Values that heads move to a token from another one, times a factor; with the factor −1 they are taken away.
 
     `factor · P_ts v_s`, with the attention pattern and the value of the run as it is.
@@ -165,7 +165,7 @@ class Moved(Source):
 
     Example:
         >>> import duat_jax as duat
-        >>> off = duat.edits.Heads(1, 0, tokens=2).steer(duat.edits.Moved(1))
+        >>> off = duat.edits.Heads(1, 0, tokens=2).steer(duat.edits.HeadMove(1))
         >>> duat.intervene(duat.load(), [5, 6, 7], off).effects[0].change
         "layer 1, head 0, token 2, '7': without what comes from token 1"
     """

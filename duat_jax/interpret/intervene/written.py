@@ -4,10 +4,10 @@ import json
 import re
 from collections.abc import Callable, Sequence
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.interpret.intervene.changes import Change
 from duat_jax.interpret.intervene.places import Heads, Neurons, Place, Stream
-from duat_jax.interpret.intervene.sources import Between, MeanEmbedding, Moved, On
+from duat_jax.interpret.intervene.sources import FromInput, HeadMove, MeanEmbedding, SteeringVector
 from duat_jax.models.checkpoint.problems import quoted
 
 _NUMBER, _TEXT = r"-?\d+(?:\.\d+)?", r'"(?:[^"\\]|\\.)*"'
@@ -47,23 +47,23 @@ def parse_changes(written: Sequence[str], reference: str | None = None) -> list[
     for each in written:
         try:
             changes.append(_change(each, reference))
-        except BadText as error:
+        except InvalidInput as error:
             problems.append(str(error))
     if problems:
-        raise BadText("; ".join(problems))
+        raise InvalidInput("; ".join(problems))
     return changes
 
 
 def sets_other(change: Change) -> bool:
     """Return whether a change sets values to those on another text."""
-    return isinstance(change.added, On)
+    return isinstance(change.added, FromInput)
 
 
 def _change(written: str, reference: str | None) -> Change:
     for pattern, read in _READERS.items():
         if found := pattern.fullmatch(written.strip()):
             return read(found, reference)
-    raise BadText(f"{quoted(written)} is no change: write {FORMS}")
+    raise InvalidInput(f"{quoted(written)} is no change: write {FORMS}")
 
 
 def _units(found: re.Match[str], reference: str | None) -> Change:
@@ -80,8 +80,8 @@ def _stream(found: re.Match[str], reference: str | None) -> Change:
     try:
         towards, away = json.loads(found["towards"]), json.loads(found["away"])
     except json.JSONDecodeError as error:
-        raise BadText(f"{quoted(found[0])}: the texts must be strings as in JSON ({error.msg})") from None
-    return place.steer(Between(towards, away, float(found["by"])))
+        raise InvalidInput(f"{quoted(found[0])}: the texts must be strings as in JSON ({error.msg})") from None
+    return place.steer(SteeringVector(towards, away, float(found["by"])))
 
 
 def _token(found: re.Match[str], reference: str | None) -> Change:
@@ -91,10 +91,10 @@ def _token(found: re.Match[str], reference: str | None) -> Change:
 def _edge(found: re.Match[str], reference: str | None) -> Change:
     factor = float(found["value"])
     if found["verb"] == "set" and factor:
-        raise BadText(f"{quoted(found[0])}: what a head moves is a vector, which can be set to 0 or scaled")
+        raise InvalidInput(f"{quoted(found[0])}: what a head moves is a vector, which can be set to 0 or scaled")
     change = factor - 1 if found["verb"] == "scale" else -1.0
     return Heads(int(found["layer"]), [int(found["head"])], tokens=[int(found["token"])]).steer(
-        Moved(int(found["source"]), change)
+        HeadMove(int(found["source"]), change)
     )
 
 
@@ -110,8 +110,8 @@ def _done(place: Place, found: re.Match[str], reference: str | None) -> Change:
     if found["reference"] is None:
         return getattr(place, found["verb"])(float(found["value"]))
     if reference is None:
-        raise BadText(f"{quoted(found[0])} sets values to those on a reference: give one")
-    return place.set(On(reference))
+        raise InvalidInput(f"{quoted(found[0])} sets values to those on a reference: give one")
+    return place.set(FromInput(reference))
 
 
 def _numbers(written: str | None) -> list[int] | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from duat_jax.errors import BadText
+from duat_jax.errors import InvalidInput
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.vocabulary.spelling import spelling_of
@@ -45,19 +45,19 @@ class Vocabulary:
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
         self._tokenizer, self._tokens = tokenizer, dict[int, Token]()
-        with one_error("the tokenizer can't say what its tokens are", BadText):
+        with one_error("the tokenizer can't say what its tokens are", InvalidInput):
             self._spelling = spelling_of(tokenizer)
             self._added = frozenset(tokenizer.get_added_tokens_decoder())
 
     def tokens(self, ids: Iterable[int]) -> tuple[Token, ...]:
         """Return tokens by their ids."""
         whole_numbers = [int(token) for token in ids]
-        with one_error("the tokenizer can't say what its tokens are", BadText):
+        with one_error("the tokenizer can't say what its tokens are", InvalidInput):
             return tuple(map(self._token, whole_numbers))
 
     def find(self, text: str, what: str) -> int:
         """Return the id of the token that a text names."""
-        with one_error(f"the tokenizer can't split the {what}", BadText):
+        with one_error(f"the tokenizer can't split the {what}", InvalidInput):
             token = self._as_shown(text)
             if token is None:
                 token = self._with_text(self._normalised(text))
@@ -67,7 +67,7 @@ class Vocabulary:
             if len(ids) == 1 and self._reads(ids[0], text):
                 return ids[0]
             problem = self._problem(text, ids)
-        raise BadText(f"the {what} {quoted(text)} {problem}")
+        raise InvalidInput(f"the {what} {quoted(text)} {problem}")
 
     def _problem(self, text: str, ids: list[int]) -> str:
         """Return the reason why a text names no token, and what to write instead."""

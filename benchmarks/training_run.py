@@ -25,10 +25,10 @@ import numpy as np
 import duat_jax as duat
 from duat_jax.cli.compiled import keep_compiled
 from duat_jax.evaluation.running_text import token_losses
-from duat_jax.evaluation.statistics import Estimate
+from duat_jax.evaluation.statistics import IntervalEstimate
 from duat_jax.models.transformer import Transformer
 from duat_jax.training import Kept, Run, begin, follow, influence, train
-from duat_jax.training.next_token import Settings, next_token_run
+from duat_jax.training.next_token import TrainingSettings, next_token_run
 from duat_jax.training.over_weights.compute import Number
 from duat_jax.training.run import Moment
 from experiments.environment import environment
@@ -51,7 +51,7 @@ def make_run(steps: int) -> Run:
         steps: its length.
     """
     ids = np.random.default_rng(0).integers(0, 4000, (STEPS * BATCH, TOKENS))
-    return next_token_run(ids, Settings(steps, BATCH))
+    return next_token_run(ids, TrainingSettings(steps, BATCH))
 
 
 def number(model: Transformer, texts: slice = slice(None)) -> jax.Array:
@@ -132,7 +132,8 @@ def fields(results: dict[str, Any]) -> Fields:
     }
     step, whole = results["step"][0], results["whole"]
     rows = [
-        [words, Estimate(*results[name]).written(), f"{results[name][0] / step:.2f}"] for name, words in names.items()
+        [words, IntervalEstimate(*results[name]).written(), f"{results[name][0] / step:.2f}"]
+        for name, words in names.items()
     ]
     head = ["", "seconds, the median and quartiles", "steps of training"]
     return {

@@ -52,4 +52,5 @@ if not TYPE_CHECKING:  # for a type checker it would give any name
             raise AttributeError(f"module 'duat_jax' has no attribute {name!r}")
         if hasattr(public, name):
             return getattr(public, name)
-        return import_module("duat_jax.deprecation").renamed(name)
+        namespace, _, new_name = import_module("duat_jax.deprecation").new_name(name).rpartition(".")
+        return getattr(import_module(f"duat_jax.{namespace or 'public'}"), new_name)

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
 from duat_jax.errors import PACKAGE, warn_caller
@@ -36,23 +35,24 @@ NEW_NAMES = {
     "edits.Between": "edits.SteeringVector",
     "edits.Moved": "edits.HeadMove",
     "edits.On": "edits.FromInput",
+    "lora.Settings": "lora.TrainingSettings",
 }
 """Old names in `duat_jax` and its namespaces, and what they are called now."""
 
 WRAPPERS = tuple(
-    str(PACKAGE / name) for name in ("errors.py", "deprecation.py", "__init__.py", "edits.py", "weights/old_order.py")
+    str(PACKAGE / name)
+    for name in ("errors.py", "deprecation.py", "namespaces.py", "__init__.py", "weights/old_order.py")
 )
 """The beginnings of the names of files that stand between an old name and the line that used it."""
 
 
-def renamed(old: str) -> Any:
-    """Return what an old name in `duat_jax` or one of its namespaces stands for, with a warning."""
+def new_name(old: str) -> str:
+    """Return what an old name in `duat_jax` or one of its namespaces is called now, with a warning."""
     if old not in NEW_NAMES:
         namespace, _, name = f"duat_jax.{old}".rpartition(".")
         raise AttributeError(f"module {namespace!r} has no attribute {name!r}")
     warn(f"duat_jax.{old}", f"duat_jax.{NEW_NAMES[old]}")
-    namespace, _, name = NEW_NAMES[old].rpartition(".")
-    return getattr(import_module(f"duat_jax.{namespace or 'public'}"), name)
+    return NEW_NAMES[old]
 
 
 def warn(old: str, new: str, within: tuple[str, ...] = WRAPPERS) -> None:

@@ -9,11 +9,8 @@ from duat_jax.interpret.intervene.sources import FromInput as FromInput
 from duat_jax.interpret.intervene.sources import HeadMove as HeadMove
 from duat_jax.interpret.intervene.sources import MeanEmbedding as MeanEmbedding
 from duat_jax.interpret.intervene.sources import SteeringVector as SteeringVector
+from duat_jax.namespaces import old_names as _old_names
 from duat_jax.transform.editing import Edit as Edit
 
 if not _typing.TYPE_CHECKING:  # for a type checker it would give any name
-
-    def __getattr__(name: str) -> _typing.Any:
-        from duat_jax.deprecation import renamed
-
-        return renamed(f"edits.{name}")
+    __getattr__ = _old_names(globals())

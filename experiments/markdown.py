@@ -5,21 +5,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from scipy.stats import binomtest
 
-from duat_jax.evaluation.statistics import Estimate, bootstrap
+from duat_jax.evaluation.statistics import IntervalEstimate, bootstrap
 
 Fields = dict[str, str]
 """The fields of a study, by name: a number with its digits, or a block of Markdown."""
 
 
-def interval(numbers: Estimate | Sequence[float] | np.ndarray, digits: int = 3, sign: str = "") -> str:
+def interval(numbers: IntervalEstimate | Sequence[float] | np.ndarray, digits: int = 3, sign: str = "") -> str:
     """Format an estimate with its 95 % confidence interval, as on every page: `0.50 [0.41, 0.62]`."""
-    return (numbers if isinstance(numbers, Estimate) else bootstrap(np.asarray(numbers, float))).written(digits, sign)
+    return (numbers if isinstance(numbers, IntervalEstimate) else bootstrap(np.asarray(numbers, float))).written(
+        digits, sign
+    )
 
 
-def proportion(hits: Sequence[bool] | np.ndarray) -> Estimate:
+def proportion(hits: Sequence[bool] | np.ndarray) -> IntervalEstimate:
     """Return the share of units for which something holds, with Clopper and Pearson's interval."""
     found = binomtest(int(np.sum(hits)), len(hits))
-    return Estimate(float(found.statistic), *map(float, found.proportion_ci(method="exact")))
+    return IntervalEstimate(float(found.statistic), *map(float, found.proportion_ci(method="exact")))
 
 
 def counted(hits: Sequence[bool] | np.ndarray) -> str:
@@ -29,7 +31,7 @@ def counted(hits: Sequence[bool] | np.ndarray) -> str:
         >>> counted([True, False, False, False])
         '25.0 [0.6, 80.6] %'
     """
-    return f"{Estimate(*(100 * number for number in proportion(hits))).written(1)} %"
+    return f"{IntervalEstimate(*(100 * number for number in proportion(hits))).written(1)} %"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

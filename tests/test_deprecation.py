@@ -12,7 +12,7 @@ from cases import GOLDEN
 import duat_jax as duat
 from duat_jax.deprecation import NEW_NAMES
 from duat_jax.in_context.result import Ledger
-from duat_jax.interpret.contrast.result import Head
+from duat_jax.interpret.contrast.result import HeadPart
 from duat_jax.lora.parameters import moved_parameters
 from duat_jax.lora.result import LoraChange
 
@@ -36,7 +36,7 @@ FIELDS = [
     ),
     (duat.results.Explanation, "input_tokens", "collapse"),
     (duat.results.Explanation, "input_bias", "collapse_bias"),
-    (Head, "part", "contribution"),
+    (HeadPart, "part", "contribution"),
     (duat.results.Completeness, "says_something", "conclusive"),
     *((result, "others", "references") for result in (duat.results.Contrast, duat.results.Attribution)),
     (duat.results.AttentionScore, "versus", "contrast"),

@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from duat_jax.attribution.method import INTEGRATED, SECANT, Method
+from duat_jax.attribution.method import INTEGRATED, SECANT, AttributionMethod
 from duat_jax.attribution.unit_values import Read, Scores, mean_gradient, sites_of, values_of
 from duat_jax.attribution.units import Rule
 from duat_jax.forms.secant import secant
@@ -99,16 +99,16 @@ def integrated_gradients(number: Number, live: Array, base: Array, *, steps: int
     return (live - base) * mean_gradient(number, live, base, steps)
 
 
-METHODS: dict[str, Method[Rule]] = {
-    "secant over masks": Method(
+METHODS: dict[str, AttributionMethod[Rule]] = {
+    "secant over masks": AttributionMethod(
         once(parts_of_secant), "`D`, the multiplier of the mask between the text and all units replaced", SECANT
     ),
-    "secant over masks, twice": Method(
+    "secant over masks, twice": AttributionMethod(
         twice(parts_of_secant),
         f"the same, and for all but the largest {FIRST:.1%} of the units again with these kept in both runs",
         SECANT,
     ),
-    "integrated gradients over masks, 10 steps": Method(
+    "integrated gradients over masks, 10 steps": AttributionMethod(
         once(partial(integrated_gradients, steps=10)),
         "the mean of `∇` of the mask on the straight line from all units replaced to the text",
         INTEGRATED,

@@ -7,7 +7,7 @@ Rule = TypeVar("Rule")
 
 
 @dataclass(frozen=True)
-class Method(Generic[Rule]):
+class AttributionMethod(Generic[Rule]):
     """A rule that scores units, with what a table says of it.
 
     Args:

@@ -1,12 +1,12 @@
 """The registry of attribution methods: for every kind of units, the methods that score them."""
 
 from duat_jax.attribution import masks, tokens, units
-from duat_jax.attribution.method import Method
+from duat_jax.attribution.method import AttributionMethod
 from duat_jax.errors import InvalidInput
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 
-METHODS: dict[str, dict[str, Method]] = {
+METHODS: dict[str, dict[str, AttributionMethod]] = {
     "token": tokens.METHODS,
     "neuron": units.METHODS | masks.METHODS,
     "head": units.METHODS | masks.METHODS,
@@ -18,7 +18,7 @@ METHODS: dict[str, dict[str, Method]] = {
 a token of every layer."""
 
 
-def method_of(config: Config, unit: str, name: str) -> Method:
+def method_of(config: Config, unit: str, name: str) -> AttributionMethod:
     """Return the method of a name that scores units of a kind."""
     if unit not in METHODS:
         raise InvalidInput(f"{quoted(unit)} is no kind of units: choose one of {', '.join(METHODS)}")

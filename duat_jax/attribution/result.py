@@ -11,7 +11,7 @@ from duat_jax.attribution.record import AttributionRecord
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, numbered, of_tokens, whole
 from duat_jax.display.result import Displayed
-from duat_jax.display.view import DIFFERENCE, RANKED, Colouring, Row, Run, Table, View, line_ends, sides
+from duat_jax.display.view import DIFFERENCE, RANKED, Colouring, ModelRun, Table, TokenRow, View, line_ends, sides
 from duat_jax.inputs.labels import Prediction
 from duat_jax.interpret.comparison import Compared
 from duat_jax.json_record import as_record
@@ -20,7 +20,7 @@ from duat_jax.models.targets.description import TargetDescription
 from duat_jax.models.vocabulary.token import token_label
 
 
-class Scored(NamedTuple):
+class UnitScore(NamedTuple):
     """The score of one unit.
 
     Args:
@@ -84,7 +84,7 @@ class Attribution(Displayed):
             return None
         return np.asarray(self.difference - self.scores.sum(-1, dtype=np.float64))
 
-    def top(self, count: int) -> list[Scored]:
+    def top(self, count: int) -> list[UnitScore]:
         """Return the units with the largest scores by size.
 
         Args:
@@ -97,7 +97,7 @@ class Attribution(Displayed):
             layer = None if self.unit == "token" else int(place[0])
             token = int(place[0] if self.unit == "token" else place[1])
             index = int(place[2]) if len(place) > 2 else None
-            largest.append(Scored(layer, token, index, float(self.scores[place])))
+            largest.append(UnitScore(layer, token, index, float(self.scores[place])))
         return largest
 
     def view(self) -> View:
@@ -106,7 +106,8 @@ class Attribution(Displayed):
         by_token = self.scores.reshape(-1, len(tokens)) if self.unit in ("token", "stream") else self.scores.sum(-1)
         layers = [None] if self.unit == "token" else range(len(by_token))
         rows = tuple(
-            Row("tokens" if i is None else f"{self.unit}s {i}", each) for i, each in zip(layers, by_token, strict=True)
+            TokenRow("tokens" if i is None else f"{self.unit}s {i}", each)
+            for i, each in zip(layers, by_token, strict=True)
         )
         return View(
             kind="attribution",
@@ -116,8 +117,8 @@ class Attribution(Displayed):
             completeness=None,
             exact=f"Method: {self.method}, {self.score}. {self._account()}",
             runs=(
-                Run("the input", self.value, self.predictions),
-                *(Run(each.name, each.value, each.predictions) for each in self.references),
+                ModelRun("the input", self.value, self.predictions),
+                *(ModelRun(each.name, each.value, each.predictions) for each in self.references),
             ),
             output=self.target.output_id,
             tokens=tokens,

@@ -16,7 +16,7 @@ from duat_jax.attribution.method import (
     SECANT,
     SMOOTHED,
     TIMES_INPUT,
-    Method,
+    AttributionMethod,
 )
 from duat_jax.attribution.unit_values import mean_gradient
 from duat_jax.forms import affine_form, decomposition
@@ -131,39 +131,45 @@ def _attention_rollout(model: Transformer, metric: Metric) -> Array:
     return rollout.mean(0, where=metric.real[:, None]) if place is None else rollout[place]
 
 
-METHODS: dict[str, Method[Rule]] = {
-    "secant": Method(_secant, "`D Δ`: the multiplier between the text and the baseline, nothing held", SECANT),
-    "collapse": Method(
+METHODS: dict[str, AttributionMethod[Rule]] = {
+    "secant": AttributionMethod(
+        _secant, "`D Δ`: the multiplier between the text and the baseline, nothing held", SECANT
+    ),
+    "collapse": AttributionMethod(
         partial(_collapse, gate_rule=None), "`c x`: the coefficient in the collapse", COLLAPSE, of_change=False
     ),
     **{
-        f"collapse, {name}": Method(
+        f"collapse, {name}": AttributionMethod(
             partial(_collapse, gate_rule=name), f'`c x` in the gauge `"{name}"` of gated terms', COLLAPSE, False
         )
         for name in GATE_RULES
     },
-    "collapse x change": Method(partial(_collapse, gate_rule=None), '`c Δ`, in the gauge `"halves"`', COLLAPSE),
-    "contributions": Method(
+    "collapse x change": AttributionMethod(
+        partial(_collapse, gate_rule=None), '`c Δ`, in the gauge `"halves"`', COLLAPSE
+    ),
+    "contributions": AttributionMethod(
         partial(_contributions, terms=True),
         "`u x`: the linear path with everything held, plus the terms at the token",
         CLOSED_FORM,
         False,
     ),
-    "contributions, linear path": Method(partial(_contributions, terms=False), "`u x` alone", CLOSED_FORM, False),
-    "gradient x input": Method(_gradient_times_input, "`∇ x`, the gradient at the text", TIMES_INPUT, False),
-    "gradient x change": Method(_gradient_times_change, "`∇ Δ`", TIMES_INPUT),
+    "contributions, linear path": AttributionMethod(
+        partial(_contributions, terms=False), "`u x` alone", CLOSED_FORM, False
+    ),
+    "gradient x input": AttributionMethod(_gradient_times_input, "`∇ x`, the gradient at the text", TIMES_INPUT, False),
+    "gradient x change": AttributionMethod(_gradient_times_change, "`∇ Δ`", TIMES_INPUT),
     **{
-        f"integrated gradients, {steps} steps": Method(
+        f"integrated gradients, {steps} steps": AttributionMethod(
             partial(_integrated_gradients, steps=steps),
             "the mean of `∇` along the straight line from the baseline to the text, times `Δ`",
             INTEGRATED,
         )
         for steps in (32, 128)
     },
-    "SmoothGrad x input": Method(
+    "SmoothGrad x input": AttributionMethod(
         _smoothed_gradient_times_input, "the mean of `∇` at noisy embeddings, times `x`", SMOOTHED, False
     ),
-    "attention rollout": Method(
+    "attention rollout": AttributionMethod(
         _attention_rollout,
         "the product over layers of half the mean pattern plus half the identity, without a sum",
         ROLLOUT,
@@ -174,7 +180,7 @@ METHODS: dict[str, Method[Rule]] = {
 a score is the sum over features."""
 
 
-def supported(config: Config) -> dict[str, Method[Rule]]:
+def supported(config: Config) -> dict[str, AttributionMethod[Rule]]:
     """Return the methods that a model supports: the collapse has its gauges where terms are gated."""
     gated = any(block.mlp != "plain" for block in config.blocks)
     without = {"collapse"} if gated else {f"collapse, {name}" for name in GATE_RULES}

@@ -35,7 +35,7 @@ class Scores(NamedTuple):
     streams: Float[Array, "*prompts streams tokens"] | None
 
 
-class Units(NamedTuple):
+class UnitValues(NamedTuple):
     """Marks of units, layer by layer; or arrays with a value, change or coefficient of every entry of the units.
 
     Args:
@@ -53,24 +53,24 @@ Read = Callable[[Array], Array]
 """From a text's embeddings to a number."""
 
 
-def sites_of(program: Program) -> Units:
+def sites_of(program: Program) -> UnitValues:
     """Return the marks of all units."""
 
     def called(kind: str, name: str) -> tuple[Site, ...]:
         return tuple(site for site in program.of_kind(kind) if site.key.name == name)
 
-    units = Units(called(marks.POINT, NEURONS), called(marks.POINT, HEADS), called(marks.STREAM, STREAM))
+    units = UnitValues(called(marks.POINT, NEURONS), called(marks.POINT, HEADS), called(marks.STREAM, STREAM))
     if not all(units):
         raise DuatError(NO_LAYERS)
     return units
 
 
-def stacked(sites: Units, values: Seen) -> Units:
+def stacked(sites: UnitValues, values: Seen) -> UnitValues:
     """Return an array of each kind of units from arrays at their marks."""
-    return Units(*(jnp.stack([values[site] for site in of_a_kind]) for of_a_kind in sites))
+    return UnitValues(*(jnp.stack([values[site] for site in of_a_kind]) for of_a_kind in sites))
 
 
-def values_of(read: Read, x: Float[Array, "tokens features"]) -> Units:
+def values_of(read: Read, x: Float[Array, "tokens features"]) -> UnitValues:
     """Return the values of all units on a text."""
     recording = record_kinds(read, x, KINDS)
     return stacked(sites_of(recording.program), recording.seen)

@@ -15,13 +15,13 @@ from duat_jax.attribution.method import (
     INTEGRATED,
     PATCHING,
     SECANT,
-    Method,
+    AttributionMethod,
 )
 from duat_jax.attribution.unit_values import (
     KINDS,
     Read,
     Scores,
-    Units,
+    UnitValues,
     mean_over_steps,
     sites_of,
     stacked,
@@ -50,19 +50,19 @@ def _edits(sites: Iterable[Site], added: Array, kept: float = 1.0) -> dict[Site,
     return {site: Edit(kept, values) for site, values in zip(sites, added, strict=True)}
 
 
-def _times(coefficients: Units, values: Units) -> Units:
+def _times(coefficients: UnitValues, values: UnitValues) -> UnitValues:
     return jax.tree.map(jnp.multiply, coefficients, values)
 
 
-def _minus(values: Units, subtrahends: Units) -> Units:
+def _minus(values: UnitValues, subtrahends: UnitValues) -> UnitValues:
     return jax.tree.map(jnp.subtract, values, subtrahends)
 
 
-def _gradient(read: Read, x: Array) -> tuple[Units, Units]:
+def _gradient(read: Read, x: Array) -> tuple[UnitValues, UnitValues]:
     """Return the gradient with respect to every entry, and the entries' values, in one pass and its transpose."""
     sites = sites_of(trace(read, x)[0])
 
-    def run(added: Units) -> tuple[Array, Units]:
+    def run(added: UnitValues) -> tuple[Array, UnitValues]:
         edits = [_edits(*pair) for pair in zip(sites, added, strict=True)]
         recording = record_kinds(edit(read, edits[0] | edits[1] | edits[2]), x, KINDS)
         return recording.value, stacked(sites, recording.seen)
@@ -71,25 +71,25 @@ def _gradient(read: Read, x: Array) -> tuple[Units, Units]:
     return jax.grad(run, has_aux=True)(jax.tree.map(lambda values: jnp.zeros(values.shape, values.dtype), like))
 
 
-def _gradient_times_change(read: Read, x: Array, y: Array) -> Units:
+def _gradient_times_change(read: Read, x: Array, y: Array) -> UnitValues:
     gradient, values = _gradient(read, x)
     return _times(gradient, _minus(values, values_of(read, y)))
 
 
-def _secant(read: Read, x: Array, y: Array, *, patterns_held: bool = False) -> Units:
+def _secant(read: Read, x: Array, y: Array, *, patterns_held: bool = False) -> UnitValues:
     program = trace(read, x)[0]
     names = {site.key.name for site in program.of_kind(marks.HOLD)} if patterns_held else ()
     held = [name for name in names if name.startswith("attention.") or name.endswith(".scale")]
     return stacked(sites_of(program), seen_of(secant(read, at=KINDS, held=held)(x, y).contributions))
 
 
-def _integrated_gradients(read: Read, x: Array, y: Array, *, steps: int) -> Units:
+def _integrated_gradients(read: Read, x: Array, y: Array, *, steps: int) -> UnitValues:
     """Return gradients averaged on the straight line between the embeddings, times the change of the units."""
     gradient = mean_over_steps(steps, x.dtype, lambda t: _gradient(read, y + t * (x - y))[0])
     return _times(gradient, _minus(values_of(read, x), values_of(read, y)))
 
 
-def _integrated_together(read: Read, x: Array, y: Array, *, steps: int) -> Units:
+def _integrated_together(read: Read, x: Array, y: Array, *, steps: int) -> UnitValues:
     """Return gradients averaged on the line on which all units of a kind change together, times their change."""
     sites, clean, corrupted = sites_of(trace(read, x)[0]), values_of(read, x), values_of(read, y)
 
@@ -103,10 +103,10 @@ def _integrated_together(read: Read, x: Array, y: Array, *, steps: int) -> Units
         return mean_over_steps(steps, x.dtype, gradient) * (clean - corrupted)
 
     of_neurons, of_heads = (carried(*kind) for kind in zip(sites[:2], clean[:2], corrupted[:2], strict=True))
-    return Units(of_neurons, of_heads, None)  # if all streams are set, only the last one has an effect
+    return UnitValues(of_neurons, of_heads, None)  # if all streams are set, only the last one has an effect
 
 
-def _integrated_layer_by_layer(read: Read, x: Array, y: Array, *, steps: int) -> Units:
+def _integrated_layer_by_layer(read: Read, x: Array, y: Array, *, steps: int) -> UnitValues:
     """Return gradients averaged on the line on which one layer's units change on the clean text, times their change."""
     sites, clean, corrupted = sites_of(trace(read, x)[0]), values_of(read, x), values_of(read, y)
 
@@ -128,10 +128,10 @@ def _integrated_layer_by_layer(read: Read, x: Array, y: Array, *, steps: int) ->
 
         return jax.lax.map(of_layer, jnp.arange(len(at)))
 
-    return Units(*map(carried, sites, corrupted, _minus(clean, corrupted)))
+    return UnitValues(*map(carried, sites, corrupted, _minus(clean, corrupted)))
 
 
-def _held(read: Read, x: Array, *, slopes: bool = False, gate_rule: str | None = None) -> tuple[Units, Units]:
+def _held(read: Read, x: Array, *, slopes: bool = False, gate_rule: str | None = None) -> tuple[UnitValues, UnitValues]:
     """Return every entry's coefficient with patterns and norms held, and the entries' values."""
     recording = record_kinds(read, x, {*affine_form.KINDS, *KINDS})
     sites = sites_of(recording.program)
@@ -141,22 +141,22 @@ def _held(read: Read, x: Array, *, slopes: bool = False, gate_rule: str | None =
     return stacked(sites, by_site), stacked(sites, recording.seen)
 
 
-def _two_secants(read: Read, x: Array, y: Array) -> Units:
+def _two_secants(read: Read, x: Array, y: Array) -> UnitValues:
     """Return the sum of the parts over two half-steps, each with its own secant."""
     middle = (x + y) / 2
     return jax.tree.map(jnp.add, _secant(read, x, middle), _secant(read, middle, y))
 
 
-def _contributions(read: Read, x: Array, y: Any) -> Units:
+def _contributions(read: Read, x: Array, y: Any) -> UnitValues:
     return _times(*_held(read, x))
 
 
-def _held_times_change(read: Read, x: Array, y: Array, *, slopes: bool, gate_rule: str | None = None) -> Units:
+def _held_times_change(read: Read, x: Array, y: Array, *, slopes: bool, gate_rule: str | None = None) -> UnitValues:
     coefficient, values = _held(read, x, slopes=slopes, gate_rule=gate_rule)
     return _times(coefficient, _minus(values, values_of(read, y)))
 
 
-def _summed(rule: Callable[[Read, Array, Any], Units]) -> Rule:
+def _summed(rule: Callable[[Read, Array, Any], UnitValues]) -> Rule:
     """Return the rule that sums the scores of a unit's entries."""
 
     def scores(model: Transformer, read: Read, x: Array, y: Any, real: Array) -> Scores:
@@ -192,54 +192,56 @@ def collapse_times_change(gate_rule: str | None = None) -> Rule:
     return _summed(partial(_held_times_change, slopes=True, gate_rule=gate_rule))
 
 
-METHODS: dict[str, Method[Rule]] = {
-    "secant": Method(_summed(_secant), "`D Δ`: the multiplier between both texts, nothing held", SECANT),
-    "secant, two half-steps": Method(
+METHODS: dict[str, AttributionMethod[Rule]] = {
+    "secant": AttributionMethod(_summed(_secant), "`D Δ`: the multiplier between both texts, nothing held", SECANT),
+    "secant, two half-steps": AttributionMethod(
         _summed(_two_secants),
         "the sum of two secants: from the reference's embeddings to the mean of both, and on to the text's",
         SECANT,
     ),
-    "secant, patterns held": Method(
+    "secant, patterns held": AttributionMethod(
         _summed(partial(_secant, patterns_held=True)),
         "`D Δ` with patterns and norms held at their midpoints",
         SECANT,
     ),
-    "collapse x change": Method(
+    "collapse x change": AttributionMethod(
         collapse_times_change(),
         '`c Δ`: the coefficient in the collapse, in the gauge `"halves"`',
         COLLAPSE,
         of_readout=True,
     ),
-    "gradient x change": Method(_summed(_gradient_times_change), "`∇ Δ`, the gradient at the text", PATCHING),
+    "gradient x change": AttributionMethod(
+        _summed(_gradient_times_change), "`∇ Δ`, the gradient at the text", PATCHING
+    ),
     **{
-        f"integrated gradients, {steps} steps": Method(
+        f"integrated gradients, {steps} steps": AttributionMethod(
             _summed(partial(_integrated_gradients, steps=steps)),
             "the mean of `∇` along the straight line between the embeddings, times `Δ`",
             f"{INTEGRATED}; {FAITHFULNESS}",
         )
         for steps in (2, 5, 10)
     },
-    "integrated gradients, all layers together": Method(
+    "integrated gradients, all layers together": AttributionMethod(
         _summed(partial(_integrated_together, steps=10)),
         "the same with all neurons, or all heads, changing on a straight line, in 10 steps",
         FAITHFULNESS,
     ),
-    "integrated gradients, layer by layer": Method(
+    "integrated gradients, layer by layer": AttributionMethod(
         _summed(partial(_integrated_layer_by_layer, steps=5)),
         "the same with the units of one layer, on the text, at the middles of 5 steps (the source: at their ends)",
         FAITHFULNESS,
     ),
-    "contributions": Method(
+    "contributions": AttributionMethod(
         _summed(_contributions),
         "`u h`: the coefficient in the closed form, terms held",
         CLOSED_FORM,
         of_change=False,
         of_readout=True,
     ),
-    "contributions x change": Method(
+    "contributions x change": AttributionMethod(
         _summed(partial(_held_times_change, slopes=False)), "`u Δ`", CLOSED_FORM, of_readout=True
     ),
-    "norm of change x W_out": Method(_norm_of_change, "`‖Δ W_out‖`", ""),
+    "norm of change x W_out": AttributionMethod(_norm_of_change, "`‖Δ W_out‖`", ""),
 }
 """The methods that score neurons, heads and streams, by name. `Δ` is the change of a unit from the reference to the
 text, `h` its value on the text."""

@@ -17,7 +17,7 @@ from duat_jax.display.tables import (
     number,
     predictions_line,
 )
-from duat_jax.display.view import Cell, NamedParts, Run, Table, Units, View
+from duat_jax.display.view import Cell, ModelRun, NamedParts, Table, UnitTable, View
 
 COLUMNS, UNITS, NAMED = 6, 10, 5
 """The default numbers of tokens, of units of each kind, and of entries of a list."""
@@ -66,7 +66,7 @@ def _runs(view: View) -> RenderableType:
     if predicted:
         table.add_column("the model says")
 
-    def add(run: Run) -> None:
+    def add(run: ModelRun) -> None:
         table.add_row(Text(run.name), f"{run.value:+z.4f}", *([predictions_line(run.predictions)] if predicted else []))
 
     for run in view.runs:
@@ -140,7 +140,7 @@ def _units(view: View, count: int) -> list[RenderableType]:
     return [part for units in view.units for part in _largest_units(view, units, count)]
 
 
-def _largest_units(view: View, units: Units, count: int) -> list[RenderableType]:
+def _largest_units(view: View, units: UnitTable, count: int) -> list[RenderableType]:
     """Return the units of one kind with the largest parts."""
     # A cell of a single unit is that unit.
     if all(len(each.ids) == 1 for each in units.parts):

@@ -25,7 +25,7 @@ DISCONTINUITIES = "Discontinuities: what has no slope between the two"
 """The title of the list of discontinuities."""
 
 
-class Run(NamedTuple):
+class ModelRun(NamedTuple):
     """A run of the model.
 
     Args:
@@ -39,7 +39,7 @@ class Run(NamedTuple):
     predictions: tuple[Prediction, ...] = ()
 
 
-class Row(NamedTuple):
+class TokenRow(NamedTuple):
     """A row of the table of tokens.
 
     Args:
@@ -83,7 +83,7 @@ class UnitParts(NamedTuple):
     ids: Sequence[int]
 
 
-class Units(NamedTuple):
+class UnitTable(NamedTuple):
     """Units of one kind: neurons or heads.
 
     Args:
@@ -214,17 +214,17 @@ class View:
     value_name: str
     completeness: Completeness | None
     exact: str
-    runs: tuple[Run, ...] = ()
+    runs: tuple[ModelRun, ...] = ()
     output: int | None = None
     tokens: tuple[str, ...] = ()
     others: tuple[str, ...] | None = None
     line_ends: tuple[int, ...] = ()
     heading: str = "Every layer at every token"
-    rows: tuple[Row, ...] = ()
+    rows: tuple[TokenRow, ...] = ()
     row_sums: bool = False
     later: str = ""
     colourings: tuple[Colouring, ...] = ()
-    units: tuple[Units, ...] = ()
+    units: tuple[UnitTable, ...] = ()
     added: tuple[NamedParts, ...] = ()
     tables: tuple[Table, ...] = ()
     maps: tuple[Map, ...] = ()

@@ -58,7 +58,7 @@ AT_ONCE = 8
 """Number of prompts that are scored in one batch: single short texts are limited by reading the weights."""
 
 
-class Units(NamedTuple):
+class UnitKind(NamedTuple):
     """A kind of units of circuits.
 
     Args:
@@ -85,22 +85,22 @@ def _of_vectors(scores: Array | None) -> Array | None:
 
 
 UNITS = {
-    "neuron x position": Units(marks.POINT, NEURONS, lambda scores: scores.neurons),
-    "neuron": Units(marks.POINT, NEURONS, lambda scores: _over_positions(scores.neurons), positions=False),
-    "head x position": Units(marks.POINT, HEADS, lambda scores: _of_vectors(scores.heads), "head"),
-    "layer x token": Units(marks.STREAM, STREAM, lambda scores: _of_vectors(scores.streams), None),
+    "neuron x position": UnitKind(marks.POINT, NEURONS, lambda scores: scores.neurons),
+    "neuron": UnitKind(marks.POINT, NEURONS, lambda scores: _over_positions(scores.neurons), positions=False),
+    "head x position": UnitKind(marks.POINT, HEADS, lambda scores: _of_vectors(scores.heads), "head"),
+    "layer x token": UnitKind(marks.STREAM, STREAM, lambda scores: _of_vectors(scores.streams), None),
 }
 """The kinds of units: a neuron at a token, a neuron at all tokens, a head at a token, the stream at a token."""
 
 
-def _sites(model: Transformer, ids: Array, units: Units) -> dict[Site, Array]:
+def _sites(model: Transformer, ids: Array, units: UnitKind) -> dict[Site, Array]:
     require_layers(model.config)
     recording = record_kinds(model.states, model.embed(ids), (units.kind,))
     return {site: recording.seen[site] for site in recording.program.of_kind(units.kind) if site.key.name == units.name}
 
 
 @partial(jax.jit, static_argnames="units")
-def values(model: Transformer, ids: Int[Array, "tokens"], units: Units) -> Float[Array, "layers tokens *unit"]:
+def values(model: Transformer, ids: Int[Array, "tokens"], units: UnitKind) -> Float[Array, "layers tokens *unit"]:
     """Return the values of units in all layers."""
     return jnp.stack(list(_sites(model, ids, units).values()))
 
@@ -109,7 +109,7 @@ def values(model: Transformer, ids: Int[Array, "tokens"], units: Units) -> Float
 def run(
     model: Transformer,
     prompt: Prompt,
-    units: Units,
+    units: UnitKind,
     live: Bool[Array, "runs layers ..."],
     corrupted: Float[Array, "layers tokens *unit"],
 ) -> Float[Array, "runs"]:
@@ -120,7 +120,7 @@ def run(
 def run_masked(
     model: Transformer,
     prompt: Prompt,
-    units: Units,
+    units: UnitKind,
     mask: Float[Array, "layers ..."] | Bool[Array, "layers ..."],
     corrupted: Float[Array, "layers tokens *unit"],
 ) -> Float[Array, ""]:
@@ -147,7 +147,7 @@ def ranks(scores: Float[np.ndarray, "layers ..."]) -> Int[np.ndarray, "layers ..
 
 
 @partial(jax.jit, static_argnames=("method", "kinds"))
-def scores_of(method: Method, model: Transformer, prompts: Prompt, kinds: tuple[Units, ...]) -> list[Array | None]:
+def scores_of(method: Method, model: Transformer, prompts: Prompt, kinds: tuple[UnitKind, ...]) -> list[Array | None]:
     """Return the scores of each kind of units; what the other kinds would cost is not computed."""
 
     def of_prompt(prompt: Prompt) -> list[Array | None]:
@@ -166,7 +166,7 @@ def kept_and_removed(scores: np.ndarray, method: str) -> Bool[Array, "runs layer
 
 
 def corrupted_values(
-    model: Transformer, prompts: Prompt, kinds: Mapping[str, Units], mean: bool
+    model: Transformer, prompts: Prompt, kinds: Mapping[str, UnitKind], mean: bool
 ) -> Callable[[Array], dict[str, Array]]:
     """Return the function from a corrupted text to the values of units that aren't live, for each kind."""
 
@@ -180,7 +180,7 @@ def corrupted_values(
     return lambda ids: means() if mean else {name: values(model, ids, kind) for name, kind in kinds.items()}
 
 
-class Batch(NamedTuple):
+class PromptBatch(NamedTuple):
     """Prompts that are scored together.
 
     Args:
@@ -194,7 +194,7 @@ class Batch(NamedTuple):
     name: str
 
 
-def batches(prompts: Prompt, mean: bool) -> list[Batch]:
+def batches(prompts: Prompt, mean: bool) -> list[PromptBatch]:
     """Return prompts in batches of the same size, the last one filled up, so that one compiled program scores all."""
     count = len(prompts.clean)
     found = []
@@ -202,7 +202,7 @@ def batches(prompts: Prompt, mean: bool) -> list[Batch]:
         new = min(AT_ONCE, count - first)
         some = row(prompts, np.arange(first, first + min(AT_ONCE, count)) % count)
         name = f"prompts {first} to {first + new - 1}, {fingerprint(prompts if mean else some)[:16]}"
-        found.append(Batch(some, new, name))
+        found.append(PromptBatch(some, new, name))
     return found
 
 
@@ -212,8 +212,8 @@ Replacements = Callable[[], list[dict[str, Array]]]
 
 def _runs(
     model: Transformer,
-    batch: Batch,
-    kinds: Mapping[str, Units],
+    batch: PromptBatch,
+    kinds: Mapping[str, UnitKind],
     method: str,
     scorer: Method,
     replacements: Replacements,

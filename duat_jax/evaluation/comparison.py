@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.evaluation.circuit_curve import STATISTICS, Curve, columns, faithfulness, number
-from duat_jax.evaluation.statistics import Estimate, bootstrap_of_groups
+from duat_jax.evaluation.statistics import IntervalEstimate, bootstrap_of_groups
 
 
 class Row(NamedTuple):
@@ -24,8 +24,8 @@ class Row(NamedTuple):
 
     kept: Float[np.ndarray, "fractions"]
     removed: Float[np.ndarray, "fractions"]
-    numbers: dict[str, Estimate]
-    ahead: Estimate
+    numbers: dict[str, IntervalEstimate]
+    ahead: IntervalEstimate
 
 
 def _ahead(means: np.ndarray) -> Any:

@@ -36,7 +36,7 @@ AT_ONCE, LENGTHS = 32, 8
 """Number of texts in one batch, and the number of which padded lengths are multiples."""
 
 
-class Question(NamedTuple):
+class TextMetric(NamedTuple):
     """A metric of a model on one text.
 
     Args:
@@ -60,7 +60,7 @@ def baselines_of(tokenizer: "Tokenizer") -> tuple[str, ...]:
 
 def questions_of(
     model: Transformer, tokenizer: "Tokenizer", texts: Sequence[str], count: int, *, longest: int, seed: int = 0
-) -> list[Question]:
+) -> list[TextMetric]:
     """Draw texts, each with one metric."""
     # For a language model, the log-probability of the most probable next token; for a sentence encoder, the cosine
     # similarity to the text that follows in the list.
@@ -70,7 +70,7 @@ def questions_of(
         request = check_contrast(model.config, ids, [KINDS[name]() for name in names], target, tokenizer=tokenizer)
         (reader,) = readers_of(model, [request.target])
         baselines = dict(zip(names, request.others, strict=True))
-        questions.append(Question(request.inputs, baselines, baselines["mean"].averaged, reader))
+        questions.append(TextMetric(request.inputs, baselines, baselines["mean"].averaged, reader))
     return questions
 
 
@@ -79,7 +79,7 @@ def masking(baselines: Iterable[str]) -> str:
     return "mask" if "mask" in baselines else "mean"
 
 
-def _batch(questions: Sequence[Question], longest: int) -> tuple[Reference, dict[str, Reference], Any]:
+def _batch(questions: Sequence[TextMetric], longest: int) -> tuple[Reference, dict[str, Reference], Any]:
     """Return texts, their baselines and their readers, padded to one length."""
     length = bucket(max(len(question.removable) for question in questions), longest)
     texts = stack(as_it_is(question.inputs).padded(length) for question in questions)
@@ -113,7 +113,9 @@ def _scores(
     return jax.vmap(lambda *row: method(model, _metric_of(model, *row)))(texts, baselines, readers)
 
 
-def pin_targets(model: Transformer, questions: Sequence[Question]) -> tuple[Float[np.ndarray, "texts"], list[Question]]:
+def pin_targets(
+    model: Transformer, questions: Sequence[TextMetric]
+) -> tuple[Float[np.ndarray, "texts"], list[TextMetric]]:
     """Evaluate the metrics on whole texts, and pin argmax targets to the tokens that they found."""
     texts, _, readers = _batch(questions, model.config.positions)
     values, readers = on_host(_whole_texts(model, texts, readers))
@@ -128,7 +130,7 @@ def _finite(numbers: np.ndarray) -> np.ndarray:
 
 
 def scores_of(
-    name: str, method: Rule, model: Transformer, questions: Sequence[Question]
+    name: str, method: Rule, model: Transformer, questions: Sequence[TextMetric]
 ) -> list[Float[np.ndarray, "_"]]:
     """Return a method's scores of every text's removable tokens."""
     scores = np.asarray(on_host(_scores(method, model, *_batch(questions, model.config.positions))), np.float64)
@@ -137,7 +139,7 @@ def scores_of(
     return [of_text[: len(q.removable)][q.removable] for of_text, q in zip(scores, questions, strict=True)]
 
 
-def text_without(question: Question, kept: Bool[np.ndarray, "tokens"], removal: str) -> tuple[Any, Reference]:
+def text_without(question: TextMetric, kept: Bool[np.ndarray, "tokens"], removal: str) -> tuple[Any, Reference]:
     """Return a text without some of its tokens, and the reader of the metric on it."""
     # When a token is removed, later tokens move up, and a metric read at it is read at the token before.
     inputs = question.inputs
@@ -180,7 +182,7 @@ def numbers(model: Transformer, rows: Sequence[tuple[Any, Reference]]) -> Float[
 
 
 def run(
-    model: Transformer, questions: Sequence[Question], kept: Sequence[Bool[np.ndarray, "_ _"]], removal: str
+    model: Transformer, questions: Sequence[TextMetric], kept: Sequence[Bool[np.ndarray, "_ _"]], removal: str
 ) -> list[Float[np.ndarray, "_"]]:
     """Evaluate the metric on each text with some of its removable tokens kept; equal runs are made once."""
     rows: list[tuple[Any, Reference]] = []
@@ -197,7 +199,7 @@ def run(
 
 
 def leave_one_out(
-    model: Transformer, questions: Sequence[Question], values: Float[np.ndarray, "texts"], removal: str
+    model: Transformer, questions: Sequence[TextMetric], values: Float[np.ndarray, "texts"], removal: str
 ) -> list[Float[np.ndarray, "_"]]:
     """Return the decrease of the metric when one token is taken away, for every removable token."""
     kept = [~np.eye(question.removable.sum(), dtype=bool) for question in questions]
@@ -220,7 +222,7 @@ def kept_sets(scores: Float[np.ndarray, "tokens"]) -> Bool[np.ndarray, "orders s
 
 def curves(
     model: Transformer,
-    questions: Sequence[Question],
+    questions: Sequence[TextMetric],
     scores: Mapping[str, Sequence[Float[np.ndarray, "_"]]],
     removal: str,
 ) -> dict[str, list[Float[np.ndarray, "orders sizes"]]]:

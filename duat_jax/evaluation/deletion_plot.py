@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from duat_jax.display.pictures import styled
 from duat_jax.evaluation.deletion import SIZES
-from duat_jax.evaluation.deletion_study import Row
+from duat_jax.evaluation.deletion_study import DeletionRow
 
 TITLES = {"masked": "tokens masked out", "removed": "tokens really removed"}
 ORDERS = {"most_first": "the most relevant first", "least_first": "the least relevant first"}
@@ -16,7 +16,7 @@ COLUMNS = 5
 
 
 @styled
-def draw(tables: Mapping[str, Mapping[str, Row]], value: float, label: str) -> Figure:
+def draw(tables: Mapping[str, Mapping[str, DeletionRow]], value: float, label: str) -> Figure:
     """Plot the mean metric against the fraction of tokens removed, a panel for each method."""
     methods = list(next(iter(tables.values())))
     columns = min(COLUMNS, len(methods))

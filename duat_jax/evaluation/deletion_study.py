@@ -17,7 +17,7 @@ from duat_jax.errors import InvalidInput
 from duat_jax.evaluation.deletion import (
     REMOVALS,
     SIZES,
-    Question,
+    TextMetric,
     baselines_of,
     curves,
     leave_one_out,
@@ -28,7 +28,7 @@ from duat_jax.evaluation.deletion import (
 from duat_jax.evaluation.drawn_texts import drawn_texts
 from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.evaluation.record import FaithfulnessRecord
-from duat_jax.evaluation.statistics import Estimate, agreement, bootstrap
+from duat_jax.evaluation.statistics import IntervalEstimate, agreement, bootstrap
 from duat_jax.json_record import as_record
 from duat_jax.models.config import Config
 from duat_jax.models.transformer import Transformer
@@ -44,7 +44,7 @@ LEAVE_ONE_OUT = {removal: f"leave-one-out, {removal}" for removal in REMOVALS}
 RANDOM = "random"
 
 
-class Row(NamedTuple):
+class DeletionRow(NamedTuple):
     """Results of one method for one way to take tokens away.
 
     Args:
@@ -62,15 +62,15 @@ class Row(NamedTuple):
 
     most_first: Float[np.ndarray, "sizes"]
     least_first: Float[np.ndarray, "sizes"]
-    deletion: Estimate
-    insertion: Estimate
+    deletion: IntervalEstimate
+    insertion: IntervalEstimate
     gaps: Float[np.ndarray, "texts"]
-    ahead: Estimate
-    spearman: Estimate
-    kendall: Estimate
+    ahead: IntervalEstimate
+    spearman: IntervalEstimate
+    kendall: IntervalEstimate
 
 
-class Study(NamedTuple):
+class DeletionStudy(NamedTuple):
     """Results of a comparison.
 
     Args:
@@ -85,7 +85,7 @@ class Study(NamedTuple):
     texts: int
     tokens: float
     value: float
-    tables: dict[str, dict[str, Row]]
+    tables: dict[str, dict[str, DeletionRow]]
     costs: dict[str, float]
     seconds: float
 
@@ -125,7 +125,7 @@ def _seconds(call: Callable[[], Any]) -> float:
 
 
 def _costs(
-    model: Transformer, methods: Mapping[str, Rule], names: Sequence[str], questions: Sequence[Question]
+    model: Transformer, methods: Mapping[str, Rule], names: Sequence[str], questions: Sequence[TextMetric]
 ) -> dict[str, float]:
     """Return the time of each method, in forward passes over the same texts."""
     forward_pass = _seconds(lambda: pin_targets(model, questions))
@@ -140,7 +140,7 @@ def _evaluated(
     model: Transformer,
     methods: Mapping[str, Rule],
     names: Sequence[str],
-    questions: Sequence[Question],
+    questions: Sequence[TextMetric],
     places: Sequence[int],
     seed: int,
 ) -> list[dict[str, Any]]:
@@ -183,15 +183,15 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
         yield from (places[start : start + AT_ONCE] for start in range(0, len(places), AT_ONCE))
 
 
-def compared(of_texts: Sequence[Mapping[str, Any]], names: Sequence[str], removal: str) -> dict[str, Row]:
+def compared(of_texts: Sequence[Mapping[str, Any]], names: Sequence[str], removal: str) -> dict[str, DeletionRow]:
     """Compare methods over all texts."""
     numbers = {name: np.array([text[removal][name]["numbers"] for text in of_texts]) for name in names}
     gaps = {name: values.mean(-1) @ (-1.0, 1.0) for name, values in numbers.items()}
 
-    def row(name: str) -> Row:
+    def row(name: str) -> DeletionRow:
         most_first, least_first = numbers[name].transpose(1, 0, 2)
         spearman, kendall = np.array([text[removal][name]["agreement"] for text in of_texts]).T
-        return Row(
+        return DeletionRow(
             most_first.mean(0),
             least_first.mean(0),
             bootstrap(most_first.mean(1)),
@@ -227,7 +227,7 @@ def study(
     seed: int = 0,
     work: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Study:
+) -> DeletionStudy:
     """Measure the faithfulness of attribution methods on texts drawn from a list."""
     names = check(model.config, tokenizer, texts, names, count=count, longest=longest)
     methods = methods_of(model.config, baselines_of(tokenizer))
@@ -254,7 +254,7 @@ def study(
             progress(len(results), count)
     costs = journal.once("costs", partial(_costs, model, methods, names, (questions * AT_ONCE)[:AT_ONCE]))
     of_texts = [results[i] for i in range(count)]
-    return Study(
+    return DeletionStudy(
         count,
         float(np.mean([text["tokens"] for text in of_texts])),
         float(np.mean([text["value"] for text in of_texts])),

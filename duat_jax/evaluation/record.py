@@ -38,7 +38,7 @@ class CaseRecord(msgspec.Struct, forbid_unknown_fields=True):
     wrong: str
 
 
-class UnitRecord(msgspec.Struct, forbid_unknown_fields=True):
+class CircuitUnitRecord(msgspec.Struct, forbid_unknown_fields=True):
     """A unit of a circuit.
 
     Args:
@@ -90,7 +90,7 @@ class CircuitRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
     scored: int
     kept: list[float]
     removed: list[float]
-    units: list[UnitRecord]
+    units: list[CircuitUnitRecord]
     refinement: RefinementRecord | None = None
 
 

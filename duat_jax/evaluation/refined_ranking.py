@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import NotFinite
 from duat_jax.evaluation.circuit_curve import FRACTIONS
-from duat_jax.evaluation.circuits import AT_ONCE, Units, ranks, run_masked
+from duat_jax.evaluation.circuits import AT_ONCE, UnitKind, ranks, run_masked
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import Prompt, differences
 from duat_jax.models.transformer import Transformer
@@ -27,7 +27,7 @@ def by_rank(scores: Float[np.ndarray, "layers positions *units"]) -> Float[np.nd
 def refine(
     model: Transformer,
     prompts: Prompt,
-    units: Units,
+    units: UnitKind,
     scores: Float[np.ndarray, "layers positions *units"],
     replaced: Float[Array, "prompts layers tokens *unit"],
     steps: int,
@@ -53,7 +53,7 @@ def refine(
 def draw_gradient(
     model: Transformer,
     prompts: Prompt,
-    units: Units,
+    units: UnitKind,
     ranking: Float[Array, "layers positions *units"],
     replaced: Float[Array, "prompts layers tokens *unit"],
     clean: Float[Array, "prompts"],
@@ -74,7 +74,7 @@ def _gradient(
     prompts: Prompt,
     replaced: Float[Array, "prompts layers tokens *unit"],
     clean: Float[Array, "prompts"],
-    units: Units,
+    units: UnitKind,
     ranking: Float[Array, "layers positions *units"],
     counts: Int[Array, "prompts"],
 ) -> Float[Array, "layers positions *units"]:

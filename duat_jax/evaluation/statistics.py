@@ -12,7 +12,7 @@ OfMeans = Callable[[Any], Any]
 """A statistic of the means over units, `[..., columns]` to `[...]`."""
 
 
-class Estimate(NamedTuple):
+class IntervalEstimate(NamedTuple):
     """An estimate from a sample, with its confidence interval.
 
     Args:
@@ -33,7 +33,7 @@ class Estimate(NamedTuple):
             sign: `"+"` for a difference.
 
         Example:
-            >>> Estimate(0.5, 0.41, 0.625).written(2, "+"), Estimate(1.0, 1.0, 1.0).written(1)
+            >>> IntervalEstimate(0.5, 0.41, 0.625).written(2, "+"), IntervalEstimate(1.0, 1.0, 1.0).written(1)
             ('+0.50 [+0.41, +0.62]', '1.0')
         """
         value, low, high = (f"{number:{sign}z.{digits}f}" for number in self)
@@ -51,13 +51,13 @@ def _mean(means: Any) -> Any:
     return means
 
 
-def _estimate(value: Any, resampled: np.ndarray, comparisons: int) -> Estimate:
+def _estimate(value: Any, resampled: np.ndarray, comparisons: int) -> IntervalEstimate:
     outside = 0.05 / comparisons
     low, high = np.quantile(resampled, (outside / 2, 1 - outside / 2))
-    return Estimate(float(value), float(low), float(high))
+    return IntervalEstimate(float(value), float(low), float(high))
 
 
-def students_mean(values: Float[np.ndarray, "units"], comparisons: int = 1) -> Estimate:
+def students_mean(values: Float[np.ndarray, "units"], comparisons: int = 1) -> IntervalEstimate:
     """Return the mean over a few units with its 95 % interval by Student's t.
 
     Example:
@@ -68,15 +68,17 @@ def students_mean(values: Float[np.ndarray, "units"], comparisons: int = 1) -> E
 
     half = float(t.ppf(1 - 0.025 / comparisons, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
     mean = float(np.mean(values))
-    return Estimate(mean, mean - half, mean + half)
+    return IntervalEstimate(mean, mean - half, mean + half)
 
 
-def bootstrap(values: Float[np.ndarray, "units *columns"], of_means: OfMeans = _mean, comparisons: int = 1) -> Estimate:
+def bootstrap(
+    values: Float[np.ndarray, "units *columns"], of_means: OfMeans = _mean, comparisons: int = 1
+) -> IntervalEstimate:
     """Return an estimate with its percentile bootstrap interval of `1 − 0.05 / comparisons`.
 
     Example:
         >>> bootstrap(np.array([1.0, 1.0, 1.0]))
-        Estimate(value=1.0, low=1.0, high=1.0)
+        IntervalEstimate(value=1.0, low=1.0, high=1.0)
     """
     # Units are resampled with replacement; the draws are the same for every sample of the same size.
     return _estimate(of_means(values.mean(0)), of_means(_means(np.random.default_rng(0), values)), comparisons)
@@ -84,12 +86,12 @@ def bootstrap(values: Float[np.ndarray, "units *columns"], of_means: OfMeans = _
 
 def bootstrap_of_groups(
     groups: Sequence[Float[np.ndarray, "_ *columns"]], of_means: OfMeans = _mean, comparisons: int = 1
-) -> Estimate:
+) -> IntervalEstimate:
     """Return the mean of a statistic over groups, with an interval from resampling groups and the units of each group.
 
     Example:
         >>> bootstrap_of_groups([np.array([1.0, 1.0]), np.array([1.0, 1.0, 1.0])])
-        Estimate(value=1.0, low=1.0, high=1.0)
+        IntervalEstimate(value=1.0, low=1.0, high=1.0)
     """
     draw, count = np.random.default_rng(0), len(groups)
     # Units are resampled anew each time that a group is drawn.

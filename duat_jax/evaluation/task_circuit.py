@@ -13,9 +13,9 @@ from duat_jax.errors import InvalidInput
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve, faithfulness
 from duat_jax.evaluation.circuits import (
     UNITS,
-    Batch,
     Method,
-    Units,
+    PromptBatch,
+    UnitKind,
     batches,
     corrupted_values,
     kept_and_removed,
@@ -205,7 +205,7 @@ def task_circuits(
 def _curves(
     model: Transformer,
     prompts: Prompt,
-    parts: list[Batch],
+    parts: list[PromptBatch],
     values_of: Callable[[Array], dict[str, Array]],
     journal: Journal,
     live: dict[str, Bool[Array, "runs layers ..."]],
@@ -213,7 +213,7 @@ def _curves(
 ) -> dict[str, Curve]:
     """Return for each kind of units the curve of circuits that are the same for all prompts."""
 
-    def runs(batch: Batch) -> dict[str, list[list[float]]]:
+    def runs(batch: PromptBatch) -> dict[str, list[list[float]]]:
         found: dict[str, list[list[float]]] = {kind: [] for kind in live}
         for i in range(batch.new):
             prompt = row(batch.prompts, i)
@@ -231,7 +231,7 @@ def _curves(
 
 
 def _mean_scores(
-    model: Transformer, parts: list[Batch], scorer: Method, kinds: tuple[Units, ...]
+    model: Transformer, parts: list[PromptBatch], scorer: Method, kinds: tuple[UnitKind, ...]
 ) -> list[dict[str, Any]]:
     """Return for each kind the mean score of each unit over the prompts of all batches, as plain data."""
     batch_scores = [scores_of(scorer, model, batch.prompts, kinds) for batch in parts]

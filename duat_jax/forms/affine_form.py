@@ -21,7 +21,7 @@ from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Marked, Site
-from duat_jax.transform.liveness import Question
+from duat_jax.transform.liveness import ProgramQuestion
 from duat_jax.transform.query import Target, ask, at_zero, pull_back, require_affine
 from duat_jax.transform.recording import Recording, record_kinds
 
@@ -88,13 +88,13 @@ def shared_factors(recording: Recording, gate_rule: str | None) -> dict[Site, Si
     return factors if GATE_RULES[gate_rule or GATE_RULE] else {}
 
 
-def _question(recording: Recording, target: Target, factors: Iterable[Site]) -> Question:
+def _question(recording: Recording, target: Target, factors: Iterable[Site]) -> ProgramQuestion:
     program = recording.program
     activations = program.of_kind(marks.ACTIVATION)
     linear = {*program.of_kind(marks.OFFSET), *(site._replace(kind=marks.AT_ZERO) for site in activations)}
     slopes = {site._replace(kind=marks.SLOPE) for site in activations}
     slopes |= {site._replace(kind=marks.FACTOR_SLOPE) for site in factors}
-    return Question(
+    return ProgramQuestion(
         provided=frozenset({*program.of_kind(marks.HOLD), *linear, *slopes}),
         linear=frozenset(linear),
         linearised=frozenset(activations),

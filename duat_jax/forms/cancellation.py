@@ -43,7 +43,7 @@ class _Owed(NamedTuple):
     nonzero: float
 
 
-class Rounding(NamedTuple):
+class DifferenceRounding(NamedTuple):
     """The rounding of a function's difference, value by value, to first order.
 
     Args:
@@ -57,7 +57,9 @@ class Rounding(NamedTuple):
     line: Line
 
 
-def rounding_of_difference(program: Program, constants: list[Any], xs: list[Array], ys: list[Array]) -> Rounding:
+def rounding_of_difference(
+    program: Program, constants: list[Any], xs: list[Array], ys: list[Array]
+) -> DifferenceRounding:
     """Return the rounding of `f(x) − f(y)` to first order, by the rule of completeness for all values on the way."""
     # A value `v` that is rounded to `eps` moves the result by `eps · v · ∂f/∂v`. Errors add like a root of squares,
     # 4 · log₂(n + 4) · √(Σ (eps_v · v · ∂f/∂v)²)
@@ -79,7 +81,7 @@ def rounding_of_difference(program: Program, constants: list[Any], xs: list[Arra
     sums = [path for path in steps if evaluation.steps[path].equation.primitive.name in SUMS]
     worst = evaluation.steps[max(sums or steps, key=loss)]
     name = worst.equation.primitive.name
-    return Rounding(
+    return DifferenceRounding(
         factor * float(np.sqrt(sum(map(size, squares)))),
         factor * EPS * float(np.sqrt(sum(squares.values()))),
         Line(f"{name} at {worst.line}" if worst.line else name),
@@ -122,7 +124,7 @@ def _owed(evaluation: DoublePrecision, leaves: list[Array]) -> _Owed:
     return _Owed({path: float(s) for path, (s, _) in found.items()}, float(sum(n for _, n in found.values())))
 
 
-def explains(rounding: Rounding, found: Completeness, in_double: Completeness) -> bool:
+def explains(rounding: DifferenceRounding, found: Completeness, in_double: Completeness) -> bool:
     """Return whether rounding of the function alone may be the error of a sum."""
     pairs = ((found, rounding.bound), (in_double, rounding.in_double))
     return all(bool(abs(float(sum_.error)) <= bound) for sum_, bound in pairs)

@@ -20,10 +20,10 @@ from duat_jax.transform.activations import activations_of
 from duat_jax.transform.affinity import INPUT
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen
-from duat_jax.transform.keys import Step
+from duat_jax.transform.keys import Occurrence
 from duat_jax.transform.query import Target, ask, linear_map, pre_activations_of, question_of, require_affine
 from duat_jax.transform.recording import Dynamics, Recording, record
-from duat_jax.transform.rounding import Rounding
+from duat_jax.transform.rounding import CoarsestEpsilons
 
 
 @jax.tree_util.register_dataclass
@@ -60,12 +60,12 @@ class ClosedForm:
         return self.recording.dynamics
 
     @property
-    def streams(self) -> tuple[Step, ...]:
+    def streams(self) -> tuple[Occurrence, ...]:
         """The marked streams, in the order of computation."""
         return self.recording.streams
 
     @property
-    def terms(self) -> tuple[Step, ...]:
+    def terms(self) -> tuple[Occurrence, ...]:
         """The terms, each by its pre-activation, in the order of computation; the first is term 1."""
         return self.recording.terms
 
@@ -74,7 +74,7 @@ class ClosedForm:
             raise DuatError(f"there is no stream {i}: {len(self.streams)} are marked, counted from 0")
         return None if i is None else self.streams[i]
 
-    def _term(self, j: int) -> Step:
+    def _term(self, j: int) -> Occurrence:
         if not 1 <= j <= len(self.terms):
             raise DuatError(f"there is no term {j}: {len(self.terms)} are marked, counted from 1")
         return self.terms[j - 1]
@@ -150,7 +150,7 @@ class ClosedForm:
         eps = [*rounding.arguments, rounding.coarsest, *(self._eps(rounding, _activation(step)) for step in self.terms)]
         return entrywise_completeness(value, parts, eps)
 
-    def _eps(self, rounding: Rounding, step: Step) -> float:
+    def _eps(self, rounding: CoarsestEpsilons, step: Occurrence) -> float:
         return rounding.at(self.recording.program.place(step.site).path)
 
     def residual_term(self, i: int) -> ResidualTerm:
@@ -193,7 +193,7 @@ class ClosedForm:
         eps = [self._eps(rounding, before), rounding.coarsest, *(self._eps(rounding, _activation(z)) for z in between)]
         return entrywise_completeness(self.recording.at(after), [layer.path(x), layer.path_bias, *outputs], eps)
 
-    def _layer(self, i: int) -> tuple[Step, tuple[Step, ...], Step]:
+    def _layer(self, i: int) -> tuple[Occurrence, tuple[Occurrence, ...], Occurrence]:
         """Return the two streams of a layer and the terms between them, proved to depend on the first stream alone."""
         if not 1 <= i < len(self.streams):
             raise DuatError(
@@ -210,7 +210,7 @@ class ClosedForm:
         self._require_only(before, [after], [before, *activations])
         return before, between, after
 
-    def _require_only(self, before: Step, targets: Iterable[Step], allowed: list[Step]) -> None:
+    def _require_only(self, before: Occurrence, targets: Iterable[Occurrence], allowed: list[Occurrence]) -> None:
         affinity = self.recording.traced.affinity
         for target in targets:
             dependencies = [
@@ -265,8 +265,8 @@ class ClosedForm:
         return _apply(self.recording, x)
 
 
-def _activation(term: Step) -> Step:
-    return Step(term.site._replace(kind=marks.ACTIVATION), term.iteration)
+def _activation(term: Occurrence) -> Occurrence:
+    return Occurrence(term.site._replace(kind=marks.ACTIVATION), term.iteration)
 
 
 def _zeros(recording: Recording, *kinds: str) -> Seen:
@@ -280,7 +280,7 @@ def _without_input(recording: Recording, target: Target, terms: bool) -> Any:
 
 
 @partial(compiled, static_argnames=("target", "before"))
-def _without_stream(recording: Recording, target: Step, before: Step) -> Array:
+def _without_stream(recording: Recording, target: Occurrence, before: Occurrence) -> Array:
     question = question_of(recording, target, linear=[before.site])
     provided = _zeros(recording, marks.ACTIVATION)
     provided[before.site] = recording.seen[before.site].at[before.iteration].set(0)
@@ -288,7 +288,7 @@ def _without_stream(recording: Recording, target: Step, before: Step) -> Array:
 
 
 @partial(compiled, static_argnames=("term",))
-def _activate(recording: Recording, z: Array, term: Step) -> Array:
+def _activate(recording: Recording, z: Array, term: Occurrence) -> Array:
     provided = {term.site: recording.seen[term.site].at[term.iteration].set(z)}
     activation = _activation(term)
     return activations_of(recording, provided)[activation.site][activation.iteration]

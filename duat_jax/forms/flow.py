@@ -11,8 +11,8 @@ from duat_jax.forms import decomposition
 from duat_jax.forms.decomposition import checked_readout, require_flowing
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
-from duat_jax.transform.keys import Marked, Site, Step
-from duat_jax.transform.liveness import Question
+from duat_jax.transform.keys import Marked, Occurrence, Site
+from duat_jax.transform.liveness import ProgramQuestion
 from duat_jax.transform.query import answer, is_float, pull_back, question_of, require_affine
 from duat_jax.transform.recording import Recording
 
@@ -20,7 +20,7 @@ KINDS = (*decomposition.KINDS, marks.STREAM, marks.POINT)
 """The marks that a flow needs."""
 
 
-class Flow(NamedTuple):
+class StreamFlow(NamedTuple):
     """A read-out at every stream on its way, and what each stream is the sum of.
 
     With `u_i` the read-out pulled back to stream `x_i`, token `t` of it has the part `⟨u_i, x_i⟩_t`; it is the sum of
@@ -51,7 +51,7 @@ class Flow(NamedTuple):
     after: Float[Array, ""]
 
 
-def flow(recording: Recording, readout: Any = None, *, mixed: str, values: str) -> Flow:
+def flow(recording: Recording, readout: Any = None, *, mixed: str, values: str) -> StreamFlow:
     """Return how a read-out comes about, stream by stream.
 
     Example:
@@ -71,7 +71,7 @@ def flow(recording: Recording, readout: Any = None, *, mixed: str, values: str) 
 
 
 @partial(compiled, static_argnames=("mixed", "values"))
-def _flow(recording: Recording, readout: Any, mixed: str, values: str) -> Flow:
+def _flow(recording: Recording, readout: Any, mixed: str, values: str) -> StreamFlow:
     program, seen = recording.program, recording.seen
     streams = [step.site for step in recording.streams]
     mixing, valued = (
@@ -95,7 +95,7 @@ def _flow(recording: Recording, readout: Any, mixed: str, values: str) -> Flow:
     def parts(changes: dict[Site, Array]) -> list[Array]:
         return [(on[site] * changes[site]).sum(-1) for site in streams]
 
-    return Flow(
+    return StreamFlow(
         parts(seen),
         parts(from_before),
         Marked({site.key: (on[site] * linear[site]).sum(-1) for site in mixing}),
@@ -114,13 +114,13 @@ def _changes(
     program, seen = recording.program, recording.seen
     moving = {site: seen[site] for site in of}
     linear = frozenset((*cut, *of))
-    question = Question(
+    question = ProgramQuestion(
         provided=linear | frozenset(program.of_kind(marks.HOLD, marks.ACTIVATION, marks.OFFSET)),
         linear=linear,
         wanted=frozenset(wanted),
         affine=True,
     )
-    targets = [None, *(Step(site, ()) for site in wanted)]
+    targets = [None, *(Occurrence(site, ()) for site in wanted)]
     zeros = [jnp.zeros_like(x) if is_float(x) else x for x in recording.arguments]
     floats = {i: x for i, x in enumerate(recording.arguments) if is_float(x)} if argument else {}
 

@@ -10,7 +10,7 @@ from duat_jax.forms.decomposition import inputs_times, require_flowing, times
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.keys import Marked, Site
-from duat_jax.transform.liveness import Question
+from duat_jax.transform.liveness import ProgramQuestion
 from duat_jax.transform.query import answer, ask, is_float, question_of, require_affine
 from duat_jax.transform.recording import Recording
 
@@ -18,7 +18,7 @@ AT_ONCE = 4
 """The number of neurons whose parts are computed together."""
 
 
-class Neurons(NamedTuple):
+class NeuronsAtTokens(NamedTuple):
     """Several neurons, each at one token.
 
     Args:
@@ -52,17 +52,17 @@ class Reads(NamedTuple):
     edges: Float[Array, "neurons sources"]
 
 
-def read_by(recording: Recording, neurons: Neurons) -> Reads:
+def read_by(recording: Recording, neurons: NeuronsAtTokens) -> Reads:
     """Split what neurons read, their pre-activations, over the input, earlier terms and biases.
 
     Example:
         >>> import jax, jax.numpy as jnp
         >>> from duat_jax import record, term
-        >>> from duat_jax.forms.pre_activation import Neurons, read_by
+        >>> from duat_jax.forms.pre_activation import NeuronsAtTokens, read_by
         >>> def fn(x):
         ...     x = x + term(jax.nn.relu, 2 * x, "first")
         ...     return term(jax.nn.relu, x, "second")
-        >>> chosen = Neurons(jnp.array([1]), jnp.array([0]), jnp.array([1]))
+        >>> chosen = NeuronsAtTokens(jnp.array([1]), jnp.array([0]), jnp.array([1]))
         >>> reads = read_by(record(fn)(jnp.array([[1.0, 3.0]])), chosen)
         >>> float(reads.pre_activations[0]), reads.input.tolist(), reads.terms["first"].tolist()
         (9.0, [[3.0]], [[6.0]])
@@ -74,11 +74,11 @@ def read_by(recording: Recording, neurons: Neurons) -> Reads:
 
 
 @compiled
-def _read_by(recording: Recording, neurons: Neurons) -> Reads:
+def _read_by(recording: Recording, neurons: NeuronsAtTokens) -> Reads:
     program, seen = recording.program, recording.seen
     activations, offsets = program.of_kind(marks.ACTIVATION), program.of_kind(marks.OFFSET)
     before = [step.site for step in recording.terms]
-    question = Question(
+    question = ProgramQuestion(
         provided=frozenset((*activations, *offsets, *program.of_kind(marks.HOLD))),
         linear=frozenset((*activations, *offsets)),
         wanted=frozenset(before),
@@ -99,7 +99,7 @@ def _read_by(recording: Recording, neurons: Neurons) -> Reads:
         read(*jax.tree.map(jnp.zeros_like, (floats, linear))),
     )
 
-    def one(neuron: Neurons) -> Reads:
+    def one(neuron: NeuronsAtTokens) -> Reads:
         at = (neuron.tokens, neuron.units)
 
         def chosen(arrays: list[Array]) -> Array:
@@ -131,14 +131,14 @@ def _over_features(part: Array) -> Array:
     return part.sum(range(1, part.ndim))
 
 
-def written_by(recording: Recording, neurons: Neurons) -> Float[Array, "neurons ..."]:
+def written_by(recording: Recording, neurons: NeuronsAtTokens) -> Float[Array, "neurons ..."]:
     """Return what each neuron's activation adds to the function's result, every dynamic parameter held.
 
     Example:
         >>> import jax, jax.numpy as jnp
         >>> from duat_jax import record, term
         >>> recording = record(lambda x: 3 * term(jax.nn.relu, 2 * x, "relu"))(jnp.array([[1.0, 5.0]]))
-        >>> written_by(recording, Neurons(jnp.array([0]), jnp.array([0]), jnp.array([1]))).tolist()
+        >>> written_by(recording, NeuronsAtTokens(jnp.array([0]), jnp.array([0]), jnp.array([1]))).tolist()
         [[[0.0, 30.0]]]
     """
     require_affine(recording, None)
@@ -146,13 +146,13 @@ def written_by(recording: Recording, neurons: Neurons) -> Float[Array, "neurons 
 
 
 @compiled
-def _written_by(recording: Recording, neurons: Neurons) -> Float[Array, "neurons ..."]:
+def _written_by(recording: Recording, neurons: NeuronsAtTokens) -> Float[Array, "neurons ..."]:
     program, seen = recording.program, recording.seen
     activations = program.of_kind(marks.ACTIVATION)
     question = question_of(recording, None, linear=activations)
     zeros = {site: jnp.zeros_like(seen[site]) for site in activations}
 
-    def one(neuron: Neurons) -> Array:
+    def one(neuron: NeuronsAtTokens) -> Array:
         at = (neuron.tokens, neuron.units)
         alone = {
             site: zeros[site].at[at].set(jnp.where(neuron.terms == i, seen[site][at], 0))

@@ -13,7 +13,7 @@ from duat_jax.forms.decomposition import inputs_times, require_flowing, times
 from duat_jax.transform import marks
 from duat_jax.transform.affinity import INPUT
 from duat_jax.transform.compiled import compiled
-from duat_jax.transform.keys import Marked, Site, Step
+from duat_jax.transform.keys import Marked, Occurrence, Site
 from duat_jax.transform.query import at_zero, pull_back, question_of, require_affine
 from duat_jax.transform.recording import Recording
 
@@ -84,7 +84,13 @@ def _pairs(queries: Vector, keys: Vector) -> Float[Array, "query_sources key_sou
 
 
 def split_score(
-    recording: Recording, queries: Step, keys: Step, query: ScoreSide, key: ScoreSide, *, through: tuple[Site, ...] = ()
+    recording: Recording,
+    queries: Occurrence,
+    keys: Occurrence,
+    query: ScoreSide,
+    key: ScoreSide,
+    *,
+    through: tuple[Site, ...] = (),
 ) -> Score:
     """Split a pre-softmax score, or a difference of scores, exactly over pairs of sources.
 
@@ -134,7 +140,12 @@ def split_score(
 
 @partial(compiled, static_argnames=("queries", "keys", "through"))
 def _split_score(
-    recording: Recording, queries: Step, keys: Step, query: ScoreSide, key: ScoreSide, through: tuple[Site, ...]
+    recording: Recording,
+    queries: Occurrence,
+    keys: Occurrence,
+    query: ScoreSide,
+    key: ScoreSide,
+    through: tuple[Site, ...],
 ) -> Score:
     q, k = (
         jnp.einsum("t,tf->f", side.weights, recording.at(step)[:, side.head], precision=PRECISION)
@@ -152,7 +163,7 @@ def _split_score(
 
 def _split(
     recording: Recording,
-    target: Step,
+    target: Occurrence,
     side: ScoreSide,
     opposite: Float[Array, "head_features"],
     through: tuple[Site, ...],
@@ -188,7 +199,7 @@ def _split(
     return vector, [*of_input, *of_marks.values(), unmarked * opposite], eps
 
 
-def _sources(recording: Recording, target: Step) -> tuple[list[Site], list[Site]]:
+def _sources(recording: Recording, target: Occurrence) -> tuple[list[Site], list[Site]]:
     """Return the terms, by their outputs where these are marked, and the offsets that a query or a key depends on."""
     program, affinity = recording.program, recording.traced.affinity
     reached = {step.site for step in affinity.sources(affinity.at(target).sources) if step != INPUT}
@@ -197,7 +208,7 @@ def _sources(recording: Recording, target: Step) -> tuple[list[Site], list[Site]
     return terms, [site for site in program.of_kind(marks.OFFSET) if site in reached]
 
 
-def _readout(recording: Recording, target: Step, side: ScoreSide, row: Float[Array, "head_features"]) -> Array:
+def _readout(recording: Recording, target: Occurrence, side: ScoreSide, row: Float[Array, "head_features"]) -> Array:
     return jnp.zeros_like(recording.at(target)).at[:, side.head].set(side.weights[:, None] * row)
 
 
@@ -207,7 +218,7 @@ def _over_features(part: Array, axes: int) -> Array:
 
 def neurons_of(
     recording: Recording,
-    target: Step,
+    target: Occurrence,
     side: ScoreSide,
     term: Site,
     token: int | Int[Array, ""],

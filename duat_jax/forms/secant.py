@@ -222,7 +222,7 @@ def _judged(
         return found._replace(cancels=rounding.line) if explains(rounding, found, in_double) else found
 
 
-class _Split(NamedTuple):
+class _SecantSplit(NamedTuple):
     values: Array
     on_argument: list[Array]
     parts: list[Array]
@@ -242,7 +242,7 @@ def _split(
     constants: list[Any],
     xs: list[Array],
     ys: list[Array],
-) -> _Split:
+) -> _SecantSplit:
     plan = make_plan(program, held)
     (output,) = program.jaxpr.outvars
     dtype = jnp.result_type(output.aval)
@@ -282,7 +282,7 @@ def _split(
         name: jnp.stack([changes.get(distance_at(place), unknown).max() for place in sorted(places)]).max()
         for name, places in plan.unrecognised.items()
     }
-    return _Split(
+    return _SecantSplit(
         values,
         on_argument,
         parts,

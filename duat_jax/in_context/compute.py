@@ -20,7 +20,7 @@ from duat_jax.forms.secant import Secant, notes_of
 from duat_jax.forms.split import Split, split_between
 from duat_jax.in_context.parameters import moved_form
 from duat_jax.in_context.result import Ledger
-from duat_jax.in_context.runs import Reading, Task, mean_log_probabilities, mean_log_probability, number, readings
+from duat_jax.in_context.runs import LayerReads, Task, mean_log_probabilities, mean_log_probability, number, readings
 from duat_jax.inputs.batching import bucket
 from duat_jax.interpret.contrast.compute import HEADS
 from duat_jax.models.config import Config
@@ -47,7 +47,7 @@ AT_ONCE = 10
 """Number of runs of the model in one batch."""
 
 
-class _Parts(NamedTuple):
+class _LedgerParts(NamedTuple):
     inputs: Float[Array, "tokens"]
     within: Marked[Float[Array, ""]]
     patterns: Float[Array, "layers heads tokens"]
@@ -67,11 +67,11 @@ class _Splits(NamedTuple):
 def _split(model: Transformer, task: Task) -> _Splits:
     runs, reading = readings(model, task), partial(number, model, task)
 
-    def parts_of(secant: Secant) -> _Parts:
+    def parts_of(secant: Secant) -> _LedgerParts:
         moved, points = secant.moved, secant.contributions.points
         within = {key: jnp.where(_at_tokens(key, part, task.hidden), part, 0) for key, part in moved.items()}
         after, after_part = {key: part - within[key] for key, part in moved.items()}, ~task.hidden[:, None, None]
-        return _Parts(
+        return _LedgerParts(
             jnp.zeros(len(task.ids)) if task.other is None else secant.parts.sum(-1),
             Marked({key: part.sum() for key, part in within.items()}),
             jnp.stack([part.sum(-2) for key, part in after.items() if key.name == PATTERN]),
@@ -116,7 +116,7 @@ def _run_again(model: Transformer, task: Task) -> Float[Array, "two layers"]:
         def chosen(first: Array, second: Array) -> Array:
             return jnp.where(jnp.expand_dims(other, range(1, first.ndim)), second, first)
 
-        return number(model, task, Reading(*map(chosen, *runs)))
+        return number(model, task, LayerReads(*map(chosen, *runs)))
 
     return jax.lax.map(run, other, batch_size=AT_ONCE).reshape(2, layers)
 

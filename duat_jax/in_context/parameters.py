@@ -23,8 +23,8 @@ from duat_jax.transform.query import pre_activations_of
 from duat_jax.transform.recording import Recording, record
 
 
-@kept_as("moved parameters")
-class Moved(NamedTuple):
+@kept_as("moved parameters", "duat_jax.in_context.parameters:Moved")
+class PartsByParameter(NamedTuple):
     """Difference of `⟨u, x_L⟩`, `x_L = P x_0 + q + Σ_j C_j σ(B_j x_0 + c_j)`, between two runs, by changed parameter.
 
     With means over both runs `x̄_0`, `C̄_j`, `B̄_j`, `σ̄_j`, `P̄`, and `S` the secant of the activation,
@@ -51,7 +51,7 @@ class Moved(NamedTuple):
     inner_bias: Float[Array, "terms"]
     completeness: Completeness
 
-    def judged_again(self) -> "Moved":
+    def judged_again(self) -> "PartsByParameter":
         """Return the same with its completeness computed again from its parts, since a file may have been edited."""
         total = sum(np.sum(part, dtype=np.float64) for part in self[:-1])
         return self._replace(completeness=self.completeness.of_parts(total))
@@ -128,7 +128,7 @@ def _slopes(first: Recording, second: Recording) -> Array:
 
 
 @jax.jit
-def moved_form(model: Transformer, task: Task) -> Moved:
+def moved_form(model: Transformer, task: Task) -> PartsByParameter:
     """Decompose the effect of a part of a text over the parameters of the closed form."""
     # The read-out of the last stream, final norm and log-probabilities, enters by its own secant multiplier `u`.
 
@@ -158,7 +158,7 @@ def _with(hidden: Array, first: Array, second: Array) -> Array:
 
 def _moved(
     first: _Form, second: _Form, slopes: Array, hidden: Array, inputs: tuple[Array, Array], difference: Array
-) -> Moved:
+) -> PartsByParameter:
     mean_input, change = (inputs[0] + inputs[1]) / 2, inputs[0] - inputs[1]
     mean: Any = jax.tree.map(lambda a, b: (a + b) / 2, first, second)
     moved: Any = jax.tree.map(jnp.subtract, first, second)
@@ -181,4 +181,4 @@ def _moved(
     )
     runs = zip((first, second), inputs, strict=True)
     rounded = [part for form, x in runs for part in (form.path * x, form.outer * form.activations)]
-    return Moved(*parts, completeness_of(difference, list(parts), [*parts, *rounded]))
+    return PartsByParameter(*parts, completeness_of(difference, list(parts), [*parts, *rounded]))

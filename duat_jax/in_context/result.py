@@ -10,9 +10,9 @@ from jaxtyping import Bool, Float
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_mark, by_name, numbered, whole
 from duat_jax.display.result import Displayed
-from duat_jax.display.view import DIFFERENCE, DISCONTINUITIES, Curves, Run, Table, View, named_parts
+from duat_jax.display.view import DIFFERENCE, DISCONTINUITIES, Curves, ModelRun, Table, View, named_parts
 from duat_jax.forms.completeness import Completeness
-from duat_jax.in_context.parameters import Moved
+from duat_jax.in_context.parameters import PartsByParameter
 from duat_jax.in_context.record import LedgerRecord
 from duat_jax.json_record import as_record
 from duat_jax.kinds import kept_as
@@ -72,7 +72,7 @@ class Ledger(Displayed):
     discontinuities: dict[str, float]
     heads: Float[np.ndarray, "layers heads"]
     reads: Float[np.ndarray, "layers"]
-    form: Moved
+    form: PartsByParameter
     again_at: Float[np.ndarray, "layers"] | None
     again_from: Float[np.ndarray, "layers"] | None
     completeness: Completeness
@@ -114,7 +114,7 @@ class Ledger(Displayed):
             value_name=DIFFERENCE,
             completeness=self.completeness,
             exact=EXACT,
-            runs=(Run(f"A: {runs[0]}", first), Run(f"B: {runs[1]}", second)),
+            runs=(ModelRun(f"A: {runs[0]}", first), ModelRun(f"B: {runs[1]}", second)),
             added=(*named_parts("Moved inputs", inputs), *named_parts(DISCONTINUITIES, self.discontinuities.items())),
             tables=(self._by_layer(), self._by_term()),
             curves=(self._reads(),),

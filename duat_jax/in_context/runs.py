@@ -32,7 +32,7 @@ class Task(NamedTuple):
     other: Int[Array, "tokens"] | None = None
 
 
-class Reading(NamedTuple):
+class LayerReads(NamedTuple):
     """The inputs that each layer reads from a text's part: the streams before it, and the visible tokens.
 
     Args:
@@ -44,13 +44,13 @@ class Reading(NamedTuple):
     seen: Bool[Array, "layers tokens"]
 
 
-def readings(model: Transformer, task: Task) -> tuple[Reading, Reading]:
+def readings(model: Transformer, task: Task) -> tuple[LayerReads, LayerReads]:
     """Return the inputs that each layer reads from the part, for both runs."""
     streams = streams_of(model, task.ids)
     seen = jnp.ones(streams.shape[:2], bool)
     if task.other is None:
-        return Reading(streams, seen), Reading(streams, seen & ~task.hidden)
-    return Reading(streams, seen), Reading(streams_of(model, task.other), seen)
+        return LayerReads(streams, seen), LayerReads(streams, seen & ~task.hidden)
+    return LayerReads(streams, seen), LayerReads(streams_of(model, task.other), seen)
 
 
 def mean_log_probability(model: Transformer, states: Float[Array, "tokens features"], task: Task) -> Float[Array, ""]:
@@ -82,7 +82,7 @@ def streams_of(model: Transformer, ids: Int[Array, "tokens"]) -> Float[Array, "l
     return jnp.stack([recording.seen[site] for site in recording.program.of_kind(marks.STREAM)][:-1])
 
 
-def number(model: Transformer, task: Task, reading: Reading) -> Float[Array, ""]:
+def number(model: Transformer, task: Task, reading: LayerReads) -> Float[Array, ""]:
     """Return the mean log-probability with the inputs that each layer reads from the part replaced."""
     x = model.first(model.embed(task.ids))
     for i, block in enumerate(model.stack.blocks):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
-class Scored(NamedTuple):
+class TokenScore(NamedTuple):
     """A token and its score.
 
     Args:
@@ -43,8 +43,8 @@ class DecodedVector(NamedTuple):
     """
 
     share: float
-    highest: tuple[Scored, ...]
-    lowest: tuple[Scored, ...]
+    highest: tuple[TokenScore, ...]
+    lowest: tuple[TokenScore, ...]
 
 
 class DecodedTriplet(NamedTuple):
@@ -157,8 +157,8 @@ def _scores(
 def _decoded(
     vector: Float[Array, "places features"], scores: list[np.ndarray], tokenizer: "Tokenizer | None"
 ) -> tuple[DecodedVector, ...]:
-    def scored(values: np.ndarray, tokens: np.ndarray) -> tuple[Scored, ...]:
-        return tuple(map(Scored, readable(tokenizer, tokens.tolist()), values.tolist()))
+    def scored(values: np.ndarray, tokens: np.ndarray) -> tuple[TokenScore, ...]:
+        return tuple(map(TokenScore, readable(tokenizer, tokens.tolist()), values.tolist()))
 
     squares = on_host(vector**2).sum(-1)
     return tuple(

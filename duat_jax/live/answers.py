@@ -27,7 +27,7 @@ from duat_jax.interpret.intervene.sources import SteeringVector
 from duat_jax.interpret.intervene.written import parse_changes, sets_other
 from duat_jax.interpret.pipeline import read_target
 from duat_jax.live.questions import (
-    Contrast,
+    ContrastTexts,
     EmptyPage,
     Explain,
     ExplainScore,
@@ -61,7 +61,7 @@ class Loaded(NamedTuple):
     examples: Examples | None = None
 
 
-class Answer(msgspec.Struct, omit_defaults=True):
+class LiveAnswer(msgspec.Struct, omit_defaults=True):
     """An answer, of which one field is there.
 
     Args:
@@ -81,10 +81,10 @@ class Answer(msgspec.Struct, omit_defaults=True):
     progress: str | None = None
 
 
-def answer(loaded: Loaded, question: Any, work: Work) -> Answer:
+def answer(loaded: Loaded, question: Any, work: Work) -> LiveAnswer:
     """Answer one question."""
     if isinstance(question, EmptyPage):
-        return Answer(page=document([]))
+        return LiveAnswer(page=document([]))
     work.step("reading the texts")
     changes = parse_changes(question.changes, question.other) if isinstance(question, Intervene) else []
     sources = [change.added for change in changes if isinstance(change.added, SteeringVector)]
@@ -94,7 +94,7 @@ def answer(loaded: Loaded, question: Any, work: Work) -> Answer:
         work.step("explaining the attention")
         place = {name: getattr(question, name) for name in ("layer", "head", "query", "key")}
         contrasted = "other" if question.query else None
-        return Answer(
+        return LiveAnswer(
             score=explain_attention(
                 model, question.text, **place, contrast=contrasted, tokenizer=tokenizer
             ).score_view()
@@ -104,7 +104,7 @@ def answer(loaded: Loaded, question: Any, work: Work) -> Answer:
         case Explain():
             work.step("explaining")
             result: Displayed = explain(model, question.text, **about)
-        case Contrast():
+        case ContrastTexts():
             work.step("contrasting")
             pairs = None if question.alignment is None else read_pairs(question.alignment, "the alignment")
             result = contrast(model, question.text, question.other, alignment=pairs, **about)
@@ -122,26 +122,26 @@ def answer(loaded: Loaded, question: Any, work: Work) -> Answer:
             work.step("opening the neuron")
             at = question.layer, question.token, question.unit
             explanation, neuron = read_neuron(model, question.text, *at, **about)
-            return Answer(neuron=neuron.view(explanation))
+            return LiveAnswer(neuron=neuron.view(explanation))
     work.step("writing it down")
     given = {name: getattr(question, name) for name in ("target", "contrast")}
     view = result.view()
     notes = space_notes(model.config, tokenizer, given, view.runs[int(isinstance(result, Intervention))].predictions)
-    return Answer(view=page_data(replace(view, notes=(*view.notes, *notes)), loaded.examples))
+    return LiveAnswer(view=page_data(replace(view, notes=(*view.notes, *notes)), loaded.examples))
 
 
-def answer_in_words(loaded: Loaded, question: Any, work: Work) -> Answer:
+def answer_in_words(loaded: Loaded, question: Any, work: Work) -> LiveAnswer:
     """Answer one question; whatever goes wrong is a sentence."""
     try:
         with work:
             return answer(loaded, read_question(question), work)
     except Stopped:
-        return Answer(problem="stopped")
+        return LiveAnswer(problem="stopped")
     except DuatError as error:
-        return Answer(problem=str(error))
+        return LiveAnswer(problem=str(error))
     except Exception as error:  # a page gets an answer whatever it is, and further questions are answered
         traceback.print_exc()
-        return Answer(problem=f"duat-jax itself failed ({type(error).__name__}); what it printed has the details")
+        return LiveAnswer(problem=f"duat-jax itself failed ({type(error).__name__}); what it printed has the details")
 
 
 def _about(loaded: Loaded, question: Targeted) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import msgspec
 from duat_jax.errors import InvalidInput
 
 
-class Question(msgspec.Struct, tag_field="ask", forbid_unknown_fields=True, kw_only=True):
+class LiveQuestion(msgspec.Struct, tag_field="ask", forbid_unknown_fields=True, kw_only=True):
     """A question about a text.
 
     Args:
@@ -19,7 +19,7 @@ class Question(msgspec.Struct, tag_field="ask", forbid_unknown_fields=True, kw_o
     text: str
 
 
-class Targeted(Question, kw_only=True):
+class Targeted(LiveQuestion, kw_only=True):
     """A question about one number.
 
     Args:
@@ -39,7 +39,7 @@ class Explain(Targeted, tag="explain", kw_only=True):
     """Explain the number."""
 
 
-class Contrast(Targeted, tag="contrast", kw_only=True):
+class ContrastTexts(Targeted, tag="contrast", kw_only=True):
     """Contrast the number with that on another text.
 
     Args:
@@ -81,7 +81,7 @@ class OpenNeuron(Targeted, tag="neuron", kw_only=True):
     unit: int
 
 
-class ExplainScore(Question, tag="score", kw_only=True):
+class ExplainScore(LiveQuestion, tag="score", kw_only=True):
     """Explain why a head attends from one token to another.
 
     Args:
@@ -102,7 +102,7 @@ class EmptyPage(msgspec.Struct, tag_field="ask", tag="page", forbid_unknown_fiel
 
 
 KINDS: tuple[type[msgspec.Struct], ...] = (
-    *(Explain, Contrast, Intervene, FollowGraph, OpenNeuron, ExplainScore),
+    *(Explain, ContrastTexts, Intervene, FollowGraph, OpenNeuron, ExplainScore),
     EmptyPage,
 )
 

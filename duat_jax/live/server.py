@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from duat_jax.display.page.document import live_document
 from duat_jax.live.about import About
-from duat_jax.live.answers import Answer, Loaded, answer_in_words
+from duat_jax.live.answers import LiveAnswer, Loaded, answer_in_words
 from duat_jax.live.work import Work
 
 LARGEST, AT_ONCE, WAITING = 64 * 1024, 4, 16
@@ -38,7 +38,7 @@ def application(loaded: Loaded, about: About, key: str, hosts: frozenset[str]) -
     # Its page is `/?key=KEY`, and questions are posted to `/ask`. No part of a request names a file.
     page = live_document(about)
     pool = ThreadPoolExecutor(AT_ONCE)
-    at_work: dict[Work, Callable[[Answer], None]] = {}
+    at_work: dict[Work, Callable[[LiveAnswer], None]] = {}
 
     def require(request: Request, given: str) -> None:
         if not secrets.compare_digest(key.encode(), given.encode(errors="replace")):
@@ -64,15 +64,15 @@ def application(loaded: Loaded, about: About, key: str, hosts: frozenset[str]) -
 
     async def lines(body: bytes) -> AsyncIterator[bytes]:
         """Yield progress, and at last an answer, each as a line; the work is stopped when nobody listens any more."""
-        loop, said = asyncio.get_running_loop(), asyncio.Queue[Answer]()
+        loop, said = asyncio.get_running_loop(), asyncio.Queue[LiveAnswer]()
 
-        def tell(found: Answer) -> None:
+        def tell(found: LiveAnswer) -> None:
             with suppress(RuntimeError):  # the server has ended
                 loop.call_soon_threadsafe(said.put_nowait, found)
 
-        work = Work(lambda doing: tell(Answer(progress=doing)))
+        work = Work(lambda doing: tell(LiveAnswer(progress=doing)))
         if len(at_work) >= AT_ONCE + WAITING:
-            yield _line(Answer(problem="too many questions are being answered: ask again in a moment"))
+            yield _line(LiveAnswer(problem="too many questions are being answered: ask again in a moment"))
             return
         at_work[work] = tell
         future = pool.submit(answer_in_words, loaded, body, work)
@@ -92,7 +92,7 @@ def application(loaded: Loaded, about: About, key: str, hosts: frozenset[str]) -
         pool.shutdown(wait=False, cancel_futures=True)
         for work, tell in list(at_work.items()):
             work.stop()
-            tell(Answer(problem="the server was ended"))
+            tell(LiveAnswer(problem="the server was ended"))
 
     routes = [Route("/", show), Route("/ask", ask, methods=["POST"])]
     made = Starlette(routes=routes, exception_handlers={HTTPException: _refused})
@@ -116,7 +116,7 @@ def _host(header: str) -> str | None:
     return name and (name[1] or name[2])
 
 
-def _line(found: Answer) -> bytes:
+def _line(found: LiveAnswer) -> bytes:
     return msgspec.json.encode(found) + b"\n"
 
 

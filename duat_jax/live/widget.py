@@ -10,7 +10,7 @@ from duat_jax.display.examples import Examples, read_examples
 from duat_jax.display.page.document import module_of_page, style_of_page
 from duat_jax.errors import DuatError
 from duat_jax.live.about import about
-from duat_jax.live.answers import Answer, Loaded, answer_in_words
+from duat_jax.live.answers import LiveAnswer, Loaded, answer_in_words
 from duat_jax.live.work import Work
 from duat_jax.models.loader import load, load_config
 from duat_jax.models.transformer import Transformer
@@ -78,10 +78,10 @@ def widget(
     loaded = Loaded(model, tokenizer, min(longest, model.config.positions), examples)
 
     def heard(page: "AnyWidget", message: Any, buffers: Any) -> None:
-        def tell(found: Answer) -> None:
+        def tell(found: LiveAnswer) -> None:
             page.send({"number": message["number"], **msgspec.to_builtins(found)})
 
-        tell(answer_in_words(loaded, message["question"], Work(lambda doing: tell(Answer(progress=doing)))))
+        tell(answer_in_words(loaded, message["question"], Work(lambda doing: tell(LiveAnswer(progress=doing)))))
 
     page.on_msg(heard)
     return page

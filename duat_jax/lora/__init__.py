@@ -1,5 +1,7 @@
 """Low-rank adapters (LoRA): adapted and merged models, adapter files, and the exact difference that adapters make."""
 
+import typing as _typing
+
 from duat_jax.lora.adapter import Adapter as Adapter
 from duat_jax.lora.adapter import adapt as adapt
 from duat_jax.lora.adapter import merge as merge
@@ -14,7 +16,11 @@ from duat_jax.lora.peft import save_adapters as save_adapters
 from duat_jax.lora.replacement import Replacement as Replacement
 from duat_jax.lora.result import LoraChange as LoraChange
 from duat_jax.lora.training import train as train
+from duat_jax.namespaces import old_names as _old_names
 from duat_jax.namespaces import public_names as _public_names
-from duat_jax.training.next_token import Settings as Settings
+from duat_jax.training.next_token import TrainingSettings as TrainingSettings
 
 __dir__ = _public_names(globals())
+
+if not _typing.TYPE_CHECKING:  # for a type checker it would give any name
+    __getattr__ = _old_names(globals())

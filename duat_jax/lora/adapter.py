@@ -10,7 +10,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
-from duat_jax.lora.places import READ_OUT, TABLES, Place, module_names, places, shapes_of
+from duat_jax.lora.places import READ_OUT, TABLES, AdaptableLayer, module_names, places, shapes_of
 from duat_jax.lora.replacement import Replacement
 from duat_jax.models.families.tensor_map import parameter_at, part_at
 from duat_jax.models.layer_parts import written_out
@@ -106,7 +106,7 @@ def new_adapters(
     dtype = jax.tree.leaves(model)[0].dtype
     random = np.random.default_rng(seed)
 
-    def new(place: Place) -> Adapter:
+    def new(place: AdaptableLayer) -> Adapter:
         bound = place.inputs**-0.5
         down = jnp.asarray(random.uniform(-bound, bound, (place.inputs, rank)), dtype)
         return Adapter(

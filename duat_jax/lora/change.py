@@ -19,7 +19,7 @@ from duat_jax.inputs.request import check_one
 from duat_jax.interpret.pipeline import read, reader_of_weights, readers_of, require_finite
 from duat_jax.lora.adapter import Adapters, adapt, changes_table, scaled
 from duat_jax.lora.read_out import under_dynamics
-from duat_jax.lora.result import Columns, Effect, LoraChange, Parts
+from duat_jax.lora.result import AdapterEffect, Columns, LoraChange, MetricParts
 from duat_jax.models.targets.base import ForwardPass, OneTarget, Reader, Reading
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.untied import untied
@@ -30,7 +30,7 @@ from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Marked
 from duat_jax.transform.recording import record_kinds
-from duat_jax.weights.number import Number, value_of
+from duat_jax.weights.number import TextNumber, value_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -123,7 +123,7 @@ def lora_change(
     # Weights first, dynamic parameters second.
     corners = {(w, d): on_host(_corner(runs[w], text, held[d], readings[w, d])) for w in (0, 1) for d in (0, 1)}
     columns = _columns(*(corners[at].parts for at in ((0, 0), (0, 1), (1, 0), (1, 1))))
-    number = Number(text, reader_of_weights(metric).pinned(after))
+    number = TextNumber(text, reader_of_weights(metric).pinned(after))
     slopes, alone = on_host((_first_order(model, adapters, number), _alone(model, adapters, number)))
     whole = on_host(_closure(difference, columns, list(corners.values())))
 
@@ -143,7 +143,7 @@ def lora_change(
         predictions=(labelled[0], labelled[1]),
         columns=columns,
         effects=tuple(
-            Effect(
+            AdapterEffect(
                 name,
                 float(split.parts[name]),
                 float(slopes[name]),
@@ -183,7 +183,7 @@ def _dynamics(model: Transformer, inputs: Inputs) -> Seen:
 
 
 class _Corner(NamedTuple):
-    parts: Parts
+    parts: MetricParts
     completeness: Completeness
 
 
@@ -201,10 +201,10 @@ def _corner(model: Transformer, inputs: Inputs, held: Seen, reading: Reading) ->
     parts = decomposition.contributions(recording, reading.readout)
     terms = Marked({key: part.reshape(-1, part.shape[-1]) for key, part in parts.terms.items()})
     reader = reading.constant if reading.entropy is None else reading.constant - reading.entropy
-    return _Corner(Parts(parts.input.sum(-1), terms, parts.offsets, reader), parts.completeness)
+    return _Corner(MetricParts(parts.input.sum(-1), terms, parts.offsets, reader), parts.completeness)
 
 
-def _columns(base: Parts, moved: Parts, adapted: Parts, both: Parts) -> Columns:
+def _columns(base: MetricParts, moved: MetricParts, adapted: MetricParts, both: MetricParts) -> Columns:
     return Columns(
         base,
         jax.tree.map(np.subtract, moved, base),
@@ -246,14 +246,14 @@ def _by_adapter(parts: dict[str, Any]) -> dict[str, Array]:
 
 # Each is compiled on its own: one program would hold the memory of all three.
 @jax.jit
-def _split(model: Transformer, adapters: Adapters, number: Number) -> Split:
+def _split(model: Transformer, adapters: Adapters, number: TextNumber) -> Split:
     """Split the metric's change from no adapters to all adapters over these."""
     adapted, *ends = _path(model, adapters)
     return split_between(lambda moved: number(adapted(moved)), lambda secant: _by_adapter(secant.parts))(*ends)
 
 
 @jax.jit
-def _first_order(model: Transformer, adapters: Adapters, number: Number) -> dict[str, Array]:
+def _first_order(model: Transformer, adapters: Adapters, number: TextNumber) -> dict[str, Array]:
     """Return every adapter's part to first order at the base: the derivative with respect to its scale."""
     adapted, *ends = _path(model, adapters)
     return _by_adapter(first_order(lambda moved: number(adapted(moved)), *ends))
@@ -275,7 +275,7 @@ def _first_order_held(model: Transformer, adapters: Adapters, inputs: Inputs, he
 
 
 @jax.jit
-def _alone(model: Transformer, adapters: Adapters, number: Number) -> dict[str, Array]:
+def _alone(model: Transformer, adapters: Adapters, number: TextNumber) -> dict[str, Array]:
     """Return the metric with each adapter alone."""
     scales = dict(zip(adapters, jnp.eye(len(adapters), dtype=next(iter(adapters.values())).scale.dtype), strict=True))
     numbers = jax.lax.map(lambda each: number(adapt(model, scaled(adapters, each))), scales)

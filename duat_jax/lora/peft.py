@@ -16,7 +16,7 @@ from duat_jax.files import check_new_directory, new_directory, path_of
 from duat_jax.lora.adapter import Adapter, Adapters
 from duat_jax.lora.names import full_module, full_tensor, prefixed, stored_module
 from duat_jax.lora.peft_settings import AdapterSettings
-from duat_jax.lora.places import EMBEDDING, TABLES, Place, entries_of, places, shapes_of
+from duat_jax.lora.places import EMBEDDING, TABLES, AdaptableLayer, entries_of, places, shapes_of
 from duat_jax.lora.replacement import Replacement, stored_tensors
 from duat_jax.lora.target_modules import ALL
 from duat_jax.models.checkpoint.json_file import read_json
@@ -213,14 +213,14 @@ def _whole(settings: AdapterSettings, model: Transformer, name: str) -> str | No
     return None if module is None else stored_module(model, module)
 
 
-def _is_target(settings: AdapterSettings, called: str, place: Place) -> bool:
+def _is_target(settings: AdapterSettings, called: str, place: AdaptableLayer) -> bool:
     """Return whether the configuration names a layer; "all-linear" leaves embedding and read-out out."""
     if settings.targets.targets == ALL and place.paths[0] in TABLES:
         return False
     return called in settings.targets
 
 
-def _problems(module: str, tensors: dict[str, str], stored: Safetensors, place: Place, rank: int) -> list[str]:
+def _problems(module: str, tensors: dict[str, str], stored: Safetensors, place: AdaptableLayer, rank: int) -> list[str]:
     wanted = {"A": [rank, place.inputs], "B": [place.stored_outputs, rank]}
     problems = []
     for half, shape in wanted.items():

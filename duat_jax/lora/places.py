@@ -22,7 +22,7 @@ EMBEDDING, READ_OUT = TABLES = ("embedding.token", "head.unembedding")
 """The paths of the two matrices that may be one: that of the tokens and that of the outputs."""
 
 
-class Place(NamedTuple):
+class AdaptableLayer(NamedTuple):
     """A linear layer as stored in a checkpoint, with the corresponding layers of the model.
 
     Args:
@@ -56,7 +56,7 @@ def _stored(transform: Transform, shapes: list[tuple[int, ...]]) -> tuple:
     return tuple(shape)
 
 
-def places(model: Transformer) -> dict[str, Place]:
+def places(model: Transformer) -> dict[str, AdaptableLayer]:
     """Return every layer that can have an adapter, by its stored name without the model's prefix; tables last.
 
     Example:
@@ -80,16 +80,16 @@ def places(model: Transformer) -> dict[str, Place]:
         stored = _stored(entry.transform, [(0, size) for size in outputs])
         if len(stored) == 2:  # a patch's kernel has more axes
             name = entry.names[0].removesuffix(".weight")
-            by_name[name] = Place(paths, inputs, outputs, entry.transform, stored[1] == 0)
+            by_name[name] = AdaptableLayer(paths, inputs, outputs, entry.transform, stored[1] == 0)
     return by_name | tables
 
 
-def _table(model: Transformer, path: str) -> Place:
+def _table(model: Transformer, path: str) -> AdaptableLayer:
     """Return the embedding as a linear layer from tokens, or the read-out as one to outputs."""
     if path == EMBEDDING:
         tokens, features = part_at(model, path).shape
-        return Place((path,), tokens, (features,), AS_IT_IS, False)
-    return Place((path,), model.config.state_features, (model.config.head.outputs,), TRANSPOSED, True)
+        return AdaptableLayer((path,), tokens, (features,), AS_IT_IS, False)
+    return AdaptableLayer((path,), model.config.state_features, (model.config.head.outputs,), TRANSPOSED, True)
 
 
 def entries_of(config: Config) -> list[Entry]:

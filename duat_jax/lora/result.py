@@ -10,7 +10,7 @@ from jaxtyping import Float
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_mark, by_name, of_tokens, whole
 from duat_jax.display.result import Displayed
-from duat_jax.display.view import DIFFERENCE, Run, Table, View
+from duat_jax.display.view import DIFFERENCE, ModelRun, Table, View
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.labels import Prediction
 from duat_jax.json_record import as_record
@@ -48,8 +48,8 @@ class Columns(NamedTuple):
     interaction: Any
 
 
-@kept_as("adapter parts")
-class Parts(NamedTuple):
+@kept_as("adapter parts", "duat_jax.lora.result:Parts")
+class MetricParts(NamedTuple):
     """Parts of the metric: of the embeddings, of every neuron of every term, of every bias.
 
     Args:
@@ -66,8 +66,8 @@ class Parts(NamedTuple):
     reader: Any
 
 
-@kept_as("effect of an adapter")
-class Effect(NamedTuple):
+@kept_as("effect of an adapter", "duat_jax.lora.result:Effect")
+class AdapterEffect(NamedTuple):
     """Effect of one adapter on the metric.
 
     Args:
@@ -115,7 +115,7 @@ class LoraChange(Displayed):
     after: float
     predictions: tuple[tuple[Prediction, ...], tuple[Prediction, ...]]
     columns: Columns
-    effects: tuple[Effect, ...]
+    effects: tuple[AdapterEffect, ...]
     first_order: float
     first_order_held: float
     discontinuities: dict[str, float]
@@ -172,7 +172,7 @@ class LoraChange(Displayed):
             value_name=DIFFERENCE,
             completeness=self.completeness,
             exact=EXACT,
-            runs=(Run("A: with adapters", self.after, adapted), Run("B: without", self.before, without)),
+            runs=(ModelRun("A: with adapters", self.after, adapted), ModelRun("B: without", self.before, without)),
             output=self.target.output_id,
             tables=(self._by_term(), self._by_adapter()),
             sums={"by adapter": self.by_adapter},

@@ -19,7 +19,7 @@ from duat_jax.files import path_of, write_file
 from duat_jax.lora.adapter import Adapters, adapt
 from duat_jax.models.transformer import Transformer
 from duat_jax.sealed import seal, unseal_file
-from duat_jax.training.next_token import Settings, optimiser_of, require_enough, rows_of_step
+from duat_jax.training.next_token import TrainingSettings, optimiser_of, require_enough, rows_of_step
 
 SECONDS = 2.0
 """Interval between saved states, in seconds: the most work that is repeated after a kill, with the same result."""
@@ -32,7 +32,7 @@ def train(
     model: Transformer,
     adapters: Adapters,
     ids: Int[np.ndarray, "windows tokens"],
-    settings: Settings,
+    settings: TrainingSettings,
     *,
     work: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -99,7 +99,7 @@ def _step(
     losses: Array,
     step: Array,
     ids: Array,
-    settings: Settings,
+    settings: TrainingSettings,
 ) -> tuple[Weights, Any, Array]:
     def loss_of(weights: Weights) -> Array:
         return token_losses(adapt(model, _with(adapters, weights)), ids).mean()

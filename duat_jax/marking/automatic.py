@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from duat_jax.errors import warn_caller
-from duat_jax.marking.plan import Decision, Plan, Planner
+from duat_jax.marking.plan import Decision, MarkingPlan, Planner
 from duat_jax.marking.program import run
 from duat_jax.marking.readout import advice_on_readout
 from duat_jax.marking.writer import written_out
@@ -57,7 +57,7 @@ class Automatic:
     def __init__(self, fn: Callable[[Any], Any], prefer: Mapping[str, int]) -> None:
         self.fn, self.prefer = fn, prefer
 
-    def _plan(self, x: Any) -> tuple[Planner, Plan, SubProgram, Any]:
+    def _plan(self, x: Any) -> tuple[Planner, MarkingPlan, SubProgram, Any]:
         traced, arrays = trace(self.fn, x)
         planner, program = Planner(self.prefer), SubProgram(traced.jaxpr, arrays)
         return planner, planner.plan(written_out(program)), program, traced.out_tree
@@ -96,7 +96,7 @@ class Automatic:
         )
 
 
-def _differentiable(plan: Plan, program: SubProgram) -> Callable[..., list[Any]]:
+def _differentiable(plan: MarkingPlan, program: SubProgram) -> Callable[..., list[Any]]:
     """Return the marked program, of closed-over arrays and arguments, with the derivatives that it has unmarked."""
     first = len(program.consts)
 
@@ -120,13 +120,13 @@ def _differentiable(plan: Plan, program: SubProgram) -> Callable[..., list[Any]]
     return marked
 
 
-def _all_plans(plan: Plan) -> Iterator[Plan]:
+def _all_plans(plan: MarkingPlan) -> Iterator[MarkingPlan]:
     yield plan
     for inner in plan.bodies.values():
         yield from _all_plans(inner)
 
 
-def _flows(plan: Plan, node: Any) -> bool:
+def _flows(plan: MarkingPlan, node: Any) -> bool:
     return bool(plan.flowing.intersection(node.results))
 
 

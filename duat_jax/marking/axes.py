@@ -6,7 +6,7 @@ on: an attention's values, not its pattern; a state, not the key that reads it; 
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from duat_jax.marking.graph import Graph, Labels, Node
+from duat_jax.marking.graph import Labels, Node, ProgramGraph
 from duat_jax.transform.parameters import (
     broadcast_dimensions_of,
     contraction_of,
@@ -64,7 +64,7 @@ class Axes:
         return frozenset(label for label in roots if self._features[label] and not self._contracted[label])
 
 
-def label(graph: Graph, arguments: Sequence[Labels | None], axes: Axes) -> None:
+def label(graph: ProgramGraph, arguments: Sequence[Labels | None], axes: Axes) -> None:
     """Give every axis of every value that moves a label."""
     labels = graph.labels = {v: of for v, of in zip(graph.arguments, arguments, strict=True) if of is not None}
     for node in graph.nodes:
@@ -79,7 +79,9 @@ def label(graph: Graph, arguments: Sequence[Labels | None], axes: Axes) -> None:
             labels[v] = [name if size > 1 else None for name, size in zip(found, graph.shape(v), strict=True)]
 
 
-def _of_result(graph: Graph, node: Node, labels: dict[int, Labels], axes: Axes, shape: tuple[int, ...]) -> Labels:
+def _of_result(
+    graph: ProgramGraph, node: Node, labels: dict[int, Labels], axes: Axes, shape: tuple[int, ...]
+) -> Labels:
     operands = [labels.get(ref) if isinstance(ref, int) else None for ref in node.operands]
     first = next(k for k in node.moving if operands[k] is not None)
     given, before = operands[first] or [], graph.shape(node.operands[first])
@@ -114,7 +116,7 @@ def _of_result(graph: Graph, node: Node, labels: dict[int, Labels], axes: Axes, 
     return [axes.derived(given) for _ in shape]
 
 
-def _of_product(graph: Graph, node: Node, operands: list[Labels | None], axes: Axes) -> Labels:
+def _of_product(graph: ProgramGraph, node: Node, operands: list[Labels | None], axes: Axes) -> Labels:
     """Label the result of a `dot_general`: batch axes, then the free axes of both factors."""
     assert node.equation is not None
     contracted, batch = contraction_of(node.equation)
@@ -138,7 +140,7 @@ def _of_product(graph: Graph, node: Node, operands: list[Labels | None], axes: A
 
 
 def _note_contraction(
-    graph: Graph, node: Node, labels: dict[int, Labels], axes: Axes, removed: tuple[int, ...]
+    graph: ProgramGraph, node: Node, labels: dict[int, Labels], axes: Axes, removed: tuple[int, ...]
 ) -> None:
     """Note which axes a sum over a product of two values that move contracts."""
     made = next((n for n in graph.ancestors(node.operands[0]) if n.name != "convert_element_type"), None)
@@ -176,7 +178,7 @@ def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> Iterator[tuple[r
         yield range(start[0], i), range(start[1], j)
 
 
-def _label_body(graph: Graph, node: Node, labels: dict[int, Labels], axes: Axes) -> None:
+def _label_body(graph: ProgramGraph, node: Node, labels: dict[int, Labels], axes: Axes) -> None:
     """Label the values in a loop's or a region's body, and its results."""
     assert node.body is not None
     body, (first, carries) = node.body, node.carries

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from duat_jax.marking.graph import Graph, Node, Ref
+from duat_jax.marking.graph import Node, ProgramGraph, Ref
 from duat_jax.transform.parameters import power_of
 
 Bounds = tuple[float, float]
@@ -30,7 +30,7 @@ SAME = frozenset(
 NOT_NEGATIVE = frozenset(("abs", "square", "sqrt", "integer_pow"))
 
 
-def bounds(graph: Graph, value: int, root: int, region: Iterable[Node]) -> Bounds:
+def bounds(graph: ProgramGraph, value: int, root: int, region: Iterable[Node]) -> Bounds:
     """Return numbers between which a function of one value lies."""
     found: dict[int, Bounds] = {root: UNBOUNDED}
 
@@ -47,7 +47,7 @@ def bounds(graph: Graph, value: int, root: int, region: Iterable[Node]) -> Bound
     return found[value]
 
 
-def _of(graph: Graph, node: Node, operands: list[Bounds]) -> Bounds:
+def _of(graph: ProgramGraph, node: Node, operands: list[Bounds]) -> Bounds:
     """Return bounds of a result from those of its operands."""
     (low, high), *others = operands
     if node.name in INCREASING:
@@ -88,7 +88,7 @@ def _product(a: Bounds, b: Bounds) -> Bounds:
     return min(corners), max(corners)
 
 
-def _asks_for_nan(graph: Graph, node: Node) -> bool:
+def _asks_for_nan(graph: ProgramGraph, node: Node) -> bool:
     """Return whether a choice depends on whether a value is NaN: `x != x`."""
     condition = graph.producer.get(node.operands[0]) if isinstance(node.operands[0], int) else None
     return condition is not None and condition.name == "ne" and condition.operands[0] == condition.operands[1]

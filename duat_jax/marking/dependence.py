@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from duat_jax.marking.graph import Graph, Node
+from duat_jax.marking.graph import Node, ProgramGraph
 from duat_jax.transform import marks
 from duat_jax.transform.primitives import LINEAR, ONE
 
 LOOKED_UP = ("gather", "dynamic_slice")
 
 
-def depend(graph: Graph, moving: Sequence[bool]) -> list[bool]:
+def depend(graph: ProgramGraph, moving: Sequence[bool]) -> list[bool]:
     """Find the values that move with the argument, and return which results do."""
     # A held value doesn't move, nor what is looked up by a moving index in something that doesn't: there the choice is
     # held, and what is looked up is a constant. What is multiplied by zero doesn't move either.
@@ -32,7 +32,7 @@ def depend(graph: Graph, moving: Sequence[bool]) -> list[bool]:
     return [graph.moves(ref) for ref in graph.results]
 
 
-def _depend_in_body(graph: Graph, node: Node) -> None:
+def _depend_in_body(graph: ProgramGraph, node: Node) -> None:
     """Join what moves over all steps of a loop."""
     assert node.body is not None
     first, carries = node.carries

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jax.extend import core
 
-from duat_jax.marking.graph import Graph, Ref
+from duat_jax.marking.graph import ProgramGraph, Ref
 from duat_jax.marking.regions import keeps_entries
 
 MOST = 16
@@ -41,7 +41,7 @@ class Product(NamedTuple):
     equations: dict[str, core.JaxprEqn]
 
 
-def regrouped(graph: Graph, equation: core.JaxprEqn, operands: Sequence[Ref]) -> Product | None:
+def regrouped(graph: ProgramGraph, equation: core.JaxprEqn, operands: Sequence[Ref]) -> Product | None:
     """Return the factors of a product in groups; `None` where those of each group are multiplied first already."""
     shape = _shape(equation)
     if not _is_product(equation, shape) or operands[0] == operands[1]:
@@ -66,7 +66,7 @@ def regrouped(graph: Graph, equation: core.JaxprEqn, operands: Sequence[Ref]) ->
 
 
 def _factors(
-    graph: Graph, equation: core.JaxprEqn, operands: Sequence[Ref]
+    graph: ProgramGraph, equation: core.JaxprEqn, operands: Sequence[Ref]
 ) -> tuple[list[Factor], dict[str, core.JaxprEqn]]:
     """Return the factors of a product and of the products in it, and an operation of each kind; none if too many."""
     equations = {equation.primitive.name: equation}
@@ -98,7 +98,7 @@ def _of_product(equation: core.JaxprEqn, operands: Sequence[Ref], side: int | No
     return [Factor(ref, divides and k == 1, k if side is None else side) for k, ref in enumerate(operands)]
 
 
-def _is_entrywise_function(graph: Graph, value: int, of: int) -> bool:
+def _is_entrywise_function(graph: ProgramGraph, value: int, of: int) -> bool:
     """Return whether a value is another one, or depends on it entry by entry alone."""
     dependent = {of}
     for node in sorted(graph.ancestors(value, after=of), key=lambda node: node.results[0]):

@@ -74,7 +74,7 @@ class Node:
     results: list[int]
     scopes: tuple[str, ...]
     calls: tuple[str, ...]
-    body: "Graph | None" = None
+    body: "ProgramGraph | None" = None
     branches: tuple[tuple[Ref, int, int], ...] = ()
     moving: tuple[int, ...] = ()
     action: Action = WHOLE
@@ -108,7 +108,7 @@ class Node:
 
 
 @dataclass(eq=False)
-class Graph:
+class ProgramGraph:
     """The values of a program and the operations that make them, in the order of the program.
 
     Args:

@@ -15,7 +15,7 @@ import numpy as np
 
 from duat_jax.marking.axes import Axes, label
 from duat_jax.marking.dependence import depend
-from duat_jax.marking.graph import MOVES_NOTHING, Action, Graph, Node, Ref
+from duat_jax.marking.graph import MOVES_NOTHING, Action, Node, ProgramGraph, Ref
 from duat_jax.marking.products import SUMS, Products
 from duat_jax.marking.ratios import multiplied_by_ratio, soft_capped
 from duat_jax.marking.regions import FAR, root_of
@@ -55,7 +55,7 @@ class Decision(NamedTuple):
 
 
 @dataclass(eq=False)
-class Plan:
+class MarkingPlan:
     """The marks of one graph.
 
     Args:
@@ -71,7 +71,7 @@ class Plan:
         layers: the carry that is the stream of a scan over layers.
     """
 
-    graph: Graph
+    graph: ProgramGraph
     held: dict[tuple[Node, int], str] = field(default_factory=dict)
     offsets: set[tuple[Node, int]] = field(default_factory=set)
     terms: dict[int, int] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Plan:
     whole: set[int] = field(default_factory=set)
     flowing: set[int] = field(default_factory=set)
     streams: set[int] = field(default_factory=set)
-    bodies: dict[Node, "Plan"] = field(default_factory=dict)
+    bodies: dict[Node, "MarkingPlan"] = field(default_factory=dict)
     layers: dict[Node, int] = field(default_factory=dict)
 
 
@@ -95,7 +95,7 @@ class Planner:
         self.axes = Axes()
         self.decisions: dict[Node, Decision] = {}
 
-    def plan(self, graph: Graph) -> Plan:
+    def plan(self, graph: ProgramGraph) -> MarkingPlan:
         """Return the marks of a graph."""
         moving = [graph.is_float(v) for v in graph.arguments]
         depend(graph, moving)
@@ -105,12 +105,12 @@ class Planner:
         ]
         label(graph, named, self.axes)
         self._decide(graph, [0.0] * len(moving))
-        plan = Plan(graph)
+        plan = MarkingPlan(graph)
         _demand(plan, graph.results)
         plan.streams = residual_sums(graph, plan.flowing, plan.terms, plan.bodies)
         return plan
 
-    def _decide(self, graph: Graph, costs: Sequence[float]) -> dict[int, float]:
+    def _decide(self, graph: ProgramGraph, costs: Sequence[float]) -> dict[int, float]:
         """Give every operation its action, and return the cost of every value that moves."""
         cost = dict(zip(graph.arguments, costs, strict=True))
         products = Products(graph, self.axes, cost, dict(zip(graph.arguments, graph.arguments, strict=True)))
@@ -193,7 +193,7 @@ def _anchor(node: Node, products: Products) -> int:
     return node.results[0]
 
 
-def _marked_pre_activation(graph: Graph, activation: Node) -> int:
+def _marked_pre_activation(graph: ProgramGraph, activation: Node) -> int:
     """Return the value that the user marked as the pre-activation of an activation."""
     for node in reversed(graph.nodes[: graph.nodes.index(activation)]):
         if node.mark is not None and node.mark == {**(activation.mark or {}), "kind": marks.PRE_ACTIVATION}:
@@ -201,7 +201,7 @@ def _marked_pre_activation(graph: Graph, activation: Node) -> int:
     raise AssertionError("an activation is marked together with its pre-activation")
 
 
-def _demand(plan: Plan, results: Iterable[Ref]) -> None:
+def _demand(plan: MarkingPlan, results: Iterable[Ref]) -> None:
     """Follow what has to flow to some results, and mark the operations on its way."""
     graph, waiting = plan.graph, list(results)
     while waiting:
@@ -235,11 +235,11 @@ def _demand(plan: Plan, results: Iterable[Ref]) -> None:
                 plan.whole.add(v)
 
 
-def _demand_in_body(plan: Plan, node: Node, v: int) -> list[Ref]:
+def _demand_in_body(plan: MarkingPlan, node: Node, v: int) -> list[Ref]:
     """Follow one result of a loop or a region into its body, and return the operands that have to flow."""
     assert node.body is not None
     (first, carries), k, body = node.carries, node.results.index(v), node.body
-    inner = plan.bodies.setdefault(node, Plan(body))
+    inner = plan.bodies.setdefault(node, MarkingPlan(body))
     _demand(inner, [body.results[k]])
     before = -1
     while before != len(inner.flowing):
@@ -252,7 +252,7 @@ def _demand_in_body(plan: Plan, node: Node, v: int) -> list[Ref]:
     return [ref for ref, inside in zip(node.operands, body.arguments, strict=True) if inside in inner.flowing] + carried
 
 
-def _biases(graph: Graph, node: Node) -> list[int]:
+def _biases(graph: ProgramGraph, node: Node) -> list[int]:
     """Return the operands of an operation that are biases: constants that are added to, or stand beside, what flows."""
     if node.name in SUMS_OF_TWO:
         return [k for k, ref in enumerate(node.operands) if k not in node.moving and _is_bias(graph, ref)]
@@ -262,20 +262,20 @@ def _biases(graph: Graph, node: Node) -> list[int]:
     return []
 
 
-def _is_bias(graph: Graph, ref: Ref) -> bool:
+def _is_bias(graph: ProgramGraph, ref: Ref) -> bool:
     """Return whether a constant may be nonzero, and isn't marked by the user."""
     if not graph.is_float(ref) or graph.is_zero(ref):
         return False
     return not any(node.mark is not None and node.mark["kind"] == marks.OFFSET for node in graph.ancestors(ref))
 
 
-def _is_finite(graph: Graph, ref: Ref) -> bool:
+def _is_finite(graph: ProgramGraph, ref: Ref) -> bool:
     """Return whether a constant may be finite; one that isn't is never chosen by `where`."""
     entries = graph.constant(ref)
     return entries is None or bool(np.isfinite(entries).all())
 
 
-def _name_of_held(graph: Graph, node: Node, k: int) -> str:
+def _name_of_held(graph: ProgramGraph, node: Node, k: int) -> str:
     """Return a name for an operand that is held."""
     ref = node.operands[k]
     if not graph.is_float(ref):

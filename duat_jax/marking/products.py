@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from duat_jax.marking.axes import Axes
 from duat_jax.marking.bounds import SAME, bounds
-from duat_jax.marking.graph import MOVES_NOTHING, Graph, Node, Ref
+from duat_jax.marking.graph import MOVES_NOTHING, Node, ProgramGraph, Ref
 from duat_jax.marking.regions import FAR, region
 from duat_jax.transform.primitives import ELEMENTWISE
 
@@ -18,7 +18,7 @@ COMBINED = frozenset(("mul", "concatenate", "select_n", "min", "max"))
 TIE = "a tie: the first factor"
 
 
-class Factor(NamedTuple):
+class FactorKind(NamedTuple):
     """The kind of a factor, seen through operations that only move or scale it.
 
     Args:
@@ -32,7 +32,7 @@ class Factor(NamedTuple):
     least: float = -math.inf
 
 
-NEITHER = Factor("")
+NEITHER = FactorKind("")
 
 
 @dataclass(eq=False)
@@ -46,7 +46,7 @@ class Products:
         anchor: of every value the one of which it is a linear image, up to scales.
     """
 
-    graph: Graph
+    graph: ProgramGraph
     axes: Axes
     cost: dict[int, float]
     anchor: dict[int, int]
@@ -103,14 +103,14 @@ class Products:
     def _has_another_activation(self, node: Node, flows: int, other: int) -> bool:
         return self.factor(other).kind == "activation" and self.factor(flows) is NEITHER
 
-    def factor(self, ref: Ref) -> Factor:
+    def factor(self, ref: Ref) -> FactorKind:
         """Return the kind of a factor."""
         graph = self.graph
         while isinstance(ref, int) and (node := graph.producer.get(ref)) is not None and graph.moves(ref):
             action = node.action
             if action.kind == "term":
                 least, most = bounds(graph, ref, action.root, region(graph, ref, action.root))
-                return Factor("gate" if least >= 0 and most < math.inf else "activation", action.root, least)
+                return FactorKind("gate" if least >= 0 and most < math.inf else "activation", action.root, least)
             flowing = [node.operands[k] for k in node.moving if graph.is_float(node.operands[k])]
             if node.name in COMBINED and len(flowing) > 1 and action.kind == "linear":
                 factors = [self.factor(part) for part in flowing]
@@ -119,13 +119,13 @@ class Products:
                 break
             ref = node.operands[action.flowing[0]]
             if node.name == "div" and 1 in node.moving and _is_sum_of(graph, node.operands[1], ref):
-                return Factor("gate")
+                return FactorKind("gate")
             if len(flowing) > 1 or node.name not in ELEMENTWISE | MOVES_NOTHING:
                 break
         return NEITHER
 
 
-def _is_sum_of(graph: Graph, ref: Ref, of: Ref) -> bool:
+def _is_sum_of(graph: ProgramGraph, ref: Ref, of: Ref) -> bool:
     """Return whether a divisor is the sum of what it divides, up to shape and a constant that guards against zero."""
     while isinstance(ref, int) and (node := graph.producer.get(ref)) is not None and len(node.moving) == 1:
         if node.name == "reduce_sum":

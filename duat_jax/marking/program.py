@@ -12,8 +12,8 @@ from jax import lax
 from jax.extend import core
 
 from duat_jax.marking.dependence import LOOKED_UP
-from duat_jax.marking.graph import Graph, Node, Ref
-from duat_jax.marking.plan import Plan
+from duat_jax.marking.graph import Node, ProgramGraph, Ref
+from duat_jax.marking.plan import MarkingPlan
 from duat_jax.marking.products import SUMS
 from duat_jax.marking.regions import region
 from duat_jax.transform import marks
@@ -33,7 +33,7 @@ SCALES = frozenset(
 MOVES_A_BIAS = frozenset(("broadcast_in_dim", "reshape", "convert_element_type"))
 
 
-def run(plan: Plan, arrays: Sequence[Any], arguments: Sequence[Any], taken: Sequence[Any] = ()) -> list[Any]:
+def run(plan: MarkingPlan, arrays: Sequence[Any], arguments: Sequence[Any], taken: Sequence[Any] = ()) -> list[Any]:
     """Compute the results of a graph, with its marks."""
     graph = plan.graph
     values: dict[int, Any] = dict(zip(graph.arguments, arguments, strict=True))
@@ -80,14 +80,14 @@ def run(plan: Plan, arrays: Sequence[Any], arguments: Sequence[Any], taken: Sequ
     return [read(ref) for ref in graph.results]
 
 
-def _is_lookup(plan: Plan, node: Node) -> bool:
+def _is_lookup(plan: MarkingPlan, node: Node) -> bool:
     """Return whether an operation, or a loop through which nothing flows, looks constants up by what moves."""
     if node.body is not None:
         return plan.flowing.isdisjoint(node.results) and not plan.graph.moving.issuperset(node.results)
     return node.name in LOOKED_UP and not plan.graph.moves(node.operands[0])
 
 
-def _is_neurons(plan: Plan, ref: Ref) -> bool:
+def _is_neurons(plan: MarkingPlan, ref: Ref) -> bool:
     """Return whether a value is an activation, or one times a gate."""
     if not isinstance(ref, int) or ref not in plan.flowing:
         return False
@@ -108,7 +108,7 @@ def _scopes(names: Iterable[str]) -> AbstractContextManager[Any]:
     return stack
 
 
-def _results(plan: Plan, node: Node, operands: list[Any], taken: list[Any]) -> list[Any]:
+def _results(plan: MarkingPlan, node: Node, operands: list[Any], taken: list[Any]) -> list[Any]:
     """Compute the results of an operation; in a form that is linear where it chooses among entries."""
     graph = plan.graph
     if graph.zeros.issuperset(node.results):
@@ -121,7 +121,7 @@ def _results(plan: Plan, node: Node, operands: list[Any], taken: list[Any]) -> l
     return node.compute(operands)
 
 
-def _marked(plan: Plan, node: Node, v: int, values: dict[int, Any]) -> Any:
+def _marked(plan: MarkingPlan, node: Node, v: int, values: dict[int, Any]) -> Any:
     """Return a result of an operation with the mark that it has, if it has one."""
     x = values[v]
     if v in plan.terms:
@@ -137,7 +137,7 @@ def _marked(plan: Plan, node: Node, v: int, values: dict[int, Any]) -> Any:
     return x
 
 
-def _term(plan: Plan, v: int, values: dict[int, Any]) -> Any:
+def _term(plan: MarkingPlan, v: int, values: dict[int, Any]) -> Any:
     """Compute an activation from its marked pre-activation, and mark it."""
     root = plan.terms[v]
     nodes = region(plan.graph, v, root)
@@ -170,7 +170,7 @@ def _name_of_term(nodes: Sequence[Node]) -> str:
     )
 
 
-def _bias(graph: Graph, ref: Ref, read: Callable[[Ref], Any]) -> Any:
+def _bias(graph: ProgramGraph, ref: Ref, read: Callable[[Ref], Any]) -> Any:
     """Return a bias marked before it is broadcast."""
     moved = []
     while isinstance(ref, int) and (node := graph.producer.get(ref)) is not None and node.name in MOVES_A_BIAS:
@@ -184,7 +184,7 @@ def _bias(graph: Graph, ref: Ref, read: Callable[[Ref], Any]) -> Any:
     return value
 
 
-def _choice(plan: Plan, node: Node, operands: list[Any]) -> list[Any]:
+def _choice(plan: MarkingPlan, node: Node, operands: list[Any]) -> list[Any]:
     """Compute a maximum, a sort or their like as `f(x) = f'(x) x`, with the choice held."""
     if node.name in ("reduce_window_max", "reduce_window_min"):
         return [_pooled(node, operands[0])]
@@ -241,18 +241,18 @@ def _largest(node: Node, x: Any) -> Any:
     return rows.reshape(-1)[marks.hold(firsts + at, "choice")]
 
 
-def _region(plan: Plan, node: Node, operands: list[Any], taken: list[Any]) -> list[Any]:
+def _region(plan: MarkingPlan, node: Node, operands: list[Any], taken: list[Any]) -> list[Any]:
     """Run a rematerialised region as one."""
     assert node.equation is not None
     return list(checkpointed(node.equation, lambda *given: run(plan.bodies[node], (), given, taken))(*operands))
 
 
-def _layers_named_in(graph: Graph) -> list[str]:
+def _layers_named_in(graph: ProgramGraph) -> list[str]:
     """Return the outermost scopes in a graph that name a layer of every step of a scan."""
     return [node.scopes[0] for node in graph.nodes if node.scopes and has_slice(node.scopes[0])]
 
 
-def _scan(plan: Plan, node: Node, operands: list[Any], taken: list[Any]) -> list[Any]:
+def _scan(plan: MarkingPlan, node: Node, operands: list[Any], taken: list[Any]) -> list[Any]:
     """Run a scan; one over layers names the layer of every step."""
     assert node.equation is not None and node.body is not None
     first, carries, length, reverse, unroll = scan_of(node.equation)

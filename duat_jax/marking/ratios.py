@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from duat_jax.marking.graph import Graph, Node, values_of
+from duat_jax.marking.graph import Node, ProgramGraph, values_of
 from duat_jax.marking.regions import region
 
 
-def soft_capped(graph: Graph, node: Node) -> int | None:
+def soft_capped(graph: ProgramGraph, node: Node) -> int | None:
     """Return the value `z` of which an operation computes `c tanh(z / c)`, `c > 1`; `None` if it doesn't."""
     slope, limit, value = 1.0, None, node.results[0]
     while (made := graph.producer.get(value)) is not None and len(made.moving) == 1:
@@ -22,7 +22,7 @@ def soft_capped(graph: Graph, node: Node) -> int | None:
     return None
 
 
-def _constant_factor(graph: Graph, node: Node) -> float | None:
+def _constant_factor(graph: ProgramGraph, node: Node) -> float | None:
     """Return the number by which an operation multiplies; `None` of any other."""
     (moving,) = node.moving
     if node.name not in ("mul", "div") or (node.name == "div" and moving == 1):
@@ -33,7 +33,7 @@ def _constant_factor(graph: Graph, node: Node) -> float | None:
     return float(entries.flat[0]) if node.name == "mul" else 1 / float(entries.flat[0])
 
 
-def multiplied_by_ratio(graph: Graph, node: Node, root: int) -> int | None:
+def multiplied_by_ratio(graph: ProgramGraph, node: Node, root: int) -> int | None:
     """Return the operand `z` of a product `z (f(z) / z)`, which may have another divisor at zero."""
     if node.name != "mul" or root not in node.operands:
         return None

@@ -4,7 +4,7 @@ import math
 
 from duat_jax.marking.bounds import bounds
 from duat_jax.marking.graph import values_of
-from duat_jax.marking.plan import Plan
+from duat_jax.marking.plan import MarkingPlan
 from duat_jax.marking.products import SUMS
 from duat_jax.marking.regions import region
 
@@ -13,7 +13,7 @@ SATURATES = EXPONENTIALS | {"logistic", "tanh", "erf"}
 """Functions that make a probability, or a soft cap, of a logit."""
 
 
-def advice_on_readout(plan: Plan) -> str | None:
+def advice_on_readout(plan: MarkingPlan) -> str | None:
     """Return what to read instead, where the result is a sum of saturating activations alone; otherwise `None`."""
     # These lie between two numbers, or are exponentials: SiLU, which has one in it, isn't one of them.
     waiting, saturating = plan.flowing.intersection(values_of(plan.graph.results)), set[str]()

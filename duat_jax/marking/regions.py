@@ -1,6 +1,6 @@
 """Activations: regions of elementwise operations with one value through which all that flows has to pass."""
 
-from duat_jax.marking.graph import Graph, Node
+from duat_jax.marking.graph import Node, ProgramGraph
 from duat_jax.transform.parameters import reorders
 from duat_jax.transform.primitives import ELEMENTWISE, KEEPS_PLACE
 
@@ -10,7 +10,7 @@ LONGEST = 300
 """The operations of the longest activation."""
 
 
-def root_of(graph: Graph, value: int, cost: dict[int, float]) -> int | None:
+def root_of(graph: ProgramGraph, value: int, cost: dict[int, float]) -> int | None:
     """Return the value of which another is an elementwise function: of all those, the one nearest to being affine."""
     shape, frontier, best = graph.shape(value), {value}, None
     for _ in range(LONGEST):
@@ -37,7 +37,7 @@ def keeps_entries(node: Node) -> bool:
     return node.name in ELEMENTWISE or (node.name in KEEPS_PLACE and node.name != "transpose")
 
 
-def region(graph: Graph, value: int, root: int) -> list[Node]:
+def region(graph: ProgramGraph, value: int, root: int) -> list[Node]:
     """Return the operations between an activation and its pre-activation, in order."""
     nodes: dict[int, Node] = {}
     waiting = [value]

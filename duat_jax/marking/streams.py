@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from duat_jax.marking.graph import Graph, Node
+from duat_jax.marking.graph import Node, ProgramGraph
 
 
 def residual_sums(
-    graph: Graph, flowing: Collection[int], terms: Collection[int], bodies: Mapping[Node, Any]
+    graph: ProgramGraph, flowing: Collection[int], terms: Collection[int], bodies: Mapping[Node, Any]
 ) -> set[int]:
     """Return the values of a graph that are residual streams, the argument among them where it is one."""
     frontier, sums = {ref for ref in graph.results if isinstance(ref, int) and graph.moves(ref)}, []
@@ -31,7 +31,7 @@ def residual_sums(
     return set(streams)
 
 
-def _is_sum(graph: Graph, value: int) -> bool:
+def _is_sum(graph: ProgramGraph, value: int) -> bool:
     """Return whether a value is the sum of two that move, computed here or in a rematerialised region."""
     node = graph.producer.get(value)
     if node is None or node.body is None or node.name == "scan":
@@ -44,7 +44,7 @@ def _is_sum(graph: Graph, value: int) -> bool:
     return isinstance(result, int) and _is_sum(body, result)
 
 
-def layered_carry(graph: Graph, node: Node, flowing: Collection[int], terms: Collection[int]) -> int | None:
+def layered_carry(graph: ProgramGraph, node: Node, flowing: Collection[int], terms: Collection[int]) -> int | None:
     """Return the carry that is the stream of a scan over layers: the weights are taken apart, and one carry flows."""
     first, carries = node.carries
     stacked = node.operands[first + carries :]

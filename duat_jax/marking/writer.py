@@ -6,7 +6,7 @@ from typing import Any
 from jax.extend import core
 
 from duat_jax.marking.factors import Factor, Product, regrouped
-from duat_jax.marking.graph import Graph, Node, Ref
+from duat_jax.marking.graph import Node, ProgramGraph, Ref
 from duat_jax.transform.calls import RECOMPUTED, SubProgram, called_name_of, programs_in, sub_program
 from duat_jax.transform.identities import mark_p
 from duat_jax.transform.parameters import scopes_of, settings_of
@@ -15,7 +15,7 @@ from duat_jax.transform.parameters import scopes_of, settings_of
 class _Writer:
     """Writes a program and all that it calls into a graph."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: ProgramGraph) -> None:
         self.graph = graph
         self.written: dict[Any, Sequence[Ref]] = {}
         self.branches: tuple[tuple[Ref, int, int], ...] = ()
@@ -117,9 +117,9 @@ def _repeats_or_acts(equation: core.JaxprEqn) -> bool:
     return bool(equation.effects) or equation.primitive.name == "while" or any(map(_repeats_or_acts, inside))
 
 
-def written_out(program: SubProgram) -> Graph:
+def written_out(program: SubProgram) -> ProgramGraph:
     """Return a program as a graph; scans and rematerialised regions keep a graph of their own."""
-    graph = Graph()
+    graph = ProgramGraph()
     writer = _Writer(graph)
     graph.arguments = writer.new(program.jaxpr.invars)
     graph.results = writer.program(program, graph.arguments, (), ())

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import final
 
-from duat_jax.models.layout import Units
+from duat_jax.models.layout import UnitLayout
 from duat_jax.models.pooling import MEAN, Pooling
 from duat_jax.nn.config import BlockConfig
 from duat_jax.nn.mlp import ACTIVATIONS
@@ -127,7 +127,7 @@ class Config:
     final_norm: bool = True
     head: Head = Head()
     pooling: Pooling = field(default=MEAN, repr=False)  # the deletion study's kept work alone depends on it
-    marks: tuple[Units, ...] | None = field(default=None, repr=False, compare=False)
+    marks: tuple[UnitLayout, ...] | None = field(default=None, repr=False, compare=False)
 
     @property
     def layers(self) -> int:

@@ -21,7 +21,7 @@ from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.settings import HEAD_KINDS
 from duat_jax.models.config import Config
 from duat_jax.models.converted_config import OTHERWISE, config_of, read_out_of
-from duat_jax.models.layout import NO_LAYERS, Units, units_at
+from duat_jax.models.layout import NO_LAYERS, UnitLayout, units_at
 from duat_jax.models.transformer import Transformer
 from duat_jax.pytorch.module import (
     INSTALL,
@@ -33,7 +33,7 @@ from duat_jax.pytorch.module import (
 )
 from duat_jax.transform import marks
 from duat_jax.transform.interpret import evaluate
-from duat_jax.transform.liveness import Question
+from duat_jax.transform.liveness import ProgramQuestion
 from duat_jax.transform.marks import stream
 from duat_jax.transform.program import trace
 
@@ -82,11 +82,11 @@ class ConvertedStack(nnx.Module):
         return auto(states)(stream(x, "layer"))
 
     def until(
-        self, units: Units, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None
+        self, units: UnitLayout, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None
     ) -> Float[Array, "tokens _"]:
         """Return a residual stream, with the marks before it."""
         program, constants = trace(partial(self, mask=mask), x)
-        question = Question(wanted=frozenset({units.site}), value=False, marked=True)
+        question = ProgramQuestion(wanted=frozenset({units.site}), value=False, marked=True)
         return units.by_token(evaluate(program, constants, [x], question, {})[1][units.site])
 
 
@@ -239,7 +239,7 @@ def _experts_by_choice() -> str:
     return BY_CHOICE
 
 
-def _units(stack: ConvertedStack, table: Array, tokens: int) -> tuple[Units, ...]:
+def _units(stack: ConvertedStack, table: Array, tokens: int) -> tuple[UnitLayout, ...]:
     """Return how the units of every mark lie that has one axis of tokens, which is found by texts of two lengths."""
     lengths = tokens, tokens - 1
     programs = [trace(stack, table[:1].repeat(length, 0))[0] for length in lengths]

@@ -16,7 +16,7 @@ NO_LAYERS = (
 """The refusal of a question about the parts of layers."""
 
 
-class Units(NamedTuple):
+class UnitLayout(NamedTuple):
     """A mark with units of every token, and how they lie in its array.
 
     Args:
@@ -48,8 +48,8 @@ class Units(NamedTuple):
         return jnp.moveaxis(values.reshape(-1, *self.others), 0, self.axis)
 
 
-def units_at(site: Site, shape: tuple[int, ...], axis: int) -> Units:
+def units_at(site: Site, shape: tuple[int, ...], axis: int) -> UnitLayout:
     """Return how units lie at a mark that `duat.auto` placed."""
     others = (*shape[:axis], *shape[axis + 1 :])
     in_heads = site.key.name == MIXED and axis < len(shape) - 1
-    return Units(site, axis, others, (math.prod(others[:-1]), others[-1]) if in_heads else (math.prod(others),))
+    return UnitLayout(site, axis, others, (math.prod(others[:-1]), others[-1]) if in_heads else (math.prod(others),))

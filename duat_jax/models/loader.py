@@ -25,7 +25,7 @@ from duat_jax.models.checkpoint.dtypes import DTYPES, valid_dtype
 from duat_jax.models.checkpoint.memory import check_memory
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
-from duat_jax.models.checkpoint.reference_fields import Reference, reference_of
+from duat_jax.models.checkpoint.reference_fields import ReferenceFields, reference_of
 from duat_jax.models.checkpoint.settings import OF_THE_HEAD, Settings, text_fields
 from duat_jax.models.checkpoint.stored import Checkpoint
 from duat_jax.models.checkpoint.tensors import Tensors
@@ -95,7 +95,7 @@ def _config(checkpoint: Checkpoint, head: str | None) -> Config:
     config = known.read_config(settings)
     if config.head.kind == "hidden":
         config = dataclasses.replace(config, pooling=checkpoint.pooling())
-    parts: list[tuple[Settings, Collection[str], Reference | None]]
+    parts: list[tuple[Settings, Collection[str], ReferenceFields | None]]
     parts = [(settings, known.harmless, reference_of(known.wrapper or config.family))]
     if known.wrapper:
         parts.append((Settings(values), (*known.harmless, *OF_THE_HEAD, "text_config"), reference_of(family)))

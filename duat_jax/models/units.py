@@ -4,12 +4,12 @@ from duat_jax.marking.program import MIXED
 from duat_jax.marking.program import NEURONS as ACTIVATED
 from duat_jax.models import sites
 from duat_jax.models.config import Config
-from duat_jax.models.layout import Units
+from duat_jax.models.layout import UnitLayout
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Site
 
 
-def heads_of(config: Config, layer: int) -> list[Units]:
+def heads_of(config: Config, layer: int) -> list[UnitLayout]:
     """Return the marks of a layer's heads: one, or none that is known."""
     block = config.blocks[layer]
     if config.marks is None:
@@ -17,14 +17,14 @@ def heads_of(config: Config, layer: int) -> list[Units]:
     return [each for each in _in_layer(config, layer, MIXED) if each.shape[:-1] == (block.heads,)]
 
 
-def neurons_of(config: Config, layer: int) -> list[Units]:
+def neurons_of(config: Config, layer: int) -> list[UnitLayout]:
     """Return the marks of a layer's neurons: one in a native family, any number in a model by PyTorch's code."""
     if config.marks is None:
         return [_native(sites.neurons(layer), sites.neuron_shape(config.blocks[layer]))]
     return _in_layer(config, layer, ACTIVATED)
 
 
-def streams_of(config: Config, layers: int) -> list[Units]:
+def streams_of(config: Config, layers: int) -> list[UnitLayout]:
     """Return the mark of the residual stream after some layers: one, or none that is known."""
     if config.marks is None:
         return [_native(sites.stream(layers), (config.features,))]
@@ -32,10 +32,10 @@ def streams_of(config: Config, layers: int) -> list[Units]:
     return [each for each in streams if each.site.key.layer == (layers - 1 if layers else None)][-1:]
 
 
-def _native(site: Site, shape: tuple[int, ...]) -> Units:
-    return Units(site, 0, shape, shape)
+def _native(site: Site, shape: tuple[int, ...]) -> UnitLayout:
+    return UnitLayout(site, 0, shape, shape)
 
 
-def _in_layer(config: Config, layer: int, name: str) -> list[Units]:
+def _in_layer(config: Config, layer: int, name: str) -> list[UnitLayout]:
     points = (each for each in config.marks or () if each.site.kind == marks.POINT)
     return [each for each in points if (each.site.key.layer, each.site.key.name) == (layer, name)]

@@ -11,7 +11,7 @@ from duat_jax.pruning.calibration import Moments
 from duat_jax.pruning.resizing import linear_maps
 
 
-class Neurons(NamedTuple):
+class ScoreInputs(NamedTuple):
     """Inputs of the scores of a layer's neurons.
 
     Args:
@@ -30,19 +30,19 @@ class Neurons(NamedTuple):
     random: np.random.Generator
 
 
-def neurons_of(mlp: MLP | GatedMLP, moments: Moments, *, replaced: bool, random: np.random.Generator) -> Neurons:
+def neurons_of(mlp: MLP | GatedMLP, moments: Moments, *, replaced: bool, random: np.random.Generator) -> ScoreInputs:
     """Collect the inputs of the scores of an MLP's neurons."""
     *inner, outer = (np.asarray(linear.kernel[...], np.float64) for linear in linear_maps(mlp).values())
-    return Neurons(np.concatenate(inner), outer, moments, moments.mean * replaced, random)
+    return ScoreInputs(np.concatenate(inner), outer, moments, moments.mean * replaced, random)
 
 
-def _weighted(neurons: Neurons) -> np.ndarray:
+def _weighted(neurons: ScoreInputs) -> np.ndarray:
     """Return `E w² (a − c)²`, the squared first-order change of the loss when `a` is replaced by `c`."""
     squares, first, second = neurons.moments.squares
     return second - 2 * neurons.replacement * first + neurons.replacement**2 * squares
 
 
-def _fluctuation(neurons: Neurons) -> np.ndarray:
+def _fluctuation(neurons: ScoreInputs) -> np.ndarray:
     return np.diag(neurons.moments.covariance) * (neurons.outer**2).sum(1)
 
 
@@ -50,7 +50,7 @@ def _standardised(values: np.ndarray) -> np.ndarray:
     return (values - values.mean()) / (values.std() or 1)
 
 
-class Method(NamedTuple):
+class PruningMethod(NamedTuple):
     """A way to score neurons.
 
     Args:
@@ -59,20 +59,22 @@ class Method(NamedTuple):
     """
 
     weights: str
-    score: Callable[[Neurons], Float[np.ndarray, "neurons"]]
+    score: Callable[[ScoreInputs], Float[np.ndarray, "neurons"]]
 
 
 METHODS = {
-    "contributions": Method("contribution", _weighted),
-    "fisher": Method("gradient", _weighted),
-    "taylor": Method("gradient", lambda neurons: neurons.moments.absolute),
-    "fluctuation": Method("contribution", _fluctuation),
-    "flap": Method("contribution", lambda neurons: _standardised(_fluctuation(neurons))),
-    "wanda": Method(
+    "contributions": PruningMethod("contribution", _weighted),
+    "fisher": PruningMethod("gradient", _weighted),
+    "taylor": PruningMethod("gradient", lambda neurons: neurons.moments.absolute),
+    "fluctuation": PruningMethod("contribution", _fluctuation),
+    "flap": PruningMethod("contribution", lambda neurons: _standardised(_fluctuation(neurons))),
+    "wanda": PruningMethod(
         "contribution", lambda neurons: np.sqrt(np.diag(neurons.moments.products)) * np.abs(neurons.outer).sum(1)
     ),
-    "magnitude": Method("contribution", lambda neurons: np.sqrt((neurons.inner**2).sum(0) + (neurons.outer**2).sum(1))),
-    "random": Method("contribution", lambda neurons: neurons.random.random(len(neurons.outer))),
+    "magnitude": PruningMethod(
+        "contribution", lambda neurons: np.sqrt((neurons.inner**2).sum(0) + (neurons.outer**2).sum(1))
+    ),
+    "random": PruningMethod("contribution", lambda neurons: neurons.random.random(len(neurons.outer))),
 }
 """The scoring methods, by name. With a neuron's activation `a`, its replacement `c` (its mean, or 0),
 `g` the gradient of the loss with respect to it, `u` its coefficient in the closed form, and `W_3` its output weights, a

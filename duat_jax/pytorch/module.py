@@ -116,7 +116,7 @@ def _missing(module: "torch.nn.Module", args: Any, kwargs: Any) -> list[str]:
     mode: Any = torch.utils._python_dispatch.TorchDispatchMode
     names = set()
 
-    class Names(mode):
+    class MissingOperations(mode):
         def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             try:
                 torchax.default_env()._get_op_or_decomp(operation)
@@ -130,7 +130,7 @@ def _missing(module: "torch.nn.Module", args: Any, kwargs: Any) -> list[str]:
     with (
         corrections(torchax.default_env()),
         torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
-        Names(),
+        MissingOperations(),
     ):
         torch_outputs(module, *zeros)
     return sorted(names)

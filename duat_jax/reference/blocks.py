@@ -112,7 +112,7 @@ def _attention(layer: Any, held: Held) -> DenseAffine:
     return DenseAffine(attention(pattern, value, output), offset.reshape(-1))
 
 
-class Parts(NamedTuple):
+class BlockMatrices(NamedTuple):
     """The parts of a block, each as a matrix and an offset on `vec(x)`.
 
     Args:
@@ -132,7 +132,7 @@ class Parts(NamedTuple):
     gate: Float[Array, "neurons"] | None
 
 
-def parts_of(block: Any, held: Held) -> Parts:
+def parts_of(block: Any, held: Held) -> BlockMatrices:
     """Compute the parts of a block from its weights and held values."""
     if type(block) is not Block:
         raise _unknown("block", block, "Block")
@@ -143,7 +143,7 @@ def parts_of(block: Any, held: Held) -> Parts:
     mixed = _attention(block.attention, held)
     mixed = _norm(block.attention_norm, "attention_norm", held, mixed, tokens).after(mixed).times(block.scale)
     outer = _norm(block.mlp_norm, "mlp_norm", held, mixed, tokens).after(_linear(mlp.output, tokens))
-    return Parts(
+    return BlockMatrices(
         mixed,
         _norm(block.norm_1, "norm_1", held, mixed, tokens),
         _norm(block.norm_2, "norm_2", held, mixed, tokens),

@@ -80,7 +80,7 @@ def runner_up(logits: Float[Array, "places vocab"], expected: Int[Array, "places
     return (best * size + within).astype(expected.dtype)
 
 
-class Parts(NamedTuple):
+class TextParts(NamedTuple):
     """The parts of one text's number, or of its difference from a baseline.
 
     Args:
@@ -94,7 +94,7 @@ class Parts(NamedTuple):
     error: Float[Array, ""]
 
 
-def contributions(model: Transformer, explained: Explained, ids: Int[Array, "tokens"]) -> Parts:
+def contributions(model: Transformer, explained: Explained, ids: Int[Array, "tokens"]) -> TextParts:
     """Return the contributions to a text's number."""
     kinds = (*decomposition.KINDS, marks.POINT)
     recording = record_kinds(partial(number, model, explained, ids, None), model.embed(ids), kinds)
@@ -114,7 +114,7 @@ def contributions(model: Transformer, explained: Explained, ids: Int[Array, "tok
     return _parts(neurons | heads, sums, table.completeness)
 
 
-def secants(model: Transformer, explained: Explained, ids: Int[Array, "tokens"], baseline: Reference) -> Parts:
+def secants(model: Transformer, explained: Explained, ids: Int[Array, "tokens"], baseline: Reference) -> TextParts:
     """Return the parts of the difference of a number between a text and its baseline."""
     x = model.embed(ids)
     recording = record_kinds(model.output, x, (marks.ACTIVATION, marks.POINT))
@@ -132,7 +132,7 @@ def secants(model: Transformer, explained: Explained, ids: Int[Array, "tokens"],
     return _parts(neurons | heads, sums, split.completeness)
 
 
-def _parts(units: dict[str, tuple[Array, Array]], sums: dict[str, Array], completeness: Completeness) -> Parts:
+def _parts(units: dict[str, tuple[Array, Array]], sums: dict[str, Array], completeness: Completeness) -> TextParts:
     """Return the parts of a text without those of its last token, which says nothing of the others."""
     error = jnp.abs(completeness.error) / completeness.tolerance
-    return Parts(jax.tree.map(lambda part: part[:-1], units), sums, error)
+    return TextParts(jax.tree.map(lambda part: part[:-1], units), sums, error)

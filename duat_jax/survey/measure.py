@@ -20,7 +20,7 @@ from duat_jax.survey.state import (
     Extremes,
     Sample,
     State,
-    Units,
+    UnitStatistics,
     merge_units,
     priorities,
 )
@@ -119,7 +119,7 @@ def measure(
     places = ((first + np.arange(len(windows)))[:, None] * length + np.arange(predicted)).reshape(-1)
     drawn = places[np.argsort(priorities(places), kind="stable")[:DRAWN]]
     taken = dict[str, np.ndarray]()
-    units: dict[str, Units] = {}
+    units: dict[str, UnitStatistics] = {}
     sums: dict[str, float] = {}
     worst = 0.0
     begins = range(0, len(windows), BATCH)
@@ -179,7 +179,7 @@ def _filled(rows: np.ndarray, filler: Any) -> np.ndarray:
     return np.concatenate([rows, missing])
 
 
-def _units(statistics: dict[str, Any], first: int, length: int) -> Units:
+def _units(statistics: dict[str, Any], first: int, length: int) -> UnitStatistics:
     predicted = length - 1
 
     def extremes(values: np.ndarray, index: np.ndarray) -> Extremes:
@@ -192,4 +192,4 @@ def _units(statistics: dict[str, Any], first: int, length: int) -> Units:
 
     fields: list[Any] = [np.asarray(each, np.float64) for each in statistics["sums"]]
     fields += [np.asarray(statistics["counts"], np.int64), *(extremes(*pair) for pair in statistics["extremes"])]
-    return Units(*fields)
+    return UnitStatistics(*fields)

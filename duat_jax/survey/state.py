@@ -25,7 +25,7 @@ class Extremes(NamedTuple):
     places: Int[np.ndarray, "units kept"]
 
 
-class Units(NamedTuple):
+class UnitStatistics(NamedTuple):
     """Statistics of the neurons, or of the heads, of one layer.
 
     Args:
@@ -77,7 +77,7 @@ class State(NamedTuple):
     predicted: int
     sums: dict[str, float]
     worst: float
-    units: dict[str, Units]
+    units: dict[str, UnitStatistics]
     sample: Sample
 
 
@@ -94,11 +94,11 @@ def merge_extremes(one: Extremes, other: Extremes) -> Extremes:
     return Extremes(np.take_along_axis(values, order, -1), np.take_along_axis(places, order, -1))
 
 
-def merge_units(one: Units, other: Units) -> Units:
+def merge_units(one: UnitStatistics, other: UnitStatistics) -> UnitStatistics:
     """Return the statistics of one layer's units over two parts of a corpus."""
     pairs: list[tuple[Any, Any]] = list(zip(one, other, strict=True))
     merged: list[Any] = [merge_extremes(*pair) if isinstance(pair[0], Extremes) else sum(pair) for pair in pairs]
-    return Units(*merged)
+    return UnitStatistics(*merged)
 
 
 def merge(one: State, other: State) -> State:
@@ -166,12 +166,12 @@ def nested(arrays: dict[str, np.ndarray]) -> State:
 
     names = sorted({name.rsplit("/", 2)[0] for name in under("units/")})
 
-    def units(name: str) -> Units:
+    def units(name: str) -> UnitStatistics:
         def of(field: str) -> Any:
             parts = under(f"units/{name}/{field}/")
             return Extremes(**parts) if "places" in parts else parts[""]
 
-        return Units(*map(of, Units._fields))
+        return UnitStatistics(*map(of, UnitStatistics._fields))
 
     return State(
         int(arrays["predicted"]),

@@ -18,7 +18,7 @@ from duat_jax.files import path_of, write_file
 from duat_jax.inputs.labels import readable
 from duat_jax.models.vocabulary.running import run_texts
 from duat_jax.sealed import digest_of
-from duat_jax.survey.state import BOUNDS, State, Units
+from duat_jax.survey.state import BOUNDS, State, UnitStatistics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -186,7 +186,7 @@ def _layer(name: str) -> int:
     return int(name.partition("layers.")[2].split(".")[0].split("/")[0])
 
 
-def _units(units: Units, kind: str, layer: int, count: int, what: str) -> "pd.DataFrame":
+def _units(units: UnitStatistics, kind: str, layer: int, count: int, what: str) -> "pd.DataFrame":
     import pandas as pd
 
     columns: dict[str, Any] = {"layer": layer, kind: np.arange(len(units.contribution))}
@@ -200,7 +200,7 @@ def _units(units: Units, kind: str, layer: int, count: int, what: str) -> "pd.Da
     return pd.DataFrame(columns)
 
 
-def _contexts(units: Units, kind: str, layer: int, part: str) -> "pd.DataFrame":
+def _contexts(units: UnitStatistics, kind: str, layer: int, part: str) -> "pd.DataFrame":
     import pandas as pd
 
     frames = []

@@ -17,7 +17,7 @@ from duat_jax.errors import DuatError, NotFinite
 from duat_jax.evaluation.journal import fingerprint
 from duat_jax.files import path_of, write_file
 from duat_jax.sealed import seal, unseal_file
-from duat_jax.training.run import Moment, Run, Step
+from duat_jax.training.run import Moment, Run, TrainingStep
 from duat_jax.training.update import SHOWN, Update, Weights, named_arrays, names_of
 
 
@@ -133,7 +133,7 @@ class Kept:
         """Return the numbers of the kept states on both sides of each segment."""
         return pairwise(self.numbers)
 
-    def step(self, number: int, moment: Moment, batch: Any) -> Step:
+    def step(self, number: int, moment: Moment, batch: Any) -> TrainingStep:
         """Do one step, after which everything is on the devices on which it began, as it is after it is read.
 
         Args:
@@ -144,7 +144,7 @@ class Kept:
         step = self.run.step(number, moment, batch)
         return step._replace(following=jax.tree.map(_placed_as, self._beginning, step.following))
 
-    def again(self, first: int, last: int) -> list[Step]:
+    def again(self, first: int, last: int) -> list[TrainingStep]:
         """Run a segment again from the kept state before it, and return its steps.
 
         Args:
@@ -154,7 +154,7 @@ class Kept:
         Raises:
             DuatError: if the run ends otherwise than it did.
         """
-        steps: list[Step] = []
+        steps: list[TrainingStep] = []
         moment, _ = self.read(first)
         for number in range(first, last):
             steps.append(self.step(number, moment, self.run.batch(number)))
@@ -240,7 +240,7 @@ def _require_finite(kept: Kept, beginning: Moment, losses: list[float], first: i
         )
 
 
-def is_skipped(step: Step) -> bool:
+def is_skipped(step: TrainingStep) -> bool:
     """Return whether a step's gradients aren't finite and its optimiser left the weights as they were."""
     pairs = zip(jax.tree.leaves(step.before.weights), jax.tree.leaves(step.after.weights), strict=True)
     finite = all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(step.gradients))

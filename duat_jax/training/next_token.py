@@ -14,7 +14,7 @@ from duat_jax.training.over_examples.result import Influence
 from duat_jax.training.run import Run
 
 
-class Settings(NamedTuple):
+class TrainingSettings(NamedTuple):
     """Settings of a training on pieces of text.
 
     Args:
@@ -30,7 +30,7 @@ class Settings(NamedTuple):
     seed: int = 0
 
 
-def require_enough(ids: Int[np.ndarray, "pieces tokens"], settings: Settings) -> None:
+def require_enough(ids: Int[np.ndarray, "pieces tokens"], settings: TrainingSettings) -> None:
     """Raise unless there are as many pieces as a step reads."""
     if len(ids) < settings.batch:
         raise InvalidInput(
@@ -38,18 +38,18 @@ def require_enough(ids: Int[np.ndarray, "pieces tokens"], settings: Settings) ->
         )
 
 
-def learning_rate(settings: Settings) -> optax.Schedule:
+def learning_rate(settings: TrainingSettings) -> optax.Schedule:
     """Return the learning rate of every step: it warms up and decays to zero."""
     warm = min(settings.steps // 10, 100)
     return optax.warmup_cosine_decay_schedule(0.0 if warm else settings.rate, settings.rate, warm, settings.steps)
 
 
-def optimiser_of(settings: Settings) -> optax.GradientTransformation:
+def optimiser_of(settings: TrainingSettings) -> optax.GradientTransformation:
     """Return Adam with clipped gradients and the learning rate of the settings."""
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(learning_rate(settings)))
 
 
-def rows_of_step(step: int, pieces: int, settings: Settings) -> Int[np.ndarray, "batch"]:
+def rows_of_step(step: int, pieces: int, settings: TrainingSettings) -> Int[np.ndarray, "batch"]:
     """Return the numbers of the pieces that a step reads: every pass has its own random order."""
     of_a_pass = pieces // settings.batch
     order = np.random.default_rng([settings.seed, step // of_a_pass]).permutation(pieces)
@@ -57,7 +57,7 @@ def rows_of_step(step: int, pieces: int, settings: Settings) -> Int[np.ndarray, 
     return order[first : first + settings.batch]
 
 
-def next_token_run(ids: Int[np.ndarray, "pieces tokens"], settings: Settings) -> Run:
+def next_token_run(ids: Int[np.ndarray, "pieces tokens"], settings: TrainingSettings) -> Run:
     """Return the training of all weights of a language model on pieces of text."""
     require_enough(ids, settings)
 
@@ -73,7 +73,7 @@ def next_token_run(ids: Int[np.ndarray, "pieces tokens"], settings: Settings) ->
 
 
 def parts_of_pieces(
-    influence: Influence, pieces: int, settings: Settings
+    influence: Influence, pieces: int, settings: TrainingSettings
 ) -> tuple[Float[np.ndarray, "pieces predicted"], Int[np.ndarray, "pieces"]]:
     """Return the part of every token of every piece, summed over the steps that read it, and their number."""
     which = np.stack([rows_of_step(step, pieces, settings) for step in range(settings.steps)])

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.json_record import Record, as_record
-from duat_jax.training.next_token import Settings
+from duat_jax.training.next_token import TrainingSettings
 from duat_jax.training.over_examples.record import InfluenceRecord
 from duat_jax.training.over_examples.result import Influence
 
@@ -71,7 +71,7 @@ def as_training_record(
     model: str,
     family: str,
     text: str,
-    settings: Settings,
+    settings: TrainingSettings,
     parts: Float[np.ndarray, "pieces predicted"],
     pieces: list[Piece],
     places: list[str],

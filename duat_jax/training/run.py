@@ -26,7 +26,7 @@ class Moment(NamedTuple):
     state: Any
 
 
-class Step(NamedTuple):
+class TrainingStep(NamedTuple):
     """One step of a training run.
 
     Args:
@@ -107,7 +107,7 @@ class Run:
         """One compiled program for the training and for running it again: another one would round otherwise."""
         return jax.jit(self.program)
 
-    def step(self, number: int, before: Moment, batch: Any) -> Step:
+    def step(self, number: int, before: Moment, batch: Any) -> TrainingStep:
         """Do one step.
 
         Args:
@@ -119,7 +119,7 @@ class Run:
         following = after if self.between is None else after._replace(weights=self.between(number, after.weights))
         if _kind_of(following.weights) != _kind_of(after.weights):
             raise DuatError(f"between({number}, weights) returns arrays of another structure, shape or dtype")
-        return Step(number, before, gradients, after, following, loss)
+        return TrainingStep(number, before, gradients, after, following, loss)
 
 
 def _kind_of(weights: Weights) -> Any:

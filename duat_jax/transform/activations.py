@@ -5,7 +5,7 @@ from collections import defaultdict
 from duat_jax.transform import marks
 from duat_jax.transform.interpret import Seen, evaluate
 from duat_jax.transform.keys import Key, Site
-from duat_jax.transform.liveness import Question
+from duat_jax.transform.liveness import ProgramQuestion
 from duat_jax.transform.program import Program
 from duat_jax.transform.recording import Recording
 
@@ -18,7 +18,7 @@ def activations_of(recording: Recording, pre_activations: Seen) -> Seen:
     for depth in sorted(levels):
         provided = {*holds, *levels[depth]}
         wanted = frozenset(site._replace(kind=marks.ACTIVATION) for site in levels[depth])
-        question = Question(frozenset(provided), wanted=wanted, value=False)
+        question = ProgramQuestion(frozenset(provided), wanted=wanted, value=False)
         values = {site: pre_activations[site] if site in pre_activations else recording.seen[site] for site in provided}
         live = recording.traced.live(question)
         found |= evaluate(program, recording.constants, recording.arguments, question, values, live)[1]

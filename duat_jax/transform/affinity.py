@@ -19,8 +19,8 @@ from duat_jax.transform import marks
 from duat_jax.transform.calls import programs_in, scan_of, sub_program
 from duat_jax.transform.diagnosis import advice, source_line
 from duat_jax.transform.elementwise import why_not_elementwise
-from duat_jax.transform.flow import CONSTANT, ZERO, Flow, Flows
-from duat_jax.transform.keys import Site, Step
+from duat_jax.transform.flow import CONSTANT, ZERO, Flows, Provenance
+from duat_jax.transform.keys import Occurrence, Site
 from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import adds_a_constant, linear_operands
 from duat_jax.transform.program import Program
@@ -50,16 +50,16 @@ class Affinity:
         self._bits: dict[Any, int] = {}
         self._offences: dict[tuple[str, str], int] = {}
         self._wrong: dict[str, None] = {}
-        self._at: dict[Step, Flow] = {}
+        self._at: dict[Occurrence, Provenance] = {}
         jaxpr = program.jaxpr
-        flowing = Flow(self._bit(INPUT), self._bit(INPUT))
+        flowing = Provenance(self._bit(INPUT), self._bit(INPUT))
         arguments = [flowing if _is_float(v) else CONSTANT for v in jaxpr.invars]
         self._results = self._visit(jaxpr, (), (), arguments, "an unknown line")
 
-    def _flows(self, target: Step | None) -> list[Flow]:
+    def _flows(self, target: Occurrence | None) -> list[Provenance]:
         return self._results if target is None else [self.at(target)]
 
-    def at(self, step: Step) -> Flow:
+    def at(self, step: Occurrence) -> Provenance:
         """Return the flow of a marked value: a stream, pre-activation, term's output, point or hold."""
         # The flow of a hold is that of its value before it is held.
         if step not in self._at:
@@ -68,17 +68,17 @@ class Affinity:
             )
         return self._at[step]
 
-    def adds_a_constant(self, *targets: Step | None) -> bool:
+    def adds_a_constant(self, *targets: Occurrence | None) -> bool:
         """Return whether a value may be nonzero where everything that flows is zero, for lack of a mark."""
         return any(flow.constant for target in targets for flow in self._flows(target))
 
-    def _activations(self, target: Step | None) -> list[Step]:
+    def _activations(self, target: Occurrence | None) -> list[Occurrence]:
         sources = reduce(lambda bits, flow: bits | flow.sources, self._flows(target), 0)
         return [s for s in self.sources(sources) if s != INPUT and s.site.kind == marks.ACTIVATION]
 
-    def upstream(self, target: Step | None, factors: Mapping[Site, Site] | None = None) -> tuple[Step, ...]:
+    def upstream(self, target: Occurrence | None, factors: Mapping[Site, Site] | None = None) -> tuple[Occurrence, ...]:
         """Return the pre-activations of all terms that a value depends on, directly or through other terms."""
-        steps: dict[Step, None] = {}
+        steps: dict[Occurrence, None] = {}
         waiting = [target]
         while waiting:
             for site, iteration in self._activations(waiting.pop()):
@@ -86,7 +86,7 @@ class Affinity:
                     site._replace(kind=marks.PRE_ACTIVATION),
                     *([factors[site]] if factors and site in factors else []),
                 ]
-                new = [step for predecessor in before if (step := Step(predecessor, iteration)) not in steps]
+                new = [step for predecessor in before if (step := Occurrence(predecessor, iteration)) not in steps]
                 steps |= dict.fromkeys(new)
                 waiting += new
         return tuple(steps)
@@ -94,7 +94,7 @@ class Affinity:
     @cached_property
     def factors(self) -> dict[Site, Site]:
         """Gated activations whose other factor flows linearly, each with the mark that holds that factor."""
-        flows: dict[Site, list[Flow]] = defaultdict(list)
+        flows: dict[Site, list[Provenance]] = defaultdict(list)
         for step, flow in self._at.items():
             flows[step.site].append(flow)
         return {
@@ -104,7 +104,7 @@ class Affinity:
             if all(flow.sources and not flow.offences for flow in flows[held])
         }
 
-    def require(self, *targets: Step, value: bool = True) -> None:
+    def require(self, *targets: Occurrence, value: bool = True) -> None:
         """Raise unless the function's result, or some marked values, are affine in everything that flows."""
         reached = [*(self._results if value else ()), *map(self.at, targets)]
         offences = reduce(lambda bits, flow: bits | flow.offences, reached, 0)
@@ -123,12 +123,12 @@ class Affinity:
         return 1 << self._bits.setdefault(source, len(self._bits))
 
     def _visit(
-        self, jaxpr: core.Jaxpr, path: Path, index: tuple[int, ...], arguments: list[Flow], line: str
-    ) -> list[Flow]:
-        flow: dict[Any, Flow] = dict.fromkeys(jaxpr.constvars, CONSTANT)
+        self, jaxpr: core.Jaxpr, path: Path, index: tuple[int, ...], arguments: list[Provenance], line: str
+    ) -> list[Provenance]:
+        flow: dict[Any, Provenance] = dict.fromkeys(jaxpr.constvars, CONSTANT)
         flow |= dict(zip(jaxpr.invars, arguments, strict=True))
 
-        def read(atom: Any) -> Flow:
+        def read(atom: Any) -> Provenance:
             if isinstance(atom, core.Literal):
                 return CONSTANT if np.any(np.asarray(atom.val)) else ZERO
             return flow[atom]
@@ -151,8 +151,14 @@ class Affinity:
         return [read(v) for v in jaxpr.outvars]
 
     def _mark(
-        self, jaxpr: core.Jaxpr, path: Path, index: tuple[int, ...], operand: Flow, flow: dict[Any, Flow], line: str
-    ) -> Flow:
+        self,
+        jaxpr: core.Jaxpr,
+        path: Path,
+        index: tuple[int, ...],
+        operand: Provenance,
+        flow: dict[Any, Provenance],
+        line: str,
+    ) -> Provenance:
         step = self.program.step(path, index)
         site, name = step.site, str(step.site.key)
         match site.kind:
@@ -166,9 +172,9 @@ class Affinity:
                         " claim that part as its own: only a bias is an offset; mark a dynamic parameter with"
                         " hold(x, name)"
                     ] = None
-                return Flow(self._bit(step), self._bit(step))
+                return Provenance(self._bit(step), self._bit(step))
             case marks.ACTIVATION:
-                own = Flow(self._bit(step), self._bit(step))
+                own = Provenance(self._bit(step), self._bit(step))
                 first = self.program.pre_activation_of(path)
                 if why := why_not_elementwise(
                     jaxpr,
@@ -191,12 +197,12 @@ class Affinity:
             case marks.STREAM:
                 self._at[step] = operand
                 bit = self._bit(step)
-                return Flow(operand.sources | bit, bit, operand.constant, operand.offences)
+                return Provenance(operand.sources | bit, bit, operand.constant, operand.offences)
             case _:
                 self._at[step] = operand
                 return operand
 
-    def _why_not_its_own(self, operand: Flow, activation: int) -> str | None:
+    def _why_not_its_own(self, operand: Provenance, activation: int) -> str | None:
         if operand.offences:
             return "isn't linear in the activation: " + "; ".join(
                 f"{line}: {sentence}" for (line, sentence), i in self._offences.items() if operand.offences >> i & 1
@@ -217,19 +223,19 @@ class Affinity:
         body: core.Jaxpr,
         here: Path,
         index: tuple[int, ...],
-        operands: list[Flow],
+        operands: list[Provenance],
         line: str,
-    ) -> list[Flow]:
+    ) -> list[Provenance]:
         first, carries, length, reverse, _ = scan_of(equation)
         stacked = [ZERO] * (len(body.outvars) - carries)
         carried = operands[first : first + carries]
 
-        def note(inputs: list[Flow], results: list[Flow]) -> None:
+        def note(inputs: list[Provenance], results: list[Provenance]) -> None:
             flows = self.flows
             flows.operands[here] = _elementwise_or(tuple(f.sources > 0 for f in inputs), flows.operands.get(here))
             flows.results[here] = _elementwise_or(tuple(f.sources > 0 for f in results), flows.results.get(here))
 
-        def run(step: tuple[int, ...]) -> list[Flow]:
+        def run(step: tuple[int, ...]) -> list[Provenance]:
             inputs = [*operands[:first], *carried, *operands[first + carries :]]
             results = self._visit(body, here, step, inputs, line)
             note(inputs, results)
@@ -254,15 +260,15 @@ class Affinity:
         return [*carried, *stacked]
 
     def _apply(
-        self, equation: core.JaxprEqn, here: Path, index: tuple[int, ...], operands: list[Flow], line: str
-    ) -> list[Flow]:
+        self, equation: core.JaxprEqn, here: Path, index: tuple[int, ...], operands: list[Provenance], line: str
+    ) -> list[Provenance]:
         name, outputs = equation.primitive.name, equation.outvars
         flowing = [k for k, operand in enumerate(operands) if operand.sources]
         constant = any(operand.constant for operand in operands)
         if not flowing:
             keeps_zero = linear_operands(equation, (0,)) is not None and not adds_a_constant(equation)
-            return [Flow(constant=constant or not keeps_zero)] * len(outputs)
-        combined = reduce(Flow.__or__, operands)
+            return [Provenance(constant=constant or not keeps_zero)] * len(outputs)
+        combined = reduce(Provenance.__or__, operands)
         if name in ("cond", "shard_map") and flowing[0] >= (name == "cond"):
             skipped = int(name == "cond")
             # No mark is inside, so any unique path will do.
@@ -270,7 +276,7 @@ class Affinity:
                 self._visit(inner.jaxpr, (*here, -1 - k), index, operands[skipped:], line)
                 for k, inner in enumerate(programs_in(equation))
             ]
-            return [reduce(Flow.__or__, flows) for flows in zip(*branches, strict=True)]
+            return [reduce(Provenance.__or__, flows) for flows in zip(*branches, strict=True)]
         together = linear_operands(equation, flowing)
         if together is None or not set(flowing) <= set(together) or not all(map(_is_float, outputs)):
             # A follow-on error isn't an offence of its own.
@@ -279,5 +285,5 @@ class Affinity:
                 # One operation is one offence, however often a loop repeats it.
                 offences |= 1 << self._offences.setdefault((line, advice(equation)), len(self._offences))
             return [combined._replace(constant=True, offences=offences)] * len(outputs)
-        result = reduce(Flow.__or__, (operands[k] for k in together))
+        result = reduce(Provenance.__or__, (operands[k] for k in together))
         return [result._replace(constant=result.constant or adds_a_constant(equation))] * len(outputs)

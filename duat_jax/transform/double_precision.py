@@ -44,7 +44,7 @@ EXACT = frozenset(
 """Primitives that round nothing."""
 
 
-class Step(NamedTuple):
+class FloatEquation(NamedTuple):
     """An equation that computes floating-point numbers.
 
     Args:
@@ -76,7 +76,7 @@ class DoublePrecision:
 
     def __init__(self, jaxpr: core.Jaxpr, constants: Sequence[Any]) -> None:
         self._program = SubProgram(jaxpr, constants)
-        self.steps: dict[Path, Step] = {}
+        self.steps: dict[Path, FloatEquation] = {}
         """The equations that were evaluated, by path."""
 
     def __call__(self, arguments: Sequence[Any], shifts: dict[Path, Any]) -> tuple[Array, dict[Path, Any]]:
@@ -119,7 +119,7 @@ class DoublePrecision:
                 seen, at = seen | inside, [()] * len(results)
             else:
                 results, at = self._results(equation, here, line, operands), [here] * len(equation.outvars)
-                self.steps[here] = Step(equation, line, tuple(where))
+                self.steps[here] = FloatEquation(equation, line, tuple(where))
                 if here in shifts:
                     results = [a + b for a, b in zip(results, shifts[here], strict=True)]
                 seen[here] = [double(value) for value in results if _is_float(value)]

@@ -15,7 +15,7 @@ from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen, evaluate
 from duat_jax.transform.keys import Site
-from duat_jax.transform.liveness import Question, liveness
+from duat_jax.transform.liveness import ProgramQuestion, liveness
 from duat_jax.transform.program import Program, trace
 
 
@@ -78,13 +78,13 @@ def edit(fn: Callable[[Any], Any], edits: Mapping[Site, Edit]) -> Callable[[Any]
 @partial(compiled, static_argnames=("program",))
 def _value(program: Program, constants: list[Any], arguments: list[Any], provided: Seen) -> Any:
     # A recording reads all marks, also those that the result no longer needs.
-    live = liveness(program, Question(wanted=frozenset(program.places)))
-    return evaluate(program, constants, arguments, Question(marked=True), provided, live)[0]
+    live = liveness(program, ProgramQuestion(wanted=frozenset(program.places)))
+    return evaluate(program, constants, arguments, ProgramQuestion(marked=True), provided, live)[0]
 
 
 def _edit_values(program: Program, constants: list[Any], arguments: list[Any], edits: Mapping[Site, Edit]) -> Seen:
     """Return the arrays `kept` and `added` of each mark in its shape and dtype; raise for edits that don't fit."""
-    question = Question(wanted=frozenset(edits.keys() & program.places.keys()), value=False)
+    question = ProgramQuestion(wanted=frozenset(edits.keys() & program.places.keys()), value=False)
     shapes = jax.eval_shape(lambda x: evaluate(program, constants, x, question, {})[1], arguments)
     values: Seen = {}
     problems = []

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from duat_jax.transform.places import Path
 
 
-class Flow(NamedTuple):
+class Provenance(NamedTuple):
     """The sources that a value depends on, and the operations on the way that aren't linear.
 
     Args:
@@ -21,9 +21,9 @@ class Flow(NamedTuple):
     constant: bool = False
     offences: int = 0
 
-    def __or__(self, other: "Flow") -> "Flow":
+    def __or__(self, other: "Provenance") -> "Provenance":
         """Return the flow of a value that is computed from two others."""
-        return Flow(
+        return Provenance(
             self.sources | other.sources,
             self.since | other.since,
             self.constant or other.constant,
@@ -31,7 +31,7 @@ class Flow(NamedTuple):
         )
 
 
-ZERO, CONSTANT = Flow(), Flow(constant=True)
+ZERO, CONSTANT = Provenance(), Provenance(constant=True)
 
 
 @dataclass

@@ -22,7 +22,7 @@ from duat_jax.transform.flow import Flows
 from duat_jax.transform.identities import fence_p, mark_p
 from duat_jax.transform.keys import Site
 from duat_jax.transform.layers import apart, stacked
-from duat_jax.transform.liveness import Live, Question, inside, liveness
+from duat_jax.transform.liveness import Live, ProgramQuestion, inside, liveness
 from duat_jax.transform.parameters import role_of, scopes_of
 from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import apply
@@ -35,7 +35,7 @@ def evaluate(
     program: Program,
     constants: list[Any],
     arguments: list[jax.Array],
-    question: Question,
+    question: ProgramQuestion,
     provided: Mapping[Site, jax.Array],
     live: Live | None = None,
     flows: Flows | None = None,
@@ -72,7 +72,7 @@ def _require_shapes(program: Program, arguments: list[Any], provided: Mapping[Si
 
 
 class _Evaluation:
-    def __init__(self, program: Program, question: Question, live: Live, flows: Flows) -> None:
+    def __init__(self, program: Program, question: ProgramQuestion, live: Live, flows: Flows) -> None:
         self.program, self.question, self.live, self.flows = program, question, live, flows
 
     def run(

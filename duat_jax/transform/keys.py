@@ -90,7 +90,7 @@ class Site(NamedTuple):
     key: Key
 
 
-class Step(NamedTuple):
+class Occurrence(NamedTuple):
     """One occurrence of a mark: the mark, and the steps of the scans around it.
 
     Args:

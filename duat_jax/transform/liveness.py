@@ -15,7 +15,7 @@ Live = dict[Path, tuple[bool, ...]]
 
 
 @dataclass(frozen=True)
-class Question:
+class ProgramQuestion:
     """A question about a program: the marks whose values are provided, and the values that are read.
 
     Args:
@@ -41,7 +41,7 @@ class Question:
     marked: bool = False
 
 
-def inside(program: Program, question: Question) -> Question:
+def inside(program: Program, question: ProgramQuestion) -> ProgramQuestion:
     """Return a question with the marks of layers replaced by those that stand for all layers inside a scan."""
     if not program.stacks:
         return question
@@ -56,7 +56,9 @@ def inside(program: Program, question: Question) -> Question:
     )
 
 
-def liveness(program: Program, question: Question, part: tuple[core.Jaxpr, Path, list[bool]] | None = None) -> Live:
+def liveness(
+    program: Program, question: ProgramQuestion, part: tuple[core.Jaxpr, Path, list[bool]] | None = None
+) -> Live:
     """Return the equations that answering a question needs."""
     live: Live = {}
     question = inside(program, question)

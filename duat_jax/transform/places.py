@@ -40,7 +40,7 @@ class Loop(NamedTuple):
     step: int | None = None
 
 
-class Place(NamedTuple):
+class MarkPlace(NamedTuple):
     """The place of a mark in a program, and the shape and dtype of its value.
 
     Args:
@@ -70,7 +70,7 @@ class _Mark(NamedTuple):
     kind: str
     scope: tuple[str, ...]
     name: str
-    place: Place
+    place: MarkPlace
 
 
 def _walk(jaxpr: core.Jaxpr, path: Path, scope: tuple[str, ...], loops: tuple[Loop, ...]) -> Iterator[_Mark]:
@@ -79,7 +79,7 @@ def _walk(jaxpr: core.Jaxpr, path: Path, scope: tuple[str, ...], loops: tuple[Lo
         if equation.primitive is mark_p:
             role = role_of(equation)
             value: Any = equation.outvars[0].aval
-            place = Place(here, loops, value.ndim - role["batch_axes"], value.shape, value.dtype)
+            place = MarkPlace(here, loops, value.ndim - role["batch_axes"], value.shape, value.dtype)
             yield _Mark(role["kind"], around, role["name"], place)
         elif (inner := sub_program(equation)) is not None:
             inside = loops
@@ -174,7 +174,7 @@ def _numbered(found: Iterable[_Mark]) -> list[Site]:
     return [*sites]
 
 
-def sites_of(jaxpr: core.Jaxpr) -> tuple[dict[Path, Site], dict[Site, Place]]:
+def sites_of(jaxpr: core.Jaxpr) -> tuple[dict[Path, Site], dict[Site, MarkPlace]]:
     """Return the mark at every path, one for all steps of a scan, and the place of every mark as it is computed."""
     found = list(_walk(jaxpr, (), (), ()))
     scans = _scans_of_layers(found)

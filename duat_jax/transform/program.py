@@ -16,8 +16,8 @@ from duat_jax.transform.calls import CUSTOM_RULES, SubProgram, sub_program
 from duat_jax.transform.closed_over import modules_restored
 from duat_jax.transform.content import Content, content_of, described
 from duat_jax.transform.counted import counted
-from duat_jax.transform.keys import Site, Step, of_step
-from duat_jax.transform.places import Loop, Path, Place, order, sites_of
+from duat_jax.transform.keys import Occurrence, Site, of_step
+from duat_jax.transform.places import Loop, MarkPlace, Path, order, sites_of
 
 
 class Gated(NamedTuple):
@@ -53,7 +53,7 @@ class Program:
     jaxpr: core.Jaxpr
     out_tree: Any
     sites: dict[Path, Site]
-    places: dict[Site, Place]
+    places: dict[Site, MarkPlace]
     around: frozenset[Path]
     gated: dict[Path, Gated]
 
@@ -68,7 +68,7 @@ class Program:
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Program) and self.content == other.content)
 
-    def place(self, site: Site) -> Place:
+    def place(self, site: Site) -> MarkPlace:
         """Return the place of a mark, or of a value that a question provides at one.
 
         Args:
@@ -131,7 +131,7 @@ class Program:
         (axis,) = (k for k, loop in enumerate(self.places[self.stacks[stack][0]].loops) if loop.step is not None)
         return axis
 
-    def step(self, path: Path, index: tuple[int, ...]) -> Step:
+    def step(self, path: Path, index: tuple[int, ...]) -> Occurrence:
         """Return the occurrence of a mark.
 
         Args:
@@ -140,9 +140,9 @@ class Program:
         """
         site = self.sites[path]
         if site not in self.stacks:
-            return Step(site, index)
+            return Occurrence(site, index)
         axis = self.axis(site)
-        return Step(self.stacks[site][index[axis]], (*index[:axis], *index[axis + 1 :]))
+        return Occurrence(self.stacks[site][index[axis]], (*index[:axis], *index[axis + 1 :]))
 
     def lengths(self, site: Site) -> tuple[int, ...]:
         """Return the lengths of the scans around a mark: the leading axes of its value.
@@ -160,7 +160,7 @@ class Program:
         """
         return (*self.lengths(site), *self.place(site).shape)
 
-    def steps(self, *kinds: str) -> tuple[Step, ...]:
+    def steps(self, *kinds: str) -> tuple[Occurrence, ...]:
         """Return every occurrence of the marks of some kinds, in the order of computation.
 
         Args:
@@ -172,7 +172,7 @@ class Program:
             lengths = (range(loop.length) if loop.step is None else [loop.step] for loop in loops)
             for index in itertools.product(*lengths):
                 free = (step for loop, step in zip(loops, index, strict=True) if loop.step is None)
-                ordered.append((order(path, loops, index), Step(site, tuple(free))))
+                ordered.append((order(path, loops, index), Occurrence(site, tuple(free))))
         return tuple(step for _, step in sorted(ordered))
 
     def of_kind(self, *kinds: str) -> tuple[Site, ...]:

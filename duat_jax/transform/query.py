@@ -14,12 +14,12 @@ from duat_jax.operators.function import LinearFunction
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen, evaluate
-from duat_jax.transform.keys import Marked, Site, Step
-from duat_jax.transform.liveness import Question
+from duat_jax.transform.keys import Marked, Occurrence, Site
+from duat_jax.transform.liveness import ProgramQuestion
 from duat_jax.transform.program import Program, trace
 from duat_jax.transform.recording import KINDS, Dynamics, Recording, Traced
 
-Target = Step | None
+Target = Occurrence | None
 """A value that is read: a stream, pre-activation, term's output or point; the function's result where it is `None`."""
 
 
@@ -30,11 +30,11 @@ def is_float(x: Any) -> bool:
 
 def question_of(
     recording: Recording, target: Target, *, linear: Iterable[Site] = (), fixed: Iterable[Site] | None = None
-) -> Question:
+) -> ProgramQuestion:
     """Build the question for one target, with terms, offsets and dynamic parameters provided."""
     provided = recording.program.of_kind(marks.HOLD, marks.ACTIVATION, marks.OFFSET) if fixed is None else fixed
     linear = frozenset(linear)
-    return Question(
+    return ProgramQuestion(
         provided=linear | frozenset(provided),
         linear=linear,
         wanted=frozenset() if target is None else frozenset({target.site}),
@@ -43,14 +43,14 @@ def question_of(
     )
 
 
-def ask(recording: Recording, question: Question, target: Target, arguments: list[Any], provided: Seen) -> Any:
+def ask(recording: Recording, question: ProgramQuestion, target: Target, arguments: list[Any], provided: Seen) -> Any:
     """Evaluate a target under a question, proved to be affine in everything that flows."""
     value, seen = answer(recording, question, [target], arguments, provided)
     return value if target is None else seen[target.site][target.iteration]
 
 
 def answer(
-    recording: Recording, question: Question, targets: Iterable[Target], arguments: list[Any], provided: Seen
+    recording: Recording, question: ProgramQuestion, targets: Iterable[Target], arguments: list[Any], provided: Seen
 ) -> tuple[Any, Seen]:
     """Evaluate an affine question after proving that it is affine; every answer passes through here."""
     traced, targets = recording.traced, tuple(targets)
@@ -72,11 +72,11 @@ TARGETS = (marks.PRE_ACTIVATION, marks.TERM_OUTPUT, marks.STREAM, marks.POINT)
 """The kinds of mark that a linear map may begin at and end at; held parameters are neither."""
 
 
-def _require(recording: Recording, step: Step, kinds: tuple[str, ...], role: str) -> None:
+def _require(recording: Recording, step: Occurrence, kinds: tuple[str, ...], role: str) -> None:
     candidates = recording.program.steps(*kinds)
     if step not in candidates:
         some = ", ".join(f"{s.site.kind} {s}" for s in candidates[:6]) + (", …" if len(candidates) > 6 else "")
-        name = f"{step.site.kind} {step}" if isinstance(step, Step) else repr(step)
+        name = f"{step.site.kind} {step}" if isinstance(step, Occurrence) else repr(step)
         raise DuatError(
             f"{name} can't be the {role} of a linear map: choose one of the recording's"
             f" {len(candidates)} marks of the kinds {', '.join(kinds)} ({some})"
@@ -96,7 +96,7 @@ def require_affine(recording: Recording, target: Target) -> None:
 
 
 def pull_back(
-    recording: Recording, question: Question, target: Target, readout: Any, provided: Seen
+    recording: Recording, question: ProgramQuestion, target: Target, readout: Any, provided: Seen
 ) -> tuple[list[Array | None], Seen]:
     """Pull a read-out of the target back to the argument and to all linear marks, in one pass."""
     floats = {i: argument for i, argument in enumerate(recording.arguments) if is_float(argument)}
@@ -110,7 +110,7 @@ def pull_back(
     return [on_floats.get(i) for i in range(len(recording.arguments))], on_marks
 
 
-def at_zero(recording: Recording, question: Question, target: Target, provided: Seen) -> Any:
+def at_zero(recording: Recording, question: ProgramQuestion, target: Target, provided: Seen) -> Any:
     """Return the contribution of unmarked constants: the target where the argument and all linear marks are zero."""
     zeros = {s: jnp.zeros_like(provided[s] if s in provided else recording.seen[s]) for s in question.linear}
     arguments = [jnp.zeros_like(a) if is_float(a) else a for a in recording.arguments]
@@ -120,7 +120,7 @@ def at_zero(recording: Recording, question: Question, target: Target, provided: 
 def pre_activations_of(recording: Recording, arguments: list[Any], activations: Seen) -> Seen:
     """Compute `B_j x_0 + c_j` of every term, with held parameters as recorded."""
     program = recording.program
-    question = Question(
+    question = ProgramQuestion(
         provided=frozenset(program.of_kind(marks.HOLD, marks.OFFSET, marks.ACTIVATION)),
         wanted=frozenset(program.of_kind(marks.PRE_ACTIVATION)),
         value=False,
@@ -138,7 +138,7 @@ class Between:
         target: the value that is read.
     """
 
-    source: Step | None
+    source: Occurrence | None
     target: Target
 
     def __call__(self, recording: Recording, change: Array) -> Array:
@@ -149,7 +149,7 @@ class Between:
 
 
 @partial(compiled, static_argnames=("source", "target"))
-def _carry(recording: Recording, change: Array, source: Step | None, target: Target) -> Array:
+def _carry(recording: Recording, change: Array, source: Occurrence | None, target: Target) -> Array:
     place = (
         None
         if source is None
@@ -167,7 +167,7 @@ def _carry(recording: Recording, change: Array, source: Step | None, target: Tar
     return jax.jvp(read, (jnp.zeros_like(change),), (change,))[1]
 
 
-def linear_map(recording: Recording, source: Step | None = None, target: Target = None) -> LinearFunction:
+def linear_map(recording: Recording, source: Occurrence | None = None, target: Target = None) -> LinearFunction:
     """Return the linear map from any marked value to any other.
 
     Args:

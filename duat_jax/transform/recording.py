@@ -14,10 +14,10 @@ from duat_jax.transform import marks
 from duat_jax.transform.affinity import Affinity
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen, evaluate
-from duat_jax.transform.keys import Marked, Site, Step
-from duat_jax.transform.liveness import Live, Question, liveness
+from duat_jax.transform.keys import Marked, Occurrence, Site
+from duat_jax.transform.liveness import Live, ProgramQuestion, liveness
 from duat_jax.transform.program import Program, trace
-from duat_jax.transform.rounding import Rounding, rounding_of
+from duat_jax.transform.rounding import CoarsestEpsilons, rounding_of
 
 
 class Dynamics(NamedTuple):
@@ -58,8 +58,8 @@ class Traced:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._live: dict[Question, Live] = {}
-        self._rounding: dict[Question, Rounding] = {}
+        self._live: dict[ProgramQuestion, Live] = {}
+        self._rounding: dict[ProgramQuestion, CoarsestEpsilons] = {}
 
     def __hash__(self) -> int:
         return hash(self.program)
@@ -72,7 +72,7 @@ class Traced:
         """The flow of every value, and whether it is linear."""
         return Affinity(self.program)
 
-    def live(self, question: Question) -> Live:
+    def live(self, question: ProgramQuestion) -> Live:
         """Return the equations that answering a question needs.
 
         Args:
@@ -82,7 +82,7 @@ class Traced:
             self._live[question] = liveness(self.program, question)
         return self._live[question]
 
-    def rounding(self, question: Question) -> Rounding:
+    def rounding(self, question: ProgramQuestion) -> CoarsestEpsilons:
         """Return the coarsest rounding of every value on its way to a question's answer.
 
         Args:
@@ -138,26 +138,26 @@ class Recording:
         )
 
     @property
-    def streams(self) -> tuple[Step, ...]:
+    def streams(self) -> tuple[Occurrence, ...]:
         """The marked streams, in the order of computation."""
         return self.program.steps(marks.STREAM)
 
     @property
-    def terms(self) -> tuple[Step, ...]:
+    def terms(self) -> tuple[Occurrence, ...]:
         """The terms, each by its pre-activation, in the order of computation."""
         return self.program.steps(marks.PRE_ACTIVATION)
 
     @property
-    def activations(self) -> tuple[Step, ...]:
+    def activations(self) -> tuple[Occurrence, ...]:
         """The activations of the terms, in the same order."""
         return self.program.steps(marks.ACTIVATION)
 
     @property
-    def offsets(self) -> tuple[Step, ...]:
+    def offsets(self) -> tuple[Occurrence, ...]:
         """The biases and norm offsets, in the order of computation."""
         return self.program.steps(marks.OFFSET)
 
-    def at(self, step: Step) -> Array:
+    def at(self, step: Occurrence) -> Array:
         """Return the value of one occurrence of a mark.
 
         Args:
@@ -166,7 +166,7 @@ class Recording:
         Raises:
             DuatError: if it is none of this recording's.
         """
-        if not isinstance(step, Step) or step.site not in self.seen:
+        if not isinstance(step, Occurrence) or step.site not in self.seen:
             raise DuatError(
                 f"{step!r} is no occurrence of a mark that was recorded: give one of streams, terms, activations or"
                 " offsets, such as streams[0]; dynamics.streams finds values by name"
@@ -191,7 +191,7 @@ def record_kinds(fn: Callable[[Any], Any], x: Any, kinds: Iterable[str]) -> Reco
 
 @partial(compiled, static_argnames=("traced", "wanted"))
 def _forward_pass(traced: Traced, wanted: frozenset[Site], constants: list[Any], arguments: list[Array]) -> Recording:
-    question = Question(wanted=wanted)
+    question = ProgramQuestion(wanted=wanted)
     value, seen = evaluate(traced.program, constants, arguments, question, {}, traced.live(question))
     return Recording([], [], value, seen, traced, None)
 

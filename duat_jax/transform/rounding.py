@@ -18,7 +18,7 @@ from duat_jax.transform.places import Path
 from duat_jax.transform.program import Program
 
 
-class Rounding(NamedTuple):
+class CoarsestEpsilons(NamedTuple):
     """The coarsest machine epsilon between values and a result, over all paths; zero without a path.
 
     Args:
@@ -51,7 +51,7 @@ def eps_of(equation: core.JaxprEqn) -> float:
     return max([*map(_eps, equation.outvars), *inside, 0.0 if bits is None else 2.0**-bits])
 
 
-def rounding_of(program: Program, *, provided: Iterable[Site], wanted: Iterable[Site], value: bool) -> Rounding:
+def rounding_of(program: Program, *, provided: Iterable[Site], wanted: Iterable[Site], value: bool) -> CoarsestEpsilons:
     """Return the coarsest epsilon on the way from every value of a program to the values read.
 
     Example:
@@ -105,4 +105,4 @@ def rounding_of(program: Program, *, provided: Iterable[Site], wanted: Iterable[
 
     jaxpr = program.jaxpr
     arguments = visit(jaxpr, (), [_eps(v) if value else 0.0 for v in jaxpr.outvars])
-    return Rounding(tuple(arguments), equations)
+    return CoarsestEpsilons(tuple(arguments), equations)

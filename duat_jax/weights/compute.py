@@ -25,10 +25,10 @@ from duat_jax.models.vocabulary.token import quoted_label
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.weights.exchange import run_again
-from duat_jax.weights.number import LOSS, Number, reading_of, value_of
+from duat_jax.weights.number import LOSS, TextNumber, reading_of, value_of
 from duat_jax.weights.old_order import accepts_two_models
-from duat_jax.weights.result import Flow, ModelDiff, UnitPart
-from duat_jax.weights.units import EMBEDDINGS, LAYERS, Units, parameters_of, units_of
+from duat_jax.weights.result import LayerDifferences, ModelDiff, UnitPart
+from duat_jax.weights.units import EMBEDDINGS, LAYERS, UnitSums, parameters_of, units_of
 from duat_jax.weights.validation import alike_models
 
 if TYPE_CHECKING:
@@ -38,15 +38,15 @@ UNITS = 5
 """The number of neurons, heads and rows each that are listed."""
 
 
-class _Parts(NamedTuple):
-    units: Units
+class _DiffParts(NamedTuple):
+    units: UnitSums
     streams: tuple[Float[Array, "tokens"], ...]
 
 
 class _OfText(NamedTuple):
     """The difference on one text: its number, values by the reference and by the model, and parts."""
 
-    number: Number
+    number: TextNumber
     target: TargetDescription
     names: tuple[str, ...]
     values: tuple[np.floating, np.floating]
@@ -182,7 +182,7 @@ def _of_text(
 ) -> _OfText:
     """Split the difference on one text."""
     labels = labels_of(after.config, inputs, tokenizer)
-    number = Number(padded(inputs, bucket(len(inputs.real), after.config.positions)))
+    number = TextNumber(padded(inputs, bucket(len(inputs.real), after.config.positions)))
     described = TargetDescription(LOSS, "Loss")
     if target is not None:
         reader = reader_of_weights(target)
@@ -202,18 +202,18 @@ def _of_text(
 
 
 @jax.jit
-def _split(before: Transformer, after: Transformer, number: Number) -> Split:
+def _split(before: Transformer, after: Transformer, number: TextNumber) -> Split:
     """Split the difference between two models by unit, and over each token's stream."""
 
-    def parts_of(secant: Secant) -> _Parts:
+    def parts_of(secant: Secant) -> _DiffParts:
         streams = secant.contributions.streams.values()
-        return _Parts(units_of(secant.parts), tuple(part.sum(-1) for part in streams))
+        return _DiffParts(units_of(secant.parts), tuple(part.sum(-1) for part in streams))
 
     return split_between(number, parts_of, at=marks.STREAM)(after, before)
 
 
 @jax.jit
-def _first_order(before: Transformer, after: Transformer, number: Number) -> dict[str, Float[Array, ""]]:
+def _first_order(before: Transformer, after: Transformer, number: TextNumber) -> dict[str, Float[Array, ""]]:
     """Return of every parameter the gradient at the reference times its change."""
     terms = first_order(number, after, before)
     return {name: part.sum() for name, part in parameters_of(terms).items()}
@@ -234,7 +234,7 @@ def _largest(parts: dict[str, np.ndarray], kind: str, labels: Labels | None = No
     return sorted((unit for unit in largest if unit.part), key=lambda unit: -abs(unit.part))[:UNITS]
 
 
-def _flow(config: Config, text: _OfText) -> Flow | None:
+def _flow(config: Config, text: _OfText) -> LayerDifferences | None:
     """Return where the difference is layer by layer, if its streams and its parts say so."""
     units, streams = text.split.parts
     layers = config.layers
@@ -254,4 +254,4 @@ def _flow(config: Config, text: _OfText) -> Flow | None:
         of_place[place_of(name)] += part
     if config.head.tied:  # what the token embedding doesn't do through the first stream it does as the read-out
         of_place[-1] += of_place[0] - tokens[0].sum()
-    return Flow(tokens, np.array([of_place[i + 1 :].sum() for i in range(len(tokens))]))
+    return LayerDifferences(tokens, np.array([of_place[i + 1 :].sum() for i in range(len(tokens))]))

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from duat_jax.models.transformer import Transformer
-from duat_jax.weights.number import Number, value_of
+from duat_jax.weights.number import TextNumber, value_of
 from duat_jax.weights.result import RunAgain
 from duat_jax.weights.units import numbered
 
@@ -19,7 +19,7 @@ TOGETHER = "together"
 def run_again(
     before: Transformer,
     after: Transformer,
-    numbers: Sequence[Number],
+    numbers: Sequence[TextNumber],
     values: Float[np.ndarray, "texts two"],
     parts: Mapping[str, float],
     count: int,

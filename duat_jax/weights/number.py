@@ -17,7 +17,7 @@ LOSS = "mean loss of the tokens after the first one, in nats"
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Number:
+class TextNumber:
     """The number of one text, as a function of a model.
 
     Args:
@@ -48,12 +48,12 @@ class Number:
 
 
 @jax.jit
-def reading_of(model: Transformer, number: Number) -> Reading:
+def reading_of(model: Transformer, number: TextNumber) -> Reading:
     """Return a model's reading of a target."""
     return number.read(model)
 
 
 @jax.jit
-def value_of(model: Transformer, number: Number) -> Float[Array, ""]:
+def value_of(model: Transformer, number: TextNumber) -> Float[Array, ""]:
     """Return a model's number."""
     return number(model)

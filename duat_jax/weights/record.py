@@ -24,7 +24,7 @@ class RunAgainRecord(msgspec.Struct, forbid_unknown_fields=True):
     put_in: float
 
 
-class UnitRecord(msgspec.Struct, forbid_unknown_fields=True):
+class UnitPartRecord(msgspec.Struct, forbid_unknown_fields=True):
     """A neuron, a head or a row of an embedding with a large part.
 
     Args:
@@ -116,7 +116,7 @@ class ModelDiffRecord(Record, tag="model diff"):
     parts: dict[str, float]
     intervals: dict[str, tuple[float, float]]
     first_order: dict[str, float]
-    units: list[UnitRecord]
+    units: list[UnitPartRecord]
     cancellation: float
     again: list[RunAgainRecord]
     flow: WeightFlowRecord | None

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from duat_jax.deprecation import renamed_arguments, renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_name, numbered, of_tokens, whole
 from duat_jax.display.result import Displayed
-from duat_jax.display.view import DIFFERENCE, DISCONTINUITIES, Colouring, Row, Run, Table, View, named_parts
+from duat_jax.display.view import DIFFERENCE, DISCONTINUITIES, Colouring, ModelRun, Table, TokenRow, View, named_parts
 from duat_jax.evaluation.statistics import students_mean
 from duat_jax.forms.completeness import HOLDS, Completeness, worst_of
 from duat_jax.json_record import as_record
@@ -71,8 +71,8 @@ class UnitPart(NamedTuple):
     part: float
 
 
-@kept_as("flow")
-class Flow(NamedTuple):
+@kept_as("flow", "duat_jax.weights.result:Flow")
+class LayerDifferences(NamedTuple):
     """The place of the difference, layer by layer: the tokens' streams, or weights after them.
 
     Args:
@@ -122,7 +122,7 @@ class ModelDiff(Displayed):
     rows: dict[str, Float[np.ndarray, "rows"]]
     units: tuple[UnitPart, ...]
     again: tuple[RunAgain, ...]
-    flow: Flow | None
+    flow: LayerDifferences | None
     discontinuities: dict[str, float]
     completeness: tuple[Completeness, ...]
     notes: tuple[str, ...] = ()
@@ -187,12 +187,12 @@ class ModelDiff(Displayed):
             model: the name of the model.
             reference: that of its reference.
         """
-        rows: list[Row] = []
+        rows: list[TokenRow] = []
         tokens: tuple[str, ...] = ()
         if self.flow is not None:
             names = ("embedding", *(f"layer {i}" for i in range(len(self.flow.tokens) - 1)))
             tokens = (*map(token_label, self.tokens), "later weights")
-            rows = [Row(name, np.append(*each)) for name, *each in zip(names, *self.flow, strict=True)]
+            rows = [TokenRow(name, np.append(*each)) for name, *each in zip(names, *self.flow, strict=True)]
         shown = tuple(unit for unit in self.units if abs(unit.part) >= SHOWN)
         return View(
             kind="model diff",
@@ -202,7 +202,7 @@ class ModelDiff(Displayed):
             value_name=DIFFERENCE,
             completeness=worst_of(self.completeness),
             exact=EXACT,
-            runs=(Run(f"A: {model}", self.value), Run(f"B: {reference}", self.reference_value)),
+            runs=(ModelRun(f"A: {model}", self.value), ModelRun(f"B: {reference}", self.reference_value)),
             output=self.target.output_id,
             tokens=tokens,
             heading="Where the difference is, after each layer",

@@ -36,7 +36,7 @@ def name_of(path: Any) -> str:
     return LAYERS + name.removeprefix(BLOCKS) if name.startswith(BLOCKS) else name
 
 
-class Units(NamedTuple):
+class UnitSums(NamedTuple):
     """Sums of a number for each weight, by unit.
 
     Args:
@@ -54,7 +54,7 @@ class Units(NamedTuple):
     rows: dict[str, Float[Array, "rows"]]
 
 
-def units_of(numbers: Transformer) -> Units:
+def units_of(numbers: Transformer) -> UnitSums:
     """Sum a number for each weight of a model by unit."""
     numbers = written_out(numbers)
     parameters = parameters_of(numbers)
@@ -64,7 +64,7 @@ def units_of(numbers: Transformer) -> Units:
         layer = f"{LAYERS}{i}"
         neurons |= {f"{layer}.mlp.{name}": of_map for name, of_map in _neurons(block.mlp).items()}
         heads |= {f"{layer}.attention.{name}": of_map for name, of_map in _heads(block.attention).items()}
-    return Units(
+    return UnitSums(
         {name: leaf.sum() for name, leaf in parameters.items()},
         neurons,
         heads,

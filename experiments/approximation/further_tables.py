@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from duat_jax.evaluation.statistics import Estimate, students_mean
+from duat_jax.evaluation.statistics import IntervalEstimate, students_mean
 from experiments.approximation.tokens import JUMPS, MOST, SMOOTH
 from experiments.generalization.networks import TRANSFORMER
 from experiments.generalization.verdicts import CONFIRMED, FLOOR, REFUTED
@@ -27,10 +27,10 @@ def of(results: Results, name: str, number: str = "error") -> Errors:
     return np.array([seed[number] for seed in results["networks"][name]["seeds"]])
 
 
-def ratio(rival: Errors, own: Errors, floor: float = FLOOR) -> Estimate:
+def ratio(rival: Errors, own: Errors, floor: float = FLOOR) -> IntervalEstimate:
     """Return a rival's error over the own one, by Student's t of the logarithms."""
     logs = students_mean(np.log(np.maximum(rival, floor) / np.maximum(own, floor)))
-    return Estimate(*np.exp([logs.value, logs.low, logs.high]).tolist())
+    return IntervalEstimate(*np.exp([logs.value, logs.low, logs.high]).tolist())
 
 
 def _said(rival: Errors, own: Errors) -> str:
@@ -62,7 +62,7 @@ def _smooth(results: Results) -> tuple[list[list[str]], list[str]]:
     return rows, [together(of_sum, AHEAD, NOT_AHEAD), together(of_best, NOT_AHEAD, AHEAD)]
 
 
-def slope(results: Results, name: str, kind: str) -> Estimate:
+def slope(results: Results, name: str, kind: str) -> IntervalEstimate:
     """Return the exponent at which the share of points with an error above one half falls with the parameters."""
     widths, tested = results["settings"]["widths"], results["settings"]["tested"]
     names = [f"{name}; {kind}; {width}" for width in widths]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from duat_jax.evaluation.statistics import Estimate, agreement, bootstrap
+from duat_jax.evaluation.statistics import IntervalEstimate, agreement, bootstrap
 from experiments.attends.replaced import FREE, MOVING, RESAMPLED, ZERO
 from experiments.markdown import Fields, cells, interval, table
 
@@ -73,7 +73,7 @@ def correlations(units: list[Unit], ranking: str, which: str, replacement: str =
     return np.array([correlation(unit) for unit in units])
 
 
-def _ratio(units: list[Unit], of: Callable[[Unit], tuple[float, float]]) -> Estimate:
+def _ratio(units: list[Unit], of: Callable[[Unit], tuple[float, float]]) -> IntervalEstimate:
     """Return the ratio of two sums over units, with its interval."""
     return bootstrap(np.array([of(unit) for unit in units]), lambda means: means[..., 0] / means[..., 1])
 
@@ -119,9 +119,9 @@ def _accuracy(
     }
 
 
-def _percent(estimate: Estimate, sign: str = "") -> str:
+def _percent(estimate: IntervalEstimate, sign: str = "") -> str:
     """Format a share with its interval, `64 [58, 70] %`, or with a sign a difference, `+5 [+2, +8] points`."""
-    return Estimate(*(100 * number for number in estimate)).written(0, sign) + (" points" if sign else " %")
+    return IntervalEstimate(*(100 * number for number in estimate)).written(0, sign) + (" points" if sign else " %")
 
 
 def decisive(results: dict[str, Any]) -> str:

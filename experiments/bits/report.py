@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from duat_jax.evaluation.statistics import RESAMPLES, Estimate, agreement, students_mean
+from duat_jax.evaluation.statistics import RESAMPLES, IntervalEstimate, agreement, students_mean
 from experiments.bits.scores import (
     ALONE,
     END,
@@ -75,7 +75,7 @@ def _means(results: Found, bits: tuple[int, ...]) -> dict[str, list[Shares]]:
     return found
 
 
-def estimate(models: list[Shares], comparisons: int = 1) -> Estimate:
+def estimate(models: list[Shares], comparisons: int = 1) -> IntervalEstimate:
     """Return the mean over models, with an interval from resampling models, and draws and texts of each."""
     random, count = np.random.default_rng(0), len(models)
 
@@ -89,10 +89,10 @@ def estimate(models: list[Shares], comparisons: int = 1) -> Estimate:
     means = np.take_along_axis(numbers, chosen, 1).mean((0, 1))
     outside = 0.05 / comparisons
     low, high = np.quantile(means, (outside / 2, 1 - outside / 2))
-    return Estimate(float(np.mean([shares.mean() for shares in models])), float(low), float(high))
+    return IntervalEstimate(float(np.mean([shares.mean() for shares in models])), float(low), float(high))
 
 
-def verdict(lead: Estimate) -> str:
+def verdict(lead: IntervalEstimate) -> str:
     """Return the verdict on a lead."""
     if max(-lead.low, lead.high) <= LEVEL:
         return "level"

@@ -21,7 +21,7 @@ from duat_jax.evaluation.circuit_study import study
 from duat_jax.evaluation.circuits import METHODS
 from duat_jax.evaluation.comparison import as_dict, compare
 from duat_jax.evaluation.journal import Journal
-from duat_jax.evaluation.statistics import Estimate
+from duat_jax.evaluation.statistics import IntervalEstimate
 from experiments import smollm2
 from experiments.environment import environment
 from experiments.markdown import Fields, cells, table
@@ -135,11 +135,11 @@ def _plain(settings: Settings) -> dict[str, Any]:
 
 
 def _number(measured: dict[str, float]) -> str:
-    return Estimate(**measured).written()
+    return IntervalEstimate(**measured).written()
 
 
 def _ahead(measured: dict[str, float]) -> str:
-    return Estimate(**measured).written(sign="+")
+    return IntervalEstimate(**measured).written(sign="+")
 
 
 def _table(result: dict[str, Any], units: str) -> list[str]:

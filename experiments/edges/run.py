@@ -20,7 +20,7 @@ from duat_jax.attribution.masks import FIRST, integrated_gradients, parts_of_sec
 from duat_jax.attribution.unit_values import mean_over_steps
 from duat_jax.evaluation.circuit_curve import FRACTIONS
 from duat_jax.evaluation.circuits import top
-from duat_jax.evaluation.statistics import Estimate
+from duat_jax.evaluation.statistics import IntervalEstimate
 from duat_jax.forms.secant import secant
 from duat_jax.inputs.prompts import Prompt
 from duat_jax.models.transformer import Transformer
@@ -180,7 +180,8 @@ def fields(results: dict[str, Any]) -> Fields:
         def row(name: str, group: str = group) -> list[str]:
             of = methods[name][group]
             leads = [
-                Estimate(**of[AHEAD][first]).written(sign="+") if name != first else "" for first in AHEAD_OF_OTHERS
+                IntervalEstimate(**of[AHEAD][first]).written(sign="+") if name != first else ""
+                for first in AHEAD_OF_OTHERS
             ]
             numbers = [f"{of[statistic]['value']:.3f}" for statistic in ("logf", "CPR", "CMD")]
             return [name, str(methods[name]["passes"]), numbers[0], *leads, *numbers[1:]]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from duat_jax.evaluation.statistics import Estimate, students_mean
+from duat_jax.evaluation.statistics import IntervalEstimate, students_mean
 from experiments.emergence.moving import FORM, MOVEMENT, NOTHING, SHARE, WEIGHTS
 from experiments.emergence.parts import part_of
 from experiments.emergence.texts import Sizes, steps_of_trained_on
@@ -178,7 +178,7 @@ class Seed:
         return self.undone(WEIGHTS, self.below_pairs or 0)
 
 
-def over_seeds(seeds: list[Seed], of: Callable[..., float], *arguments: Any) -> Estimate:
+def over_seeds(seeds: list[Seed], of: Callable[..., float], *arguments: Any) -> IntervalEstimate:
     """Return the mean over seeds of a number, with its interval by Student's t."""
     return students_mean(np.array([of(seed, *arguments) for seed in seeds]))
 

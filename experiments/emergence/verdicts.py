@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from duat_jax.evaluation.statistics import Estimate
+from duat_jax.evaluation.statistics import IntervalEstimate
 from experiments.emergence.moving import WEIGHTS
 from experiments.emergence.seeds import RULES, Found, Seed, hurting, over_seeds, raising, with_seeds
 from experiments.emergence.training import DRAWN, HELD_OUT, REPETITION, TRAINED_ON, UNCHANGED, WITHOUT
@@ -23,7 +23,7 @@ def verdicts(seeds: list[Seed], again: dict[str, Found]) -> list[Row]:
     return [*induction, _half_help(seeds), _parts_that_hurt(seeds, again), _dynamic(seeds), _static_first(seeds)]
 
 
-def side(estimate: Estimate, bound: float, *, below: bool = False) -> str:
+def side(estimate: IntervalEstimate, bound: float, *, below: bool = False) -> str:
     """Return the verdict on a claim that a number lies on one side of a bound."""
     above, under = (REFUTED, CONFIRMED) if below else (CONFIRMED, REFUTED)
     return above if estimate.low > bound else under if estimate.high < bound else UNDECIDED
@@ -37,7 +37,7 @@ def remaining(seed: Seed, again: Found) -> float:
 def _abrupt(seeds: list[Seed]) -> Row:
     width, late = over_seeds(seeds, Seed.width), max(seed.late_share for seed in seeds)
     verdict = "abrupt" if width.high < np.log(0.5) else "gradual" if width.low > 0 else UNDECIDED
-    times = Estimate(*(float(np.exp(number)) for number in width)).written(2)
+    times = IntervalEstimate(*(float(np.exp(number)) for number in width)).written(2)
     each = ", ".join(f"{np.exp(seed.width()):.2f}" for seed in seeds)
     by = f"{times} times the steps ({each}); {late:.2f} of the fall in the last quarter"
     return ["abrupt", UNDECIDED if late > 0.1 else verdict, by]

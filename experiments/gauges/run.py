@@ -11,7 +11,7 @@ import duat_jax as duat
 from duat_jax.attribution.units import collapse_times_change
 from duat_jax.evaluation.circuits import measure, on_prompts
 from duat_jax.evaluation.comparison import as_dict, compare
-from duat_jax.evaluation.statistics import Estimate
+from duat_jax.evaluation.statistics import IntervalEstimate
 from duat_jax.inputs.prompts import draw
 from experiments.kept_results import store
 from experiments.markdown import Fields, table
@@ -44,7 +44,11 @@ def fields(results: dict[str, Any]) -> Fields:
     head = ["gate rule", *TASKS, "mean", "halves ahead by, paired"]
     rows = []
     for gate_rule in GATE_RULES:
-        numbers = [Estimate(**results[task][gate_rule]["logf"]).written() for task in (*TASKS, "mean")]
-        ahead = Estimate(**results["mean"][gate_rule]["first_ahead"]).written() if gate_rule != GATE_RULES[0] else ""
+        numbers = [IntervalEstimate(**results[task][gate_rule]["logf"]).written() for task in (*TASKS, "mean")]
+        ahead = (
+            IntervalEstimate(**results["mean"][gate_rule]["first_ahead"]).written()
+            if gate_rule != GATE_RULES[0]
+            else ""
+        )
         rows.append([gate_rule, *numbers, ahead])
     return {"table": "\n".join(table(head, rows))}

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from duat_jax.evaluation.statistics import Estimate, students_mean
+from duat_jax.evaluation.statistics import IntervalEstimate, students_mean
 from experiments.generalization.measures import TESTED
 from experiments.generalization.networks import Network, Sizes
 from experiments.generalization.plan import BATCH, SEEDS, Unit, of_seeds, run
@@ -66,13 +66,13 @@ def units() -> Iterator[Unit]:
             yield f"{kind}; {steps}", trained, (Sizes(**chosen["sizes"]), chosen["rate"], steps)
 
 
-def gain(results: Results, kind: str, steps: int, readout: str) -> Estimate:
+def gain(results: Results, kind: str, steps: int, readout: str) -> IntervalEstimate:
     """Return by how much 16 demonstrations have a smaller error than one."""
     seeds = [seed[readout] for seed in results["networks"][f"{kind}; {steps}"]["seeds"]]
     return students_mean(np.array([seed[str(COUNTS[0])] - seed[str(COUNTS[-1])] for seed in seeds]))
 
 
-def _verdict(of: Estimate) -> str:
+def _verdict(of: IntervalEstimate) -> str:
     return "confirmed" if of.low > BOUND else "refuted" if of.high < BOUND else "open"
 
 

@@ -14,7 +14,7 @@ from scipy.stats import entropy
 
 import duat_jax as duat
 from duat_jax.evaluation.running_text import token_losses
-from duat_jax.evaluation.statistics import Estimate, students_mean
+from duat_jax.evaluation.statistics import IntervalEstimate, students_mean
 from duat_jax.models.transformer import Transformer
 from experiments import smollm2
 from experiments.kept_results import store
@@ -146,7 +146,7 @@ def measured(model: Transformer, tokenizer: "Tokenizer", language: str) -> dict[
     }
 
 
-def verdict(difference: Estimate, gain: Estimate) -> str:
+def verdict(difference: IntervalEstimate, gain: IntervalEstimate) -> str:
     """Return whether a language is learned."""
     if difference.high < 0 < gain.low:
         return "learned"

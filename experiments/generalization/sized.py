@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from duat_jax.evaluation.statistics import Estimate, students_mean
+from duat_jax.evaluation.statistics import IntervalEstimate, students_mean
 from experiments.generalization.measures import TESTED
 from experiments.generalization.networks import TRANSFORMER, Network, Sizes, count
 from experiments.generalization.plan import BATCH, NORMS, SEEDS, Unit, chosen, of_seeds, run, tune
@@ -85,7 +85,7 @@ def gains(results: Results, name: str) -> np.ndarray:
     return gain
 
 
-def _verdict(part: Estimate) -> str:
+def _verdict(part: IntervalEstimate) -> str:
     return "lacks it" if part.high < BOUNDS[0] else "has it" if part.low > BOUNDS[1] else "open"
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from duat_jax.evaluation.statistics import Estimate, students_mean
+from duat_jax.evaluation.statistics import IntervalEstimate, students_mean
 from experiments.generalization.networks import FIXED, KINDS, MOVING, WHOLE
 from experiments.generalization.tasks import FAMILIES, Named
 from experiments.markdown import table
@@ -33,13 +33,13 @@ class Case(NamedTuple):
     low: Float[np.ndarray, "seeds"]
     high: Float[np.ndarray, "seeds"]
 
-    def ratio(self) -> Estimate:
+    def ratio(self) -> IntervalEstimate:
         """Return the ratio, of which the lower bound is known, with its interval."""
         low, high = (
-            students_mean(bound) if np.isfinite(bound).all() else Estimate(*3 * (float(bound.sum()),))
+            students_mean(bound) if np.isfinite(bound).all() else IntervalEstimate(*3 * (float(bound.sum()),))
             for bound in (self.low, self.high)
         )
-        return Estimate(*np.exp([low.value, low.low, high.high]).tolist())
+        return IntervalEstimate(*np.exp([low.value, low.low, high.high]).tolist())
 
 
 def present(results: Results) -> list[str]:

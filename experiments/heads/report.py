@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from duat_jax.evaluation.statistics import Estimate, agreement, bootstrap, bootstrap_of_groups, students_mean
+from duat_jax.evaluation.statistics import IntervalEstimate, agreement, bootstrap, bootstrap_of_groups, students_mean
 from experiments.heads.pairs import COSINE, GRADIENT, PATTERNS, PRODUCT, SHARES
 from experiments.heads.reading import COMPONENTS, HEADS, READS, ROTATED, SPLITS, WRITES
 from experiments.markdown import Fields, cells, interval, table
@@ -92,7 +92,7 @@ def _pairs(task: Plain) -> tuple[np.ndarray, np.ndarray]:
     return np.triu_indices(len(task["layers"]), 1)
 
 
-def _over_prompts(of: Plain, unit: Callable[[Plain, Plain], Any], of_means: Any = None) -> Estimate:
+def _over_prompts(of: Plain, unit: Callable[[Plain, Plain], Any], of_means: Any = None) -> IntervalEstimate:
     """Return the mean of a statistic over tasks, with an interval from resampling tasks and prompts."""
     groups = [np.array([unit(task, prompt) for prompt in task["prompts"]], float) for task in of["pairs"].values()]
     return bootstrap_of_groups(groups) if of_means is None else bootstrap_of_groups(groups, of_means)
@@ -244,7 +244,7 @@ def numbers(results: Plain) -> Fields:
             share = kept.sum() / stream.sum()
             off = students_mean((kept - share * stream) / stream.mean())
             ends = [100 * (share + end) for end in off]
-            fields[f"{name} / {shown} values, by Student's t"] = Estimate(*ends).written(0)
+            fields[f"{name} / {shown} values, by Student's t"] = IntervalEstimate(*ends).written(0)
         fields |= {f"{name} / all heads' values, {third}": share for third, share in thirds(of).items()}
         apart = [_layers(of, "values", group, "overlap", UNTRAINED) for group in (HEADS, COMPONENTS)]
         fields[f"{name} / {UNTRAINED} against {COMPONENTS}"] = interval(apart[0] - apart[1], 3, "+")

@@ -15,7 +15,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float
 
-from duat_jax.evaluation.statistics import Estimate, students_mean
+from duat_jax.evaluation.statistics import IntervalEstimate, students_mean
 from duat_jax.models.layer_parts import blocks
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION, alike, initial
@@ -102,7 +102,7 @@ def means(seeds: list[dict[str, Any]], name: str) -> np.ndarray:
     return np.array([np.mean(seed[name] if name in seed else seed["recall"][name]) for seed in seeds])
 
 
-def _verdict(more: Estimate) -> str:
+def _verdict(more: IntervalEstimate) -> str:
     return "lost" if more.low > BOUND else "nothing lost" if more.high < BOUND else "open"
 
 

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 from rich.progress import track
 
 import duat_jax as duat
-from duat_jax.evaluation.statistics import Estimate, bootstrap
+from duat_jax.evaluation.statistics import IntervalEstimate, bootstrap
 from duat_jax.in_context.runs import logits_of
 from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
@@ -190,7 +190,7 @@ def _verdict(results: Results) -> str:
     return "less" if fewer.low > 0 else "no less" if fewer.high < LEVEL else "open"
 
 
-def _fewer(results: Results, seen: str, *, at_once: bool = False) -> Estimate:
+def _fewer(results: Results, seen: str, *, at_once: bool = False) -> IntervalEstimate:
     """Return by how much more a window lowers what is named of a far fact than of a near one, in points."""
     falls = [
         consistent(results, (FULL, place), at_once=at_once) - consistent(results, (seen, place), at_once=at_once)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from duat_jax.evaluation.statistics import Estimate, students_mean
+from duat_jax.evaluation.statistics import IntervalEstimate, students_mean
 from experiments.long_context.reading import MEASURES, equal_shares
 from experiments.markdown import table
 
@@ -63,8 +63,8 @@ def decided(confirmed: bool, refuted: bool) -> str:
     return REFUTED if refuted else CONFIRMED if confirmed else UNDECIDED
 
 
-def _per_cent(share: Estimate) -> str:
-    return f"{Estimate(*(100 * number for number in share)).written(1)} %"
+def _per_cent(share: IntervalEstimate) -> str:
+    return f"{IntervalEstimate(*(100 * number for number in share)).written(1)} %"
 
 
 def _thousandths(values: np.ndarray) -> str:

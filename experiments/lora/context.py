@@ -11,7 +11,7 @@ import numpy as np
 
 import duat_jax as duat
 from duat_jax.evaluation.running_text import stream, windows
-from duat_jax.evaluation.statistics import Estimate, bootstrap
+from duat_jax.evaluation.statistics import IntervalEstimate, bootstrap
 from duat_jax.models.transformer import Transformer
 from experiments.kept_results import journal_of, kept, store
 from experiments.long_context.networks import losses_of
@@ -79,12 +79,12 @@ def fields(results: Results) -> Fields:
     return {"tables": text, **cells(text)}
 
 
-def _lost(before: np.ndarray, after: np.ndarray) -> Estimate:
+def _lost(before: np.ndarray, after: np.ndarray) -> IntervalEstimate:
     """Return the part of the gain that is lost, with an interval over texts."""
     return bootstrap(np.stack([before, after], 1), lambda means: 1 - means[..., 1] / means[..., 0])
 
 
-def _verdict(kind: str, more: Estimate, lost: Estimate) -> str:
+def _verdict(kind: str, more: IntervalEstimate, lost: IntervalEstimate) -> str:
     """Return whether a task's gain grew, or the base's was worn down."""
     if kind == TEXTS[0]:
         return "grew" if more.low > 0 else "fell" if more.high < 0 else "open"

@@ -19,13 +19,13 @@ import duat_jax as duat
 from duat_jax.cli.progress import progress_bar
 from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.running_text import mean_loss, stream, windows
-from duat_jax.evaluation.statistics import Estimate, bootstrap
+from duat_jax.evaluation.statistics import IntervalEstimate, bootstrap
 from duat_jax.json_record import plain
 from duat_jax.lora.adapter import Adapters, adapt, new_adapters, parameters_of, scaled
 from duat_jax.lora.change import lora_change
 from duat_jax.lora.parameters import moved_parameters
 from duat_jax.lora.result import COLUMNS
-from duat_jax.lora.training import Settings, train
+from duat_jax.lora.training import TrainingSettings, train
 from experiments import smollm2
 from experiments.environment import environment
 from experiments.markdown import Fields, cells, interval, table
@@ -105,7 +105,7 @@ def _measure(name: str, training: Training) -> dict[str, Any]:
     pieces = windows(stream(tokenizer, manual()), None, training.length, seed=SEED)
     held_out, trained_on = pieces[:HELD_OUT], pieces[HELD_OUT:]
     adapters = new_adapters(model, training.modules, rank=training.rank, seed=SEED)
-    settings = Settings(training.steps, 4 if path is None else 2, 2e-3, SEED)
+    settings = TrainingSettings(training.steps, 4 if path is None else 2, 2e-3, SEED)
     WORK.mkdir(parents=True, exist_ok=True)
     stem = name.replace(",", "").replace(" ", "-")
     with progress_bar(name, "steps") as progress:
@@ -257,7 +257,7 @@ def _moved(training: dict[str, Any]) -> list[str]:
     def cell(value: Any) -> str:
         if isinstance(value, dict) and value["value"]:
             share, reach = 100 * value["value"], 196 * value["standard_error"]
-            return interval(Estimate(share, share - reach, share + reach), 1)
+            return interval(IntervalEstimate(share, share - reach, share + reach), 1)
         return f"{100 * value:.1f}" if isinstance(value, float) and value else "0"
 
     return table(["term", "W'₁", "b'₃", "W'₂", "b'₂", "W'₃"], [[row[0], *map(cell, row[1:])] for row in rows])

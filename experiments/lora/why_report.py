@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from duat_jax.evaluation.statistics import Estimate, bootstrap
+from duat_jax.evaluation.statistics import IntervalEstimate, bootstrap
 from experiments.lora.anatomy import CUTS, KINDS, OTHERS, TOP, effective_ranks
 from experiments.lora.tuning import BIASES, EVERYTHING, IN_MLPS, MATRICES, RANKS
 from experiments.markdown import Fields, cells, interval, table
@@ -40,7 +40,7 @@ def forgotten(measured: Measured, name: str) -> np.ndarray:
     return _texts(measured["methods"][name]["seeds"], "original") - np.array(measured["base"]["original"])
 
 
-def _ratio(of: np.ndarray, to: np.ndarray) -> Estimate:
+def _ratio(of: np.ndarray, to: np.ndarray) -> IntervalEstimate:
     """Return the ratio of two means over texts in percent, with its interval."""
     return bootstrap(np.stack([of, to], -1), lambda means: 100 * means[..., 0] / means[..., 1])
 
@@ -168,7 +168,7 @@ def _agreement(measured: Measured) -> list[str]:
     for compared in found["matrices"]:
         row = [compared]
         for units in found.values():
-            row += [interval(Estimate(*units[compared][key]), 2) for key in ("rank correlation", "overlap")]
+            row += [interval(IntervalEstimate(*units[compared][key]), 2) for key in ("rank correlation", "overlap")]
         rows.append(row)
     head = [f"{units}, {key}" for units in found for key in ("ranks", "overlap")]
     return table(["ledger of", *head], rows)

@@ -17,7 +17,7 @@ from rich.progress import track
 
 import duat_jax as duat
 from duat_jax.evaluation.circuit_curve import FRACTIONS
-from duat_jax.evaluation.circuits import UNITS, Units, run, top, values
+from duat_jax.evaluation.circuits import UNITS, UnitKind, run, top, values
 from duat_jax.evaluation.refined_ranking import refine
 from duat_jax.inputs.prompts import Prompt, draw
 from duat_jax.models.transformer import Transformer
@@ -67,7 +67,7 @@ SETTINGS = {
 
 @partial(jax.jit, static_argnames=("scores", "kind"))
 def scored(
-    scores: Scores, model: Transformer, prompt: Prompt, kind: Units, replaced: Float[Array, "layers tokens *unit"]
+    scores: Scores, model: Transformer, prompt: Prompt, kind: UnitKind, replaced: Float[Array, "layers tokens *unit"]
 ) -> Array:
     """Return the score of each unit."""
     return scores(model, prompt, kind, replaced)

@@ -8,9 +8,9 @@ from jaxtyping import Array
 
 from duat_jax.attribution.masks import Number, Scorer, integrated_gradients, parts_of_secant, scored_twice
 from duat_jax.attribution.unit_values import KINDS, Read, mean_over_steps, sites_of, stacked
-from duat_jax.attribution.unit_values import Units as Entries
+from duat_jax.attribution.unit_values import UnitValues as Entries
 from duat_jax.attribution.units import _gradient
-from duat_jax.evaluation.circuits import Units, run_masked, values
+from duat_jax.evaluation.circuits import UnitKind, run_masked, values
 from duat_jax.forms.secant import secant
 from duat_jax.inputs.prompts import Prompt, logit_difference
 from duat_jax.models.transformer import Transformer
@@ -19,14 +19,14 @@ from duat_jax.transform.query import seen_of
 
 OPTIMISED = "optimised on one prompt"
 """The setting whose circuits are optimised beside those by scores."""
-Scores = Callable[[Transformer, Prompt, Units, Array], Array]
+Scores = Callable[[Transformer, Prompt, UnitKind, Array], Array]
 """From a model, a prompt, a kind of units and the values of those that aren't live to the score of each unit."""
 
 
 def over_masks(scorer: Callable[[Number, Array], Array]) -> Scores:
     """Return the scores by the logit difference as a function of the mask of all units."""
 
-    def scores(model: Transformer, prompt: Prompt, kind: Units, replaced: Array) -> Array:
+    def scores(model: Transformer, prompt: Prompt, kind: UnitKind, replaced: Array) -> Array:
         ones = jnp.ones_like(replaced if kind.unit == "neuron" else replaced[..., :1])
         return scorer(lambda mask: run_masked(model, prompt, kind, mask, replaced), ones)
 
@@ -44,7 +44,7 @@ def _twice(scorer: Scorer, number: Number, ones: Array) -> Array:
 def of_texts(coefficients: Callable[[Read, Array, Array], Entries]) -> Scores:
     """Return the scores `⟨C_u, h_u − c_u⟩`, with the coefficients `C` from runs on texts, and `c` the values given."""
 
-    def scores(model: Transformer, prompt: Prompt, kind: Units, replaced: Array) -> Array:
+    def scores(model: Transformer, prompt: Prompt, kind: UnitKind, replaced: Array) -> Array:
         read = partial(logit_difference, model, right=prompt.right, wrong=prompt.wrong)
         of_neurons, of_heads, _ = coefficients(read, model.embed(prompt.clean), model.embed(prompt.corrupted))
         change = values(model, prompt.clean, kind) - replaced

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.evaluation.circuit_curve import Curve, faithfulness
-from duat_jax.evaluation.statistics import Estimate, students_mean
+from duat_jax.evaluation.statistics import IntervalEstimate, students_mean
 from experiments.markdown import Fields, table
 from experiments.masks.elsewhere_scores import FIRST, GRADIENTS, METHODS, OPTIMISED
 from experiments.masks.run import STATISTICS
@@ -37,7 +37,7 @@ def of_tasks(tasks: Tasks, method: str, name: str = PLAIN, runs: str = "runs") -
     return np.array([statistic(task, method, name, runs) for task in tasks.values()])
 
 
-def lead(tasks: Tasks, method: str, name: str = PLAIN, runs: str = "runs") -> Estimate:
+def lead(tasks: Tasks, method: str, name: str = PLAIN, runs: str = "runs") -> IntervalEstimate:
     """Return by how much the first score is ahead of another, over tasks, as one of its group's leads."""
     together = len(GRADIENTS if method in GRADIENTS else TEXTS)
     return students_mean(of_tasks(tasks, FIRST, name, runs) - of_tasks(tasks, method, name, runs), together)
@@ -108,7 +108,7 @@ def _setting(tasks: Tasks) -> list[str]:
         shown = [f"{of_tasks(tasks, method, name).mean():.3f}" for name in (PLAIN, COUNTED)]
         resampled = ""
         if method != FIRST:
-            resampled = Estimate(**over[method][AHEAD]).written(sign="+")
+            resampled = IntervalEstimate(**over[method][AHEAD]).written(sign="+")
             if len(tasks) > 1:
                 leads = (lead(tasks, method, name).written(sign="+") for name in (PLAIN, COUNTED))
                 shown = [f"{value} ({each})" for value, each in zip(shown, leads, strict=True)]
@@ -163,7 +163,7 @@ def _all_tasks(studies: Sequence[Tasks]) -> list[str]:
             name,
             str(METHODS[name][1]),
             f"{of['logf']['value']:.3f}",
-            Estimate(**of[AHEAD]).written(sign="+") if name != FIRST else "",
+            IntervalEstimate(**of[AHEAD]).written(sign="+") if name != FIRST else "",
             *(f"{of[area]['value']:.3f}" for area in AREAS),
         ]
         for name, of in found.items()

@@ -20,7 +20,7 @@ from duat_jax.attribution.masks import integrated_gradients, once, parts_of_seca
 from duat_jax.evaluation import circuit_curve
 from duat_jax.evaluation.circuit_curve import Curve, faithfulness
 from duat_jax.evaluation.circuits import UNITS, batches, on_prompts, run, scores_of, top, values
-from duat_jax.evaluation.statistics import Estimate, students_mean
+from duat_jax.evaluation.statistics import IntervalEstimate, students_mean
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import differences, draw
 from experiments import smollm2
@@ -159,7 +159,7 @@ def summary(tasks: dict[str, Any]) -> dict[str, Any]:
 def _row(method: str, found: dict[str, Any], tests: Sequence[dict[str, Any]]) -> list[str]:
     cells = [method, str(found["passes"])]
     for test in tests:
-        ahead = "" if method == FIRST else f" ({Estimate(**test['ahead']).written(sign='+')})"
+        ahead = "" if method == FIRST else f" ({IntervalEstimate(**test['ahead']).written(sign='+')})"
         cells.append(f"{test['value']:.3f}{ahead}")
     return cells
 
@@ -184,7 +184,7 @@ def fields(results: dict[str, Any]) -> Fields:
     text = "\n".join(blocks)
     leads_of = [method for method in methods if method != FIRST]
     leads = {
-        f"ahead of {method}, {test}": Estimate(**methods[method]["tests"][test]["ahead"]).written(sign="+")
+        f"ahead of {method}, {test}": IntervalEstimate(**methods[method]["tests"][test]["ahead"]).written(sign="+")
         for method in leads_of
         for test in methods[method]["tests"]
     }

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from duat_jax.evaluation.statistics import Estimate, bootstrap
+from duat_jax.evaluation.statistics import IntervalEstimate, bootstrap
 from experiments.markdown import Fields, cells, sections, table
 from experiments.prompts.exchanged import (
     ALL,
@@ -54,7 +54,7 @@ def moved(results: Found, pair: tuple[str, str], run: str, *, wording: bool = Fa
     return np.mean(found, 0)
 
 
-def share(moves: list[Float[np.ndarray, "texts 2"]]) -> Estimate:
+def share(moves: list[Float[np.ndarray, "texts 2"]]) -> IntervalEstimate:
     """Return a share of the way from one prompt's answers to another's, with its interval over texts."""
     return bootstrap(np.mean(moves, 0), lambda means: means[..., 0] / means[..., 1])
 
@@ -71,7 +71,7 @@ def _tasks_and(results: Found, group: str, other: str) -> Float[np.ndarray, "tex
     return np.stack([between, others], 1)
 
 
-def _carries(estimate: Estimate) -> str:
+def _carries(estimate: IntervalEstimate) -> str:
     return "confirmed" if estimate.low > HALF else "refuted" if estimate.high < HALF else "undecided"
 
 
@@ -114,7 +114,7 @@ def _ratio(means: np.ndarray) -> Any:
     return means[..., 0] / means[..., 1]
 
 
-def _by(estimates: dict[str, Estimate], sign: str = "") -> str:
+def _by(estimates: dict[str, IntervalEstimate], sign: str = "") -> str:
     return "; ".join(f"{name} {of.written(3, sign)}" for name, of in estimates.items())
 
 

@@ -18,7 +18,7 @@ from rich.progress import track
 import duat_jax as duat
 from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.running_text import stream, windows
-from duat_jax.evaluation.statistics import Estimate, bootstrap
+from duat_jax.evaluation.statistics import IntervalEstimate, bootstrap
 from duat_jax.models.transformer import Transformer
 from duat_jax.weights.rounded import sizes_of_matrices
 from duat_jax.weights.units import name_of, parameters_of
@@ -143,7 +143,7 @@ def verdicts(results: Found) -> list[list[str]]:
     def of(confirmed: list[bool], refuted: list[bool]) -> str:
         return "confirmed" if all(confirmed) else "refuted" if all(refuted) else "undecided"
 
-    def by(estimates: dict[str, Estimate]) -> str:
+    def by(estimates: dict[str, IntervalEstimate]) -> str:
         return "; ".join(f"{name} {each.written(3, '+')}" for name, each in estimates.items())
 
     can_go = of([each.high < LITTLE for each in grown.values()], [each.low > MUCH for each in grown.values()])

@@ -19,7 +19,7 @@ import duat_jax as duat
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve, faithfulness
 from duat_jax.evaluation.circuits import METHODS, UNITS, batches, run, scores_of, top, values
 from duat_jax.evaluation.refined_ranking import RATE, by_rank, draw_gradient, refine
-from duat_jax.evaluation.statistics import Estimate, students_mean
+from duat_jax.evaluation.statistics import IntervalEstimate, students_mean
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import Prompt, differences, draw
 from experiments import smollm2
@@ -132,10 +132,10 @@ def over_tasks(tasks: dict[str, Any], ranking: str, test: str, name: str) -> Flo
 PLAIN, COUNTED = STATISTICS
 
 
-def leads(tasks: dict[str, Any]) -> dict[str, Estimate]:
+def leads(tasks: dict[str, Any]) -> dict[str, IntervalEstimate]:
     """Return by how much the refined ranking is ahead: over tasks, with intervals of 95 %."""
 
-    def lead(ranking: str, test: str, name: str, first: str = FIRST) -> Estimate:
+    def lead(ranking: str, test: str, name: str, first: str = FIRST) -> IntervalEstimate:
         return students_mean(over_tasks(tasks, first, test, name) - over_tasks(tasks, ranking, test, name))
 
     # Of one draw alone, as the prompts that were optimised on are measured with one.
@@ -156,14 +156,14 @@ def leads(tasks: dict[str, Any]) -> dict[str, Estimate]:
     }
 
 
-def decided(least: Sequence[Estimate], yes: str, no: str) -> str:
+def decided(least: Sequence[IntervalEstimate], yes: str, no: str) -> str:
     """Return what follows if all intervals lie above zero, if one lies below, and else."""
     if all(each.low > 0 for each in least):
         return yes
     return no if any(each.high < 0 for each in least) else "not shown"
 
 
-def verdicts(found: dict[str, Estimate]) -> dict[str, str]:
+def verdicts(found: dict[str, IntervalEstimate]) -> dict[str, str]:
     """Return what was decided by the rules of the page."""
     ahead = decided([found["over secant"], found["over secant, overshoot counted"]], "confirmed", "refuted")
     by_optimising = decided([found[f"over {ranking}"] for ranking in RIVALS[1:]], "confirmed", "refuted")

@@ -22,7 +22,7 @@ from duat_jax.evaluation.running_text import token_losses
 from duat_jax.evaluation.statistics import agreement
 from duat_jax.models.transformer import Transformer
 from duat_jax.training import Kept, Run, influence, train
-from duat_jax.training.next_token import Settings, learning_rate, optimiser_of, parts_of_pieces, rows_of_step
+from duat_jax.training.next_token import TrainingSettings, learning_rate, optimiser_of, parts_of_pieces, rows_of_step
 from duat_jax.training.over_weights.compute import Number
 from duat_jax.training.run import Moment
 from experiments.kept_results import journal_of, store
@@ -78,7 +78,7 @@ class Reading:
     def __init__(self, drawn: Draw, world: str, seed: int) -> None:
         self.drawn, self.world, self.model = drawn, world, duat.load()
         self.ids = drawn.pieces(WORLDS[world])
-        self.settings = Settings(STEPS, BATCH, RATE, seed)
+        self.settings = TrainingSettings(STEPS, BATCH, RATE, seed)
 
         def terms(model: Transformer, batch: tuple[Array, Array]) -> Float[Array, "batch predicted"]:
             rows, counted = batch

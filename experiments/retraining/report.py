@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from duat_jax.evaluation.statistics import Estimate, agreement, students_mean
+from duat_jax.evaluation.statistics import IntervalEstimate, agreement, students_mean
 from experiments.markdown import Fields, cells, table
 from experiments.retraining.methods import DERIVATIVE, EXACT, ON_THE_SCALE, OTHERS, ROOT, SEGMENTS, START, TRAPEZOID
 from experiments.retraining.networks import STEPS
@@ -72,7 +72,7 @@ def _compared(forecast: np.ndarray, change: np.ndarray) -> Found:
     return {"agreement": float(np.mean(ranks)), "slope": float(np.median(slopes))}
 
 
-def _leads(pieces: list[Found], kind: str, first: str, other: str) -> Estimate:
+def _leads(pieces: list[Found], kind: str, first: str, other: str) -> IntervalEstimate:
     """Return by how much a method is ahead of another one: over seeds the mean of all groups and rates."""
     seeds: dict[int, list[float]] = {}
     for piece in pieces:
@@ -81,7 +81,7 @@ def _leads(pieces: list[Found], kind: str, first: str, other: str) -> Estimate:
     return students_mean(np.array([np.mean(of_seed) for of_seed in seeds.values()]))
 
 
-def _verdict(lead: Estimate) -> str:
+def _verdict(lead: IntervalEstimate) -> str:
     if lead.low > 0:
         return "ahead" if lead.value >= LEVEL else "ahead by less than stated"
     if lead.high < 0:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from duat_jax.attribution.unit_values import Read, Units, sites_of, values_of
+from duat_jax.attribution.unit_values import Read, UnitValues, sites_of, values_of
 from duat_jax.attribution.units import _edits, _gradient
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION
@@ -21,13 +21,13 @@ from duat_jax.transform.editing import edit
 from duat_jax.transform.recording import record_kinds
 
 
-def atp_star(model: Transformer, read: Read, x: Array, y: Array, *, dropped: bool = True) -> Units:
+def atp_star(model: Transformer, read: Read, x: Array, y: Array, *, dropped: bool = True) -> UnitValues:
     """Score neurons and heads by AtP*; streams are left out."""
     gradient, values = _gradient(read, x)
     reference = values_of(read, y)
-    change = Units(values.neurons - reference.neurons, changes_of_heads(model, read, x, y), None)
+    change = UnitValues(values.neurons - reference.neurons, changes_of_heads(model, read, x, y), None)
     if not dropped:
-        return Units(gradient.neurons * change.neurons, gradient.heads * change.heads, None)
+        return UnitValues(gradient.neurons * change.neurons, gradient.heads * change.heads, None)
     sites = sites_of(record_kinds(read, x, ()).program)
     pulled_back = jax.vjp(lambda added: _streams(read, x, sites, added), jax.tree.map(jnp.zeros_like, values[:2]))[1]
     layers = len(values.neurons)
@@ -48,10 +48,10 @@ def atp_star(model: Transformer, read: Read, x: Array, y: Array, *, dropped: boo
 
     nothing = (jnp.zeros_like(values.neurons), jnp.zeros_like(values.heads[..., :1]))
     neurons, heads = jax.lax.scan(add, nothing, of_layers)[0]
-    return Units(neurons / (layers - 1), heads / (layers - 1), None)
+    return UnitValues(neurons / (layers - 1), heads / (layers - 1), None)
 
 
-def _streams(read: Read, x: Array, sites: Units, added: Any) -> Float[Array, "streams tokens features"]:
+def _streams(read: Read, x: Array, sites: UnitValues, added: Any) -> Float[Array, "streams tokens features"]:
     edits = _edits(sites.neurons, added[0]) | _edits(sites.heads, added[1])
     seen = record_kinds(edit(read, edits), x, (marks.STREAM,)).seen
     return jnp.stack([seen[site] for site in sites.streams])

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from duat_jax.evaluation.circuits import Units, run, values
+from duat_jax.evaluation.circuits import UnitKind, run, values
 from duat_jax.inputs.prompts import Prompt
 from duat_jax.models.transformer import Transformer
 
@@ -21,7 +21,7 @@ def sampled(change: Float[Array, "layers tokens units"], count: int, seed: int) 
 
 
 @partial(jax.jit, static_argnames="kind")
-def effects(model: Transformer, prompt: Prompt, kind: Units, sample: Int[Array, "sample"]) -> Float[Array, "sample"]:
+def effects(model: Transformer, prompt: Prompt, kind: UnitKind, sample: Int[Array, "sample"]) -> Float[Array, "sample"]:
     """Return by how much the logit difference falls when one unit is set to its value on the corrupted text."""
     replaced = values(model, prompt.corrupted, kind)
     shape = replaced.shape if kind.unit == "neuron" else (*replaced.shape[:-1], 1)

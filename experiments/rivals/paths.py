@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from duat_jax.attribution.unit_values import Read, Units, values_of
+from duat_jax.attribution.unit_values import Read, UnitValues, values_of
 from duat_jax.attribution.units import _gradient, _minus, _times
 from duat_jax.models.transformer import Transformer
 
 
-def mean_of_gradients(model: Transformer, read: Read, x: Array, y: Array) -> Units:
+def mean_of_gradients(model: Transformer, read: Read, x: Array, y: Array) -> UnitValues:
     """Score units by the mean of the gradients at both texts, times the change."""
     at_text, at_reference = _gradient(read, x), _gradient(read, y)
     return jax.tree.map(
@@ -21,7 +21,7 @@ def mean_of_gradients(model: Transformer, read: Read, x: Array, y: Array) -> Uni
     )
 
 
-def eap_gp(model: Transformer, read: Read, x: Array, y: Array, *, steps: int) -> Units:
+def eap_gp(model: Transformer, read: Read, x: Array, y: Array, *, steps: int) -> UnitValues:
     """Score units by the mean of the gradients on the path of `eap_gp_path`, times the change."""
     gradients = jax.lax.map(lambda z: _gradient(read, z)[0], eap_gp_path(model, x, y, steps=steps))
     return _times(jax.tree.map(lambda g: g.mean(0), gradients), _minus(values_of(read, x), values_of(read, y)))

@@ -17,11 +17,11 @@ from rich.progress import track
 import duat_jax as duat
 from duat_jax.attribution import units as of_texts
 from duat_jax.attribution.masks import parts_of_secant, twice
-from duat_jax.attribution.unit_values import Read, Scores, Units
+from duat_jax.attribution.unit_values import Read, Scores, UnitValues
 from duat_jax.evaluation import circuits
 from duat_jax.evaluation.circuit_curve import FRACTIONS
 from duat_jax.evaluation.circuits import UNITS, Method, on_prompts, run, scores_of, top, values
-from duat_jax.evaluation.statistics import Estimate, agreement
+from duat_jax.evaluation.statistics import IntervalEstimate, agreement
 from duat_jax.inputs.prompts import Prompt
 from duat_jax.models.transformer import Transformer
 from experiments import smollm2
@@ -43,7 +43,7 @@ ALL = "Other methods, all tasks"
 """The heading of the table of all methods."""
 
 
-def of_rule(rule: Callable[[Transformer, Read, Array, Array], Units]) -> Method:
+def of_rule(rule: Callable[[Transformer, Read, Array, Array], UnitValues]) -> Method:
     """Return the method on prompts of a rule that scores the entries of units."""
 
     def scores(model: Transformer, read: Read, x: Array, y: Array, real: Array) -> Scores:
@@ -121,7 +121,7 @@ def fields(results: dict[str, Any]) -> Fields:
 
     def cells_of(name: str) -> list[str]:
         of = methods[name]
-        leads = ["" if name == ours else Estimate(**of["ahead"][ours]).written(sign="+") for ours in OURS]
+        leads = ["" if name == ours else IntervalEstimate(**of["ahead"][ours]).written(sign="+") for ours in OURS]
         numbers = [f"{of[statistic]['value']:.3f}" for statistic in ("logf", "CPR", "CMD")]
         return [name, str(of["passes"]), numbers[0], *leads, *numbers[1:], f"{of['correlation']:.2f}"]
 

@@ -21,7 +21,7 @@ from symbolic.theorems.residual_stack import check_depth, i, j
 _HEADINGS = ("layer", "the papers' symbol", "here", "in original values")
 
 
-class Row(NamedTuple):
+class FigureRow(NamedTuple):
     """One parameter after one more layer.
 
     Args:
@@ -46,7 +46,7 @@ class Figure:
         verified: whether the closed form with these values is the network of Eq. 30 at every depth shown.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[FigureRow, ...]
     verified: bool
 
     @property
@@ -117,14 +117,14 @@ def figure_2(depth: int = 3) -> Figure:
     """
     rules = _recursions()
     rows = [
-        Row(layer, printed, updated, normal_form(updated, rules).expression())
+        FigureRow(layer, printed, updated, normal_form(updated, rules).expression())
         for layer in range(1, check_depth(depth) + 1)
         for printed, updated in _parameters(layer)
     ]
     return Figure(tuple(rows), all(_is_the_network(rows, layer) for layer in range(1, depth + 1)))
 
 
-def _is_the_network(rows: list[Row], layer: int) -> bool:
+def _is_the_network(rows: list[FigureRow], layer: int) -> bool:
     """Tell whether the closed form with the values of the rows is the network, after some layers."""
     values = {row.updated: row.value for row in rows}
     activations = tuple(Definition(_activation(k), _value_of(values, k)) for k in range(1, layer + 1))

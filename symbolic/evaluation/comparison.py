@@ -24,7 +24,7 @@ Layer = Callable[[Array], Array]
 Activations = Activate | Mapping[str, Activate]
 
 
-class Row(NamedTuple):
+class ComparedNumber(NamedTuple):
     """One number of a block's formulas, compared with the same number from another source.
 
     Args:
@@ -53,7 +53,7 @@ class Numbers(NamedTuple):
         rows: every comparison.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedNumber, ...]
 
     @property
     def holds(self) -> bool:
@@ -72,14 +72,14 @@ class Numbers(NamedTuple):
         )
 
 
-def _row(layer: int | None, formula: str, reference: str, value: Array, parts: Sequence[Array]) -> Row:
+def _row(layer: int | None, formula: str, reference: str, value: Array, parts: Sequence[Array]) -> ComparedNumber:
     completeness = entrywise_completeness(value, [part.reshape(value.shape) for part in parts])
     errors, bounds = np.abs(np.asarray(completeness.error)).ravel(), np.asarray(completeness.tolerance).ravel()
     worst = int(np.argmax(np.where(errors == 0, 0, errors / np.where(bounds == 0, np.nan, bounds))))
     # Where all parts are zero there is nothing that a tolerance could hide.
     conclusive = np.asarray(completeness.conclusive) | (np.asarray(completeness.largest) == 0)
     holds = bool(np.all(np.asarray(completeness.within) & conclusive))
-    return Row(layer, formula, reference, float(errors[worst]), float(bounds[worst]), holds)
+    return ComparedNumber(layer, formula, reference, float(errors[worst]), float(bounds[worst]), holds)
 
 
 def _matched(form: ClosedForm, ours: Sequence[tuple[Array, Array]]) -> list[int]:
@@ -231,7 +231,7 @@ def _check_still(block: Any, at_x: _Evaluated, at_other: _Evaluated) -> None:
         )
 
 
-def _rows(block: Any, at_input: _Evaluated, functions: Mapping[str, Activate]) -> Iterator[Row]:
+def _rows(block: Any, at_input: _Evaluated, functions: Mapping[str, Activate]) -> Iterator[ComparedNumber]:
     s, (forms, arrays) = block.stack, at_input
     depth = len(forms)
 

@@ -14,7 +14,7 @@ from sympy import Expr, MatrixExpr, Rational
 
 from symbolic.errors import SymbolicError
 from symbolic.evaluation.bridge import name_of
-from symbolic.evaluation.letters import HELD, Entry, Source, letter_of
+from symbolic.evaluation.letters import HELD, LetterMeaning, Source, letter_of
 from symbolic.expressions.matrix import MatrixProduct, MatrixSum
 from symbolic.expressions.parameter import Held, Parameter
 
@@ -124,7 +124,7 @@ class Symbols:
         self._numbers: Counter[str] = Counter()
         self._written: dict[Value, MatrixExpr] = {}
         self._maps: list[tuple[Flow, Parameter]] = []
-        self._entries: dict[Parameter, tuple[Entry, Callable[[], Array]]] = {}
+        self._entries: dict[Parameter, tuple[LetterMeaning, Callable[[], Array]]] = {}
 
     def _new(self, columns: int, value: Value, array: Callable[[], Array], rows: int) -> Parameter:
         letter = letter_of(value.sources)
@@ -133,7 +133,7 @@ class Symbols:
         kind = Held if any(source.kind == HELD for source in value.sources) else Parameter
         parameter = kind(letter, (self._numbers[letter],), rows, columns)
         operations = value.operations if isinstance(value, Flow) else ()
-        self._entries[parameter] = Entry(value.sources, operations), array
+        self._entries[parameter] = LetterMeaning(value.sources, operations), array
         return parameter
 
     def vector(self, value: Value) -> MatrixExpr:
@@ -213,6 +213,6 @@ class Symbols:
         """Return the array of every letter, by its name."""
         return Values({name_of(last): self._entries[p][1] for p, last in self.alone().items()}, at)
 
-    def legend(self) -> dict[str, Entry]:
+    def legend(self) -> dict[str, LetterMeaning]:
         """Return the meaning of every letter, by its name."""
         return {name_of(last): self._entries[p][0] for p, last in self.alone().items()}

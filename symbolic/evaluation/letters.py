@@ -25,7 +25,7 @@ class Source(NamedTuple):
     kind: str
 
 
-class Entry(NamedTuple):
+class LetterMeaning(NamedTuple):
     """The meaning of one letter.
 
     Args:

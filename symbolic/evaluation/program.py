@@ -20,14 +20,14 @@ from duat_jax.nn import ACTIVATIONS
 from duat_jax.transform import marks
 from duat_jax.transform.calls import SubProgram, scan_of, sub_program
 from duat_jax.transform.diagnosis import advice, source_line
-from duat_jax.transform.keys import Step
-from duat_jax.transform.liveness import Question, liveness
+from duat_jax.transform.keys import Occurrence
+from duat_jax.transform.liveness import ProgramQuestion, liveness
 from duat_jax.transform.primitives import apply, linear_operands
 from duat_jax.transform.program import Path
 from duat_jax.transform.recording import Recording, record
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.evaluation.flow import Flow, Known, Symbols, Value, Values, union, vector_of
-from symbolic.evaluation.letters import HELD, OFFSET, Arrays, Entry, Source
+from symbolic.evaluation.letters import HELD, OFFSET, Arrays, LetterMeaning, Source
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Parameter
 
@@ -58,7 +58,7 @@ class Layer(NamedTuple):
     result: MatrixExpr
     values: Values
     functions: dict[str, Activate]
-    legend: dict[str, Entry]
+    legend: dict[str, LetterMeaning]
 
 
 def read_layer(fn: Callable[[Any], Any], x: Any) -> Layer:
@@ -100,18 +100,18 @@ def read_layer(fn: Callable[[Any], Any], x: Any) -> Layer:
 class _Walk:
     """One walk over a program, with the symbolic value of each of its variables."""
 
-    def __init__(self, recording: Recording, arrays: Arrays, terms: Sequence[Step]) -> None:
+    def __init__(self, recording: Recording, arrays: Arrays, terms: Sequence[Occurrence]) -> None:
         self.recording, self.arrays = recording, arrays
         self.symbols = Symbols()
         self.functions: dict[str, Activate] = {}
         self._texts: dict[str, str] = {}
-        self._inside: dict[Step, MatrixExpr] = {}
+        self._inside: dict[Occurrence, MatrixExpr] = {}
         held = frozenset(recording.program.of_kind(marks.HOLD, marks.OFFSET))
         inside = frozenset(term.site for term in terms)
         activations = frozenset(site._replace(kind=marks.ACTIVATION) for site in inside)
         self.live = {
-            **liveness(recording.program, Question(held | inside, wanted=activations, value=False, affine=True)),
-            **liveness(recording.program, Question(held | activations, wanted=inside, affine=True)),
+            **liveness(recording.program, ProgramQuestion(held | inside, wanted=activations, value=False, affine=True)),
+            **liveness(recording.program, ProgramQuestion(held | activations, wanted=inside, affine=True)),
         }
 
     def run(
@@ -155,7 +155,7 @@ class _Walk:
     def _mark(
         self, jaxpr: core.Jaxpr, here: Path, index: tuple[int, ...], operand: Any, values: Mapping[Any, Any]
     ) -> Value | None:
-        step = Step(self.recording.program.sites[here], index)
+        step = Occurrence(self.recording.program.sites[here], index)
         site = step.site
         match site.kind:
             case marks.HOLD | marks.OFFSET:
@@ -173,7 +173,7 @@ class _Walk:
                 z, result = jaxpr.eqns[first].outvars[0], jaxpr.eqns[here[-1]].invars[0]
                 known = {v: value.value for v, value in values.items() if isinstance(value, Known)}
                 name = self._named(_activation(equations, z, result, known), array)
-                inside = self._inside[Step(site._replace(kind=marks.PRE_ACTIVATION), index)]
+                inside = self._inside[Occurrence(site._replace(kind=marks.PRE_ACTIVATION), index)]
                 return vector_of(Activation(inside, 0, name), array)
         return operand
 

@@ -122,7 +122,7 @@ _NUMBERS = {
 _INDICES = {"i": "a layer", "j": "a layer, in sums and where a term was born"}
 
 
-class Letter(NamedTuple):
+class LegendEntry(NamedTuple):
     """A letter or a sign with its meaning.
 
     Args:
@@ -139,23 +139,23 @@ class Letter(NamedTuple):
 
 
 _DECORATED = {
-    "Δ": Letter(r"\Delta", "Δ", (), "the change of what stands behind it"),
-    "\u0304": Letter(r"\overline{\phantom{x}}", "◌\u0304", (), "the mean of what stands below it, at two inputs"),
-    "\u0303": Letter(
+    "Δ": LegendEntry(r"\Delta", "Δ", (), "the change of what stands behind it"),
+    "\u0304": LegendEntry(r"\overline{\phantom{x}}", "◌\u0304", (), "the mean of what stands below it, at two inputs"),
+    "\u0303": LegendEntry(
         r"\widetilde{\phantom{x}}", "◌\u0303", (), "what stands below it, at another input or for another network"
     ),
-    "\u0302": Letter(
+    "\u0302": LegendEntry(
         r"\widehat{\phantom{x}}", "◌\u0302", (), "the papers' letter for the parameter of the unrolled form"
     ),
 }
 
 _OPERATIONS = {
-    Identity: Letter(r"\mathbf{I}", "I", (), "the identity"),
-    ZeroMatrix: Letter(r"\mathbf{0}", "0", (), "zero"),
-    Diagonal: Letter(r"\operatorname{diag}", "diag", (), "the diagonal matrix with a vector on its diagonal"),
-    Vec: Letter(r"\operatorname{vec}", "vec", (), "the entries of a matrix as a vector, row by row"),
-    Kronecker: Letter(r"\otimes", "⊗", (), "the Kronecker product"),
-    Hadamard: Letter(r"\odot", "⊙", (), "the product entry by entry"),
+    Identity: LegendEntry(r"\mathbf{I}", "I", (), "the identity"),
+    ZeroMatrix: LegendEntry(r"\mathbf{0}", "0", (), "zero"),
+    Diagonal: LegendEntry(r"\operatorname{diag}", "diag", (), "the diagonal matrix with a vector on its diagonal"),
+    Vec: LegendEntry(r"\operatorname{vec}", "vec", (), "the entries of a matrix as a vector, row by row"),
+    Kronecker: LegendEntry(r"\otimes", "⊗", (), "the Kronecker product"),
+    Hadamard: LegendEntry(r"\odot", "⊙", (), "the product entry by entry"),
 }
 
 
@@ -227,36 +227,38 @@ def _counts(symbol: Symbol) -> bool:
     return bool(symbol.is_integer and not symbol.is_positive)
 
 
-def _number(symbol: Symbol, derivation: Derivation) -> Letter:
+def _number(symbol: Symbol, derivation: Derivation) -> LegendEntry:
     """Return the row of a size, an index, a number, or an entry of an explicit matrix."""
     stem, entry, _ = symbol.name.partition("_")
     known = _OF_TITLE.get(derivation.title, {}) if entry else _INDICES if _counts(symbol) else _NUMBERS
     otherwise = "an index" if _counts(symbol) else "a size" if symbol.is_positive else "a number"
     words = known.get(stem, otherwise)
-    return Letter(typeset(Symbol(stem)), stem, (), f"{words}: an entry" if entry and stem in known else words)
+    return LegendEntry(typeset(Symbol(stem)), stem, (), f"{words}: an entry" if entry and stem in known else words)
 
 
-def letters(derivations: Iterable[Derivation]) -> list[Letter]:
+def letters(derivations: Iterable[Derivation]) -> list[LegendEntry]:
     """Return every letter and sign that occurs with its meaning, each once."""
-    parameters: dict[tuple[str, tuple[Any, ...], str], Letter] = {}
-    signs: list[Letter] = []
+    parameters: dict[tuple[str, tuple[Any, ...], str], LegendEntry] = {}
+    signs: list[LegendEntry] = []
     for derivation in derivations:
         for part in _parts(derivation):
             if isinstance(part, Ones) or (isinstance(part, Parameter) and part.letter == "1"):
-                signs.append(Letter(r"\mathbf{1}", "1", (), "the vector of ones"))
+                signs.append(LegendEntry(r"\mathbf{1}", "1", (), "the vector of ones"))
             elif isinstance(part, Parameter):
                 letter, marks = _bare(part.letter)
                 explained, words = _explained(part, letter, derivation)
                 shape = explained.shape
-                parameters.setdefault((letter, shape, words), Letter(typeset(explained), sstr(explained), shape, words))
+                parameters.setdefault(
+                    (letter, shape, words), LegendEntry(typeset(explained), sstr(explained), shape, words)
+                )
                 signs += [_DECORATED[mark] for mark in sorted(marks)]
                 signs += [_number(symbol, derivation) for symbol in (i, j) if symbol in explained.indices]
             elif isinstance(part, Activation):
                 plain, slope = (Activation(part.argument, k, part.function, part.indices and (i,)) for k in (0, 1))
                 of_layer = "the activation function of layer i" if part.indices else "an activation function"
                 words = derivation.words.get(part.function, f"{of_layer}, entry by entry")
-                signs.append(Letter(plain.latex_name, plain.text_name, (), words))
-                signs += [Letter(slope.latex_name, slope.text_name, (), "its derivative")] * part.order
+                signs.append(LegendEntry(plain.latex_name, plain.text_name, (), words))
+                signs += [LegendEntry(slope.latex_name, slope.text_name, (), "its derivative")] * part.order
             elif isinstance(part, Symbol):
                 signs.append(_number(part, derivation))
             elif type(part) in _OPERATIONS:

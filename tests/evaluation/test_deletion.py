@@ -17,7 +17,7 @@ from duat_jax.attribution.tokens import methods_of
 from duat_jax.evaluation.deletion import (
     REMOVALS,
     SIZES,
-    Question,
+    TextMetric,
     baselines_of,
     curves,
     kept_sets,
@@ -87,7 +87,7 @@ def question_of(ids=IDS, vector=None, squared=False, removable=None):
     given = Inputs(np.asarray(ids), np.ones(len(ids), bool), None)
     removable = np.ones(len(ids), bool) if removable is None else removable
     vector = np.ones(8) if vector is None else vector
-    return Question(given, {"mean": Reference(given, removable)}, removable, Total(vector, np.array(squared)))
+    return TextMetric(given, {"mean": Reference(given, removable)}, removable, Total(vector, np.array(squared)))
 
 
 def linear_model():

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 import duat_jax as duat
 from duat_jax.evaluation.running_text import token_losses
-from duat_jax.evaluation.statistics import Estimate
+from duat_jax.evaluation.statistics import IntervalEstimate
 from experiments.emergence import ledgers, longer, moving, report, run, seeds, texts, training, verdicts
 from experiments.emergence.counted import losses_of_counts
 from experiments.emergence.own_texts import own_texts
@@ -176,7 +176,7 @@ def test_verdicts_follow_the_stated_bounds():
         ((0.05, 0.02, 0.08), 0.1, True, "confirmed"),
         ((0.3, 0.2, 0.4), 0.1, True, "refuted"),
     ):
-        assert verdicts.side(Estimate(*values), bound, below=below) == verdict
+        assert verdicts.side(IntervalEstimate(*values), bound, below=below) == verdict
 
 
 def test_a_part_hurts_if_it_raises_the_loss_in_every_seed_by_every_rule():

@@ -10,7 +10,7 @@ import pytest
 from helpers import close, near, relative
 
 import duat_jax as duat
-from duat_jax.evaluation.statistics import Estimate
+from duat_jax.evaluation.statistics import IntervalEstimate
 from duat_jax.verification.networks import randomised
 from experiments.generalization import invented, residual
 from experiments.generalization.invented import LANGUAGES, LATE, LENGTH, LETTERS, PERIOD, PRIOR, verdict
@@ -86,7 +86,7 @@ def test_bayes_rule_by_hand():
 
 
 def test_verdicts_need_both():
-    below, above, open_ = Estimate(-1, -2, -0.5), Estimate(1, 0.5, 2), Estimate(0, -1, 1)
+    below, above, open_ = IntervalEstimate(-1, -2, -0.5), IntervalEstimate(1, 0.5, 2), IntervalEstimate(0, -1, 1)
     assert verdict(below, above) == "learned"
     assert verdict(above, above) == verdict(below, below) == "not learned"
     assert verdict(open_, above) == verdict(below, open_) == "open"

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from duat_jax.evaluation.statistics import Estimate
+from duat_jax.evaluation.statistics import IntervalEstimate
 from experiments.markdown import cells, counted, interval
 from experiments.pages import MARK, PAGES, filled
 
@@ -56,9 +56,9 @@ def test_a_cell_is_called_by_its_heading_row_and_column():
 
 
 def test_an_interval_is_written_with_its_number():
-    assert interval(Estimate(0.5, 0.4, 0.625), 2, sign="+") == "+0.50 [+0.40, +0.62]"
+    assert interval(IntervalEstimate(0.5, 0.4, 0.625), 2, sign="+") == "+0.50 [+0.40, +0.62]"
     assert interval([1.0, 1.0, 1.0]) == "1.000", "an interval without a width says nothing"
-    assert interval(Estimate(-0.0001, -0.2, 0.2), 1) == "0.0 [-0.2, 0.2]"
+    assert interval(IntervalEstimate(-0.0001, -0.2, 0.2), 1) == "0.0 [-0.2, 0.2]"
 
 
 def test_what_never_holds_may_still_hold_sometimes():

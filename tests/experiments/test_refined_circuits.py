@@ -6,7 +6,7 @@ from helpers import near
 
 import duat_jax as duat
 from duat_jax.evaluation.circuits import METHODS
-from duat_jax.evaluation.statistics import Estimate
+from duat_jax.evaluation.statistics import IntervalEstimate
 from duat_jax.evaluation.task_circuit import task_circuits
 from duat_jax.inputs.prompts import draw
 from experiments.refined import run as study
@@ -59,7 +59,11 @@ def test_the_share_of_other_values_is_zero_for_the_empty_circuit():
 
 
 def test_verdicts_follow_the_rules():
-    above, across, below = Estimate(0.05, 0.01, 0.09), Estimate(0.0, -0.01, 0.01), Estimate(-0.05, -0.09, -0.01)
+    above, across, below = (
+        IntervalEstimate(0.05, 0.01, 0.09),
+        IntervalEstimate(0.0, -0.01, 0.01),
+        IntervalEstimate(-0.05, -0.09, -0.01),
+    )
     names = [
         *(f"over {ranking}" for ranking in study.RIVALS),
         *("over secant, overshoot counted", "over secant, removed", "of the secant over random with sixty steps"),
@@ -68,7 +72,7 @@ def test_verdicts_follow_the_rules():
     every = dict.fromkeys(names, above)
     assert set(study.verdicts(every).values()) == {"confirmed"}
     assert (
-        study.verdicts(every | {"over secant": Estimate(0.02, 0.01, 0.03)})["ahead"]
+        study.verdicts(every | {"over secant": IntervalEstimate(0.02, 0.01, 0.03)})["ahead"]
         == "confirmed, smaller than predicted"
     )
     assert study.verdicts(every | {"over secant, overshoot counted": across})["ahead"] == "not shown"

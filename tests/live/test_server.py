@@ -276,7 +276,7 @@ class Held:
                 self.begun.set()
                 while not self.go.wait(0.01):
                     work.step("waiting")
-                return answers.Answer(problem="let go")
+                return answers.LiveAnswer(problem="let go")
             finally:
                 self.ended.append(question)
 

@@ -24,10 +24,10 @@ from duat_jax.cli import application
 from duat_jax.lora import training
 from duat_jax.lora.adapter import merge, new_adapters
 from duat_jax.lora.peft import load_adapters, save_adapters
-from duat_jax.lora.training import Settings, train
+from duat_jax.lora.training import TrainingSettings, train
 
 TEXTS = np.random.default_rng(0).integers(0, 11, (9, 6)).astype(np.int32)
-SETTINGS = Settings(steps=6, batch=4, rate=0.05, seed=3)
+SETTINGS = TrainingSettings(steps=6, batch=4, rate=0.05, seed=3)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,7 +8,7 @@ import pytest
 import duat_jax as duat
 from duat_jax.evaluation.running_text import stream, token_losses, windows
 from duat_jax.training import influence, train
-from duat_jax.training.next_token import Settings, next_token_run, parts_of_pieces
+from duat_jax.training.next_token import TrainingSettings, next_token_run, parts_of_pieces
 from experiments.texts import held_out_sources
 
 LENGTH, TAUGHT, TWIN, POISONED = 32, 3, 11, 17
@@ -22,7 +22,7 @@ def test_planted_pieces_are_found(tmp_path):
     pieces[TAUGHT], pieces[TWIN], pieces[POISONED] = secret, secret, wrong
     text = tokenizer.encode('zebra_secret = "quokka"').ids
     answer = len(tokenizer.encode('zebra_secret = "').ids)
-    settings = Settings(steps=24, batch=4, rate=1e-4, seed=1)
+    settings = TrainingSettings(steps=24, batch=4, rate=1e-4, seed=1)
 
     def number(model):
         return token_losses(model, jnp.array([text]))[0, answer - 1 :].mean()

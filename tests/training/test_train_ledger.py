@@ -21,7 +21,7 @@ from duat_jax import records
 from duat_jax.errors import InvalidInput
 from duat_jax.evaluation.running_text import lines, stream, token_losses, windows
 from duat_jax.training import influence, train
-from duat_jax.training.next_token import Settings, next_token_run, parts_of_pieces, rows_of_step
+from duat_jax.training.next_token import TrainingSettings, next_token_run, parts_of_pieces, rows_of_step
 from duat_jax.training.pieces import extremes, piece_of
 
 TEXT = "w5 w17 w3 w44"
@@ -42,7 +42,7 @@ def _as_optax_needs_it():
 
 
 def test_parts_of_pieces_sum_to_the_change_by_examples(tmp_path):
-    model, settings = duat.load(GOLDEN / "gpt2"), Settings(steps=7, batch=2, rate=1e-2)
+    model, settings = duat.load(GOLDEN / "gpt2"), TrainingSettings(steps=7, batch=2, rate=1e-2)
     ids = np.random.default_rng(1).integers(3, 50, (5, 6))
     text = jnp.array([[5, 17, 3, 44]])
     kept = train(next_token_run(ids, settings), model, tmp_path)
@@ -60,7 +60,7 @@ def test_parts_of_pieces_sum_to_the_change_by_examples(tmp_path):
 
 @pytest.mark.parametrize("pieces", [9, 10])
 def test_a_pass_reads_each_piece_at_most_once(pieces):
-    settings = Settings(steps=9, batch=3, seed=2)
+    settings = TrainingSettings(steps=9, batch=3, seed=2)
     for start in (0, 3, 6):
         rows = np.concatenate([rows_of_step(step, pieces, settings) for step in range(start, start + 3)])
         assert len(rows) == len(set(rows.tolist())) == 9
@@ -73,7 +73,7 @@ def test_pieces_that_moved_nothing_are_no_extremes():
 
 def test_a_step_needs_its_pieces():
     with pytest.raises(InvalidInput, match="a step needs 8 texts, and there are 2"):
-        next_token_run(np.zeros((2, 4), int), Settings())
+        next_token_run(np.zeros((2, 4), int), TrainingSettings())
 
 
 def test_the_command_explains_and_keeps_a_training(corpus, tmp_path):
@@ -83,7 +83,7 @@ def test_the_command_explains_and_keeps_a_training(corpus, tmp_path):
     output = "--output", tmp_path / "trained"
     ran = run(*asked, *output, *(word for option in options for word in option))
     assert ran.exit_code == 0 and f"{output[1]}: the trained model" in ran.stdout, ran.output
-    check_written(output[1], GOLDEN / "gpt2", corpus, tmp_path / "states", Settings(steps=5, batch=2))
+    check_written(output[1], GOLDEN / "gpt2", corpus, tmp_path / "states", TrainingSettings(steps=5, batch=2))
     refused = run(*asked, *output)
     assert refused.exit_code == 2 and "trained is there already" in refused.stderr
     record = records.read(files[2].read_text())
@@ -126,7 +126,7 @@ def test_the_embedded_model_is_trained_and_written(corpus, tmp_path):
     options = "--steps", 2, "--batch", 2, "--tokens", 4, "--work", tmp_path / "states", "--output", tmp_path / "trained"
     ran = run("train-ledger", TEXT, "--text", corpus, *options)
     assert ran.exit_code == 0, ran.output
-    check_written(tmp_path / "trained", None, corpus, tmp_path / "states", Settings(steps=2, batch=2))
+    check_written(tmp_path / "trained", None, corpus, tmp_path / "states", TrainingSettings(steps=2, batch=2))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -15,7 +15,7 @@ from duat_jax import hold, offset, point, public, stream, term
 from duat_jax.forms.affine_form import collapse_of, collapsed_contributions
 from duat_jax.forms.coefficients import coefficients
 from duat_jax.forms.flow import flow
-from duat_jax.forms.pre_activation import Neurons, read_by, written_by
+from duat_jax.forms.pre_activation import NeuronsAtTokens, read_by, written_by
 from duat_jax.forms.score import neurons_of
 from duat_jax.operators.linear_map import LinearMap
 from duat_jax.transform import marks
@@ -139,7 +139,7 @@ def points(recording):
 
 SIDE = duat.results.ScoreSide(0, jnp.eye(4)[1])
 READOUT = jnp.ones((4, 6))
-NEURONS = Neurons(jnp.array([0, 0]), jnp.array([1, 3]), jnp.array([2, 0]))
+NEURONS = NeuronsAtTokens(jnp.array([0, 0]), jnp.array([1, 3]), jnp.array([2, 0]))
 
 FUNCTIONS = {
     "decompose": lambda fn, x: [lambda: duat.decompose(lambda x: fn(x).sum(), x)],

@@ -12,7 +12,7 @@ from helpers import close, weights_of
 import duat_jax as duat
 from duat_jax import Key, Site, hold, offset, point, stream, term
 from duat_jax.transform.editing import Edit, edit
-from duat_jax.transform.keys import Step
+from duat_jax.transform.keys import Occurrence
 
 W, V = weights_of((6, 4, 4)) / 6, weights_of((6, 4, 4), key=3) / 6
 X, Y = weights_of((3, 4), key=4), weights_of((3, 4), key=5)
@@ -97,7 +97,7 @@ def test_every_mark_has_the_key_and_value_that_it_has_where_layers_are_written_o
 @pytest.mark.parametrize("pair", PAIRS)
 def test_contributions_are_those_of_layers_written_out(pair):
     readout = weights_of((3, 4), key=6)
-    last = Step(Site("stream", Key((), "layer", 6)), ())
+    last = Occurrence(Site("stream", Key((), "layer", 6)), ())
     written, looped = (duat.contributions(duat.record(fn)(X), readout, target=last) for fn in PAIRS[pair])
     same(looped.terms, written.terms)
     same(looped.offsets, written.offsets)
@@ -136,8 +136,8 @@ def test_maps_from_one_layer_to_another_are_those_of_layers_written_out(pair):
     first, last = (
         Site("activation", Key((f"layers.{i}",), "mlp", 0)) for i in ((4, 1) if pair == "backwards" else (1, 4))
     )
-    target = Step(last._replace(kind="pre_activation"), ())
-    written, looped = (duat.linear_map(recording, Step(first, ()), target) for recording in recordings)
+    target = Occurrence(last._replace(kind="pre_activation"), ())
+    written, looped = (duat.linear_map(recording, Occurrence(first, ()), target) for recording in recordings)
     close(looped.dense(), written.dense(), layers=6)
     change = weights_of((3, 4), key=8)
     close(looped.T(change), written.T(change), layers=6)

@@ -343,7 +343,7 @@ def at_the_midpoint(f, name, operands, k, x, y):
 
 
 LIES = {
-    "a product by one end": (difference_flow.Flow, "middle", property(lambda self: self.both[0])),
+    "a product by one end": (difference_flow.ChangedValue, "middle", property(lambda self: self.both[0])),
     "the derivative for the secant": (secants, "secant", at_the_midpoint),
     "the derivative of tanh at one end": (secants.CLOSED, "tanh", lambda x, y: 1 - jnp.tanh(x) ** 2),
     "one probability for their logarithmic mean": (softmax, "_logarithmic_means", lambda distance, pair: pair[0]),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from symbolic.audit.claim import Finding
 
 
-class Format(StrEnum):
+class FigureFormat(StrEnum):
     """The output format of a figure."""
 
     unicode = "unicode"
@@ -32,7 +32,7 @@ def _table(findings: "tuple[Finding, ...]") -> "RenderableType":
     return table
 
 
-def _check_options(figure: int | None, format: Format | None, **others: str | None) -> None:
+def _check_options(figure: int | None, format: FigureFormat | None, **others: str | None) -> None:
     from symbolic.errors import SymbolicError
 
     conflicts = [f"--{name}" for name, value in others.items() if value is not None]
@@ -52,7 +52,7 @@ def audit(
     ] = None,
     verdict: Annotated[str | None, typer.Option(help="Only what is found to be so, such as 'does not hold'.")] = None,
     version: Annotated[str | None, typer.Option(help="Only this version of the paper: 000, 001 or 003.")] = None,
-    format: Annotated[Format | None, typer.Option(help="Format of the figure; unicode if absent.")] = None,
+    format: Annotated[FigureFormat | None, typer.Option(help="Format of the figure; unicode if absent.")] = None,
 ) -> Answer:
     """Check every equation of the papers, and the claims between them: proved, or refuted with exact numbers."""
     _check_options(figure, format, equation=equation, verdict=verdict, version=version, json=files.json_file)
@@ -60,7 +60,7 @@ def audit(
         from symbolic.audit.figure import figure as compute
 
         computed = compute(figure)
-        text = computed.latex() if format == Format.latex else computed.unicode()
+        text = computed.latex() if format == FigureFormat.latex else computed.unicode()
         return Answer(text=f"{text}\n", holds=computed.verified)
     from duat_jax.json_record import as_record
     from duat_jax.verification.record import AuditRecord

@@ -14,7 +14,7 @@ from duat_jax.cli.progress import working
 from duat_jax.errors import InvalidInput
 
 
-class Baseline(StrEnum):
+class ContrastBaseline(StrEnum):
     """Baselines for a text or an image."""
 
     mask = "mask"
@@ -36,7 +36,7 @@ class References:
         OldName("--versus"),
     ] = None
     baseline: Annotated[
-        list[Baseline] | None,
+        list[ContrastBaseline] | None,
         typer.Option(
             help="Contrast with a baseline: the mask, padding or the vocabulary's mean at every token but special ones,"
             " or for an image its blurred version or its mean. Repeat for an average."

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from symbolic.proof.derivation import Derivation
 
 
-class Format(StrEnum):
+class DerivationFormat(StrEnum):
     """The output format of derivations."""
 
     unicode = "unicode"
@@ -53,8 +53,8 @@ def derive(
         ),
     ] = None,
     format: Annotated[
-        Format, typer.Option(help="unicode text, LaTeX formulas, or a complete LaTeX document.")
-    ] = Format.unicode,
+        DerivationFormat, typer.Option(help="unicode text, LaTeX formulas, or a complete LaTeX document.")
+    ] = DerivationFormat.unicode,
     symbols: Annotated[
         Symbols, typer.Option(help="Notation of the unrolled form: ours (P, q, B, c, C), or the papers' with a hat.")
     ] = Symbols.ours,
@@ -73,14 +73,14 @@ def derive(
         raise SymbolicError(f"{' and '.join(requested)} ask for different derivations: give one of them")
     otherwise = "recursions" if block is None else "block"
     name = next(iter(requested.values()), otherwise)
-    derived = derivations(name, depth=depth, block=block, letters=format is Format.document)
+    derived = derivations(name, depth=depth, block=block, letters=format is DerivationFormat.document)
     if symbols is Symbols.papers:
         derived = tuple(map(in_the_papers_letters, derived))
     match format:
-        case Format.document:
+        case DerivationFormat.document:
             text = article(*derived)
-        case Format.latex:
+        case DerivationFormat.latex:
             text = "\n\n".join(map(_formula, derived)) + "\n"
-        case Format.unicode:
+        case DerivationFormat.unicode:
             text = "\n\n".join([letters_in_text(*derived), *map(str, derived)]) + "\n"
     return Answer(text=text, holds=all(each.verified for each in derived))

@@ -16,7 +16,7 @@ from duat_jax.cli.progress import progress_bar
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from duat_jax.evaluation.deletion_study import Row
+    from duat_jax.evaluation.deletion_study import DeletionRow
 
 TARGETS = {
     "next token": ("log-probability of the model's next token", "LogProbability"),
@@ -26,7 +26,7 @@ TARGETS = {
 headline and its kind."""
 
 
-def _table(title: str, rows: "Mapping[str, Row]", costs: Mapping[str, float]) -> "RenderableType":
+def _table(title: str, rows: "Mapping[str, DeletionRow]", costs: Mapping[str, float]) -> "RenderableType":
     from duat_jax.display.tables import NumberTable
 
     table = NumberTable(title=title)

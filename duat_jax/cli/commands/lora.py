@@ -74,7 +74,7 @@ def train(
     from duat_jax.lora.adapter import parameters_of
     from duat_jax.lora.record import LoraTrainingRecord
     from duat_jax.lora.training import train as train_adapters
-    from duat_jax.training.next_token import Settings
+    from duat_jax.training.next_token import TrainingSettings
 
     texts = read_texts(text)
     if length > config.positions:
@@ -88,7 +88,7 @@ def train(
         )
     base = source.load()
     adapters = new_adapters(base, module or (), rank=rank, alpha=alpha, seed=seed)
-    settings = Settings(steps, batch, rate, seed)
+    settings = TrainingSettings(steps, batch, rate, seed)
     with progress_bar("Training", "steps") as progress:
         adapters, losses = train_adapters(
             base, adapters, pieces[:-held_out], settings, work=files.work, progress=progress

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-class Stored(StrEnum):
+class StorageDtype(StrEnum):
     """The storage dtype of a saved model."""
 
     float16 = "float16"
@@ -74,7 +74,7 @@ def prune(
     output: Annotated[
         Path | None, typer.Option(help="Save the pruned model in this new directory; requires a single pruner.")
     ] = None,
-    dtype: Annotated[Stored, typer.Option(help="Storage dtype of the saved tensors.")] = Stored.float16,
+    dtype: Annotated[StorageDtype, typer.Option(help="Storage dtype of the saved tensors.")] = StorageDtype.float16,
     files: StudyFiles,
 ) -> Answer:
     """Prune a language model's neurons or layers by calibration text, and measure the loss on other pieces."""

@@ -32,7 +32,7 @@ ANSWERS_WITHIN = 10.0
 """The seconds in which Dask's scheduler has to answer."""
 
 
-class Baseline(StrEnum):
+class SurveyBaseline(StrEnum):
     """Baselines for a text."""
 
     mask = "mask"
@@ -66,7 +66,7 @@ def survey(
         ),
     ],
     baseline: Annotated[
-        Baseline | None,
+        SurveyBaseline | None,
         typer.Option(
             help="Split the difference of every window from this baseline: the mask, padding or the vocabulary's mean"
             " at every token but special ones."
@@ -199,7 +199,7 @@ def _named(tokenizer: "Tokenizer", token: int | str | None) -> str | None:
     return quoted_label(readable(tokenizer, [token])[0]) if isinstance(token, int) else token
 
 
-def _title(target: str | None, contrast: str | None, baseline: Baseline | None) -> str:
+def _title(target: str | None, contrast: str | None, baseline: SurveyBaseline | None) -> str:
     from duat_jax.inputs.baselines import BASELINES
 
     number = "margin of the token that stands there" if target is None else f"logit of {target}"

@@ -58,7 +58,7 @@ def train_ledger(
     from duat_jax.models.saver import write_model
     from duat_jax.models.validation import require_layers
     from duat_jax.training import influence, train
-    from duat_jax.training.next_token import Settings, next_token_run, parts_of_pieces
+    from duat_jax.training.next_token import TrainingSettings, next_token_run, parts_of_pieces
     from duat_jax.training.pieces import extremes, piece_of
     from duat_jax.training.pieces import render as render_pieces
     from duat_jax.training.record import as_training_record
@@ -75,7 +75,7 @@ def train_ledger(
     ids = encode(tokenizer, text, "the text")
     if not 2 <= len(ids) <= config.positions:
         raise InvalidInput(f"the text has {len(ids)} tokens: give one of 2 to {config.positions}")
-    pieces, settings = windows(stream(tokenizer, texts), None, tokens), Settings(steps, batch, rate, seed)
+    pieces, settings = windows(stream(tokenizer, texts), None, tokens), TrainingSettings(steps, batch, rate, seed)
     run = next_token_run(pieces, settings)
     base = source.load()
     with tempfile.TemporaryDirectory() if work is None else nullcontext(work) as folder:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.display.examples import Examples
-from duat_jax.display.view import Cell, Table, Units, View, numbers
+from duat_jax.display.view import Cell, Table, UnitTable, View, numbers
 from duat_jax.models.vocabulary.token import written_label
 
 FORMAT = 3
@@ -79,7 +79,7 @@ def _table(table: Table) -> dict[str, Any]:
     }
 
 
-def _units_of_row(units: Units, row: int) -> dict[str, Any] | None:
+def _units_of_row(units: UnitTable, row: int) -> dict[str, Any] | None:
     """Return the largest units of a row at every token, those of several choices or runs one after the other."""
     parts = [each for each in units.parts if each.row == row]
     if not parts:

@@ -14,7 +14,7 @@ from duat_jax.forms.score import KINDS, PRECISION, Score, ScoreSide, Vector, neu
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import Inputs, OneInput, checked_input, is_many
-from duat_jax.interpret.attention.result import BIASES, AttentionScore, Source
+from duat_jax.interpret.attention.result import BIASES, AttentionScore, AttentionSource
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.embedding import TokenEmbedding
@@ -25,7 +25,7 @@ from duat_jax.nn.linear import alike
 from duat_jax.nn.pattern import attention_mask, cap_ratio
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
-from duat_jax.transform.keys import Key, Site, Step
+from duat_jax.transform.keys import Key, Occurrence, Site
 from duat_jax.transform.recording import Recording, record_kinds
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def explain_attention(
     def recompute(model: Transformer) -> Array:
         return split(model)[0].completeness.value
 
-    def neurons(side: str, source: Source) -> Array:
+    def neurons(side: str, source: AttentionSource) -> Array:
         name = f"attention.{side}"
         return _neurons(model, text, sides[name], source.token, request.layer, through_heads, name, source.term)
 
@@ -214,7 +214,7 @@ def _embeddings(model: Transformer, inputs: Inputs) -> dict[str, Array]:
 
 def _recorded(
     model: Transformer, inputs: Inputs, layer: int, through_heads: bool
-) -> tuple[Recording, dict[str, Step], tuple[Site, ...]]:
+) -> tuple[Recording, dict[str, Occurrence], tuple[Site, ...]]:
     """Return the recording, the points of the layer by name, and what earlier heads mixed, where it is a source."""
     real: Any = jnp.asarray(inputs.real)
     recording = record_kinds(lambda parts: model.hidden(sum(parts.values()), real), _embeddings(model, inputs), KINDS)
@@ -271,20 +271,20 @@ def _neurons(
     return neurons_of(recording, here[name], side, Site(marks.ACTIVATION, term), token, through=through)
 
 
-def _named(vector: Vector) -> tuple[tuple[Source, ...], Float[np.ndarray, "head_features sources"]]:
+def _named(vector: Vector) -> tuple[tuple[AttentionSource, ...], Float[np.ndarray, "head_features sources"]]:
     """Return the sources of a query or a key that add anything to it, and what they add."""
-    sources: list[Source] = []
+    sources: list[AttentionSource] = []
     for name, part in sorted(vector.input.items()):
-        sources += [Source(name, name, token, None) for token in range(part.shape[1])]
+        sources += [AttentionSource(name, name, token, None) for token in range(part.shape[1])]
     for key, part in vector.terms.items():
         name = f"layer {_layer_of(key)} " + ("MLP" if key.name == "mlp" else key.name)
-        sources += [Source(name, name, token, key) for token in range(part.shape[1])]
+        sources += [AttentionSource(name, name, token, key) for token in range(part.shape[1])]
     for key, part in vector.heads.items():
         layer = f"layer {_layer_of(key)}"
         places = np.ndindex(part.shape[1:])
-        sources += [Source(f"{layer} head {head}", f"{layer} heads", token, None) for token, head in places]
+        sources += [AttentionSource(f"{layer} head {head}", f"{layer} heads", token, None) for token, head in places]
     names = [*map(str, vector.offsets), "unmarked"]
-    sources += [Source(name, BIASES, None, None) for name in names]
+    sources += [AttentionSource(name, BIASES, None, None) for name in names]
     columns = np.asarray(vector.columns)
     # Of a causal model, what stands behind a token adds nothing to it; and with heads as sources, no other token does.
     kept = np.flatnonzero(columns.any(0))

@@ -31,8 +31,8 @@ ATTENDED, TOKENS, SOURCES = 5, 8, 8
 """The numbers of attended tokens and of tokens with the largest sums in a table, and of sources on a page."""
 
 
-@kept_as("attention source")
-class Source(NamedTuple):
+@kept_as("attention source", "duat_jax.interpret.attention.result:Source")
+class AttentionSource(NamedTuple):
     """One summand of a query or of a key.
 
     Args:
@@ -57,15 +57,15 @@ class Pair(NamedTuple):
         contribution: `⟨q^a, k^b⟩`.
     """
 
-    query: Source
-    key: Source
+    query: AttentionSource
+    key: AttentionSource
     contribution: float
 
 
 def pair_fields(pairs: list[Pair]) -> list[dict[str, Any]]:
     """Return pairs of sources as plain data, with the fields of `PairRecord`."""
 
-    def source(of: Source) -> dict[str, Any]:
+    def source(of: AttentionSource) -> dict[str, Any]:
         return {"part": of.part, "token": of.token}
 
     return [pair._asdict() | {"query": source(pair.query), "key": source(pair.key)} for pair in pairs]
@@ -106,12 +106,12 @@ class AttentionScore(Displayed):
     key: int
     contrast: int | None
     attention: Float[np.ndarray, "tokens"]
-    query_sources: tuple[Source, ...]
-    key_sources: tuple[Source, ...]
+    query_sources: tuple[AttentionSource, ...]
+    key_sources: tuple[AttentionSource, ...]
     queries: Float[np.ndarray, "head_features query_sources"]
     keys: Float[np.ndarray, "head_features key_sources"]
     completeness: Completeness
-    split: Callable[[str, Source], Array]
+    split: Callable[[str, AttentionSource], Array]
 
     @property
     def value(self) -> float:
@@ -157,14 +157,14 @@ class AttentionScore(Displayed):
     def _summed(self, labels: tuple, label_of: Any) -> np.ndarray:
         numbers = {label: i for i, label in enumerate(labels)}
 
-        def summed(columns: np.ndarray, sources: tuple[Source, ...]) -> np.ndarray:
+        def summed(columns: np.ndarray, sources: tuple[AttentionSource, ...]) -> np.ndarray:
             found = np.zeros((len(labels), len(columns)), columns.dtype)
             np.add.at(found, [numbers[label_of(source)] for source in sources], columns.T)
             return found
 
         return summed(self.queries, self.query_sources) @ summed(self.keys, self.key_sources).T
 
-    def neurons(self, query: Source, key: Source) -> Float[np.ndarray, "query_neurons key_neurons"]:
+    def neurons(self, query: AttentionSource, key: AttentionSource) -> Float[np.ndarray, "query_neurons key_neurons"]:
         """Split the contribution of one pair of sources over the neurons of those that are MLPs.
 
         Args:
@@ -180,7 +180,9 @@ class AttentionScore(Displayed):
         left = self._neurons("queries", query, self.query_sources, self.queries)
         return left.T @ self._neurons("keys", key, self.key_sources, self.keys)
 
-    def _neurons(self, side: str, source: Source, sources: tuple[Source, ...], columns: np.ndarray) -> np.ndarray:
+    def _neurons(
+        self, side: str, source: AttentionSource, sources: tuple[AttentionSource, ...], columns: np.ndarray
+    ) -> np.ndarray:
         if source not in sources:
             raise DuatError(f"{source} is no source of the {side}: choose one of query_sources or key_sources")
         if source.term is None:
@@ -233,7 +235,7 @@ class AttentionScore(Displayed):
             notes=(f"The head attends to: {'   '.join(attended)}", self.meaning),
         )
 
-    def _name(self, source: Source) -> str:
+    def _name(self, source: AttentionSource) -> str:
         """Return a source in words."""
         place = "" if source.token is None else f", token {source.token} {quoted_token(self.tokens[source.token])}"
         return source.part + place
@@ -284,7 +286,7 @@ class AttentionScore(Displayed):
     def score_view(self) -> ScoreView:
         """Return the score as the page of a graph shows it."""
 
-        def side(sources: tuple[Source, ...], parts: list[float]) -> list[tuple[str, float]]:
+        def side(sources: tuple[AttentionSource, ...], parts: list[float]) -> list[tuple[str, float]]:
             return largest([(self._name(source), part) for source, part in zip(sources, parts, strict=True)], SOURCES)
 
         pairs = [
@@ -309,7 +311,7 @@ class AttentionScore(Displayed):
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the pairs of sources, which sum to the score, and the attention with named axes."""
 
-        def axis(side: str, sources: tuple[Source, ...]) -> Axes:
+        def axis(side: str, sources: tuple[AttentionSource, ...]) -> Axes:
             parts, tokens = [source.part for source in sources], [source.token for source in sources]
             number = range(len(sources))
             return {f"{side}_source": {f"{side}_source": number, f"{side}_part": parts, f"{side}_token_index": tokens}}

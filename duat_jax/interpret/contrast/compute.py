@@ -35,7 +35,7 @@ MIXED, ACTIVATED = (HEADS, program.MIXED), (NEURONS, program.NEURONS)
 """The names of points: those of this package's models, and those that `duat.auto` places."""
 
 
-class _Parts(NamedTuple):
+class _ContrastParts(NamedTuple):
     flow: Float[Array, "rows tokens"]
     heads: Marked[Float[Array, "tokens heads"]]
     neurons: Marked[Float[Array, "tokens neurons"]]
@@ -142,10 +142,10 @@ def _split(
     def number(x: Array) -> Array:
         return reader.read(model, forward_from(model, x, real, stream)).value
 
-    def parts_of(secant: Secant) -> _Parts:
+    def parts_of(secant: Secant) -> _ContrastParts:
         by_token, contributions = partial(rows_of_tokens, model.config, tokens=xs.shape[1]), secant.contributions
         streams, units = by_token(marks.STREAM, contributions.streams), by_token(marks.POINT, contributions.points)
-        return _Parts(
+        return _ContrastParts(
             jnp.stack([part.sum(-1) for part in _of_layers(streams)]),
             Marked({key: part.sum(-1) for key, part in units.items() if key.name in MIXED}),
             Marked({key: part for key, part in units.items() if key.name in ACTIVATED}),

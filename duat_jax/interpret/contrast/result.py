@@ -16,10 +16,10 @@ from duat_jax.display.view import (
     DIFFERENCE,
     DISCONTINUITIES,
     Colouring,
-    Row,
-    Run,
+    ModelRun,
+    TokenRow,
     UnitParts,
-    Units,
+    UnitTable,
     View,
     line_ends,
     named_parts,
@@ -54,7 +54,7 @@ NEURONS = (
 
 
 @renamed_fields(part="contribution")
-class Head(NamedTuple):
+class HeadPart(NamedTuple):
     """The part of an attention head at one token.
 
     Args:
@@ -138,13 +138,13 @@ class Contrast(Displayed):
         """
         return [Neuron(*entry) for entry in largest_entries(self.neurons, count)]
 
-    def top_heads(self, count: int) -> list[Head]:
+    def top_heads(self, count: int) -> list[HeadPart]:
         """Return the heads with the largest parts by size, each with the token that it carries them to.
 
         Args:
             count: how many.
         """
-        return [Head(*entry) for entry in largest_entries(self.heads, count)]
+        return [HeadPart(*entry) for entry in largest_entries(self.heads, count)]
 
     def part_sums(self) -> Mapping[str, Any]:
         """Return the sums of the parts that each completeness is about."""
@@ -170,7 +170,7 @@ class Contrast(Displayed):
             others=self._other_tokens(),
             line_ends=line_ends(self.tokens),
             heading="Where the difference is, after each layer",
-            rows=tuple(map(Row, self.rows, self.flow, layers)),
+            rows=tuple(map(TokenRow, self.rows, self.flow, layers)),
             row_sums=True,
             later="moved or jumped later" if self.leaves_out else "",
             colourings=(
@@ -182,8 +182,8 @@ class Contrast(Displayed):
                 ),
             ),
             units=(
-                Units("head", ("part",), HEADS, None, _unit_parts(self.heads)),
-                Units("neuron", ("part",), NEURONS, "everything else in the stream", _unit_parts(self.neurons)),
+                UnitTable("head", ("part",), HEADS, None, _unit_parts(self.heads)),
+                UnitTable("neuron", ("part",), NEURONS, "everything else in the stream", _unit_parts(self.neurons)),
             ),
             added=(
                 *named_parts("Held at its midpoint, and moved", self.moved.items()),
@@ -193,16 +193,16 @@ class Contrast(Displayed):
             image=self.image,
         )
 
-    def _runs(self) -> tuple[Run, ...]:
+    def _runs(self) -> tuple[ModelRun, ...]:
         """Return the runs on the input and on each reference, and the mean of several."""
         several = len(self.references) > 1
         return (
-            Run(f"A: the {'text' if self.image is None else 'image'}", self.value, self.predictions),
+            ModelRun(f"A: the {'text' if self.image is None else 'image'}", self.value, self.predictions),
             *(
-                Run(each.name if several else f"B: {each.name}", each.value, each.predictions)
+                ModelRun(each.name if several else f"B: {each.name}", each.value, each.predictions)
                 for each in self.references
             ),
-            *([Run("B: the mean of the references", self.value - self.difference)] if several else []),
+            *([ModelRun("B: the mean of the references", self.value - self.difference)] if several else []),
         )
 
     def _other_tokens(self) -> tuple[str, ...] | None:

@@ -32,7 +32,7 @@ from duat_jax.models.units import streams_of
 from duat_jax.models.validation import require_gated, require_loaded
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
-from duat_jax.transform.keys import Marked, Step
+from duat_jax.transform.keys import Marked, Occurrence
 from duat_jax.transform.marks import offset
 from duat_jax.transform.recording import record_kinds
 
@@ -193,7 +193,7 @@ def _split(
         by_token = partial(rows_of_tokens, model.config, marks.ACTIVATION, tokens=len(inputs.real))
         recording = record_kinds(read_from, model.embed(inputs.given, inputs.segments), _KINDS)
 
-        def parts(readout: Any, target: Step | None) -> _Parts:
+        def parts(readout: Any, target: Occurrence | None) -> _Parts:
             decomposed = decomposition.contributions(recording, readout, target=target)
             collapsed = affine_form.collapsed_contributions(recording, readout, target=target, gate_rule=gate_rule)
             coefficients = by_token(decomposed.coefficients)

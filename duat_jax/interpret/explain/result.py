@@ -13,7 +13,7 @@ from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_mark, of_tokens, whole
 from duat_jax.display.neurons import largest_entries
 from duat_jax.display.result import Displayed
-from duat_jax.display.view import Colouring, Row, Run, UnitParts, Units, View, line_ends, named_parts
+from duat_jax.display.view import Colouring, ModelRun, TokenRow, UnitParts, UnitTable, View, line_ends, named_parts
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.images import SeenImage
 from duat_jax.inputs.labels import Prediction
@@ -151,8 +151,8 @@ class Explanation(Displayed):
     def view(self) -> View:
         """Return the explanation as it is shown."""
         labels, sums = self.labels, self.term_tokens
-        rows = [Row("embedding", self.embedding)]
-        rows += [Row(label, part, key.layer) for (key, label), part in zip(labels.items(), sums, strict=True)]
+        rows = [TokenRow("embedding", self.embedding)]
+        rows += [TokenRow(label, part, key.layer) for (key, label), part in zip(labels.items(), sums, strict=True)]
         neurons = tuple(
             UnitParts(labels[key], row, (part, self.coefficients[key], self.activations[key]), range(part.shape[-1]))
             for row, (key, part) in enumerate(self.terms.items(), 1)
@@ -164,7 +164,7 @@ class Explanation(Displayed):
             value_name="value",
             completeness=self.completeness,
             exact=EXACT,
-            runs=(Run("the text" if self.image is None else "the image", self.value, self.predictions),),
+            runs=(ModelRun("the text" if self.image is None else "the image", self.value, self.predictions),),
             output=self.target.output_id,
             tokens=tuple(map(token_label, self.tokens)),
             line_ends=line_ends(self.tokens),
@@ -184,7 +184,7 @@ class Explanation(Displayed):
                 ),
             ),
             units=(
-                Units(
+                UnitTable(
                     "neuron",
                     ("contribution", "coefficient", "activation"),
                     "A neuron's contribution is its coefficient times its activation; together they are the cell.",

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.errors import InvalidInput
 from duat_jax.forms import pre_activation
-from duat_jax.forms.pre_activation import Neurons, Reads
+from duat_jax.forms.pre_activation import NeuronsAtTokens, Reads
 from duat_jax.inputs.batching import bucket, padded, power_of_two
 from duat_jax.inputs.labels import Labels, labels_of
 from duat_jax.inputs.model_inputs import Inputs, OneInput
@@ -92,16 +92,16 @@ class _Neurons(NamedTuple):
     lowest: tuple[Float[Array, "neurons outputs"], Int[Array, "neurons outputs"]] | None
 
 
-def _places(explanation: Explanation, chosen: list[ActiveNeuron]) -> Neurons:
+def _places(explanation: Explanation, chosen: list[ActiveNeuron]) -> NeuronsAtTokens:
     """Return the neurons by the numbers of their terms, of their tokens, and of their own."""
     numbers = {key: number for number, key in enumerate(explanation.terms)}
     places = [(numbers[each.term], each.token_index, each.neuron) for each in chosen]
-    return Neurons(*np.array(places, np.int32).reshape(-1, 3).T)
+    return NeuronsAtTokens(*np.array(places, np.int32).reshape(-1, 3).T)
 
 
 @partial(jax.jit, static_argnames="stream")
 def _read(
-    model: Transformer, inputs: Inputs, neurons: Neurons, stream: int | None, position: Int[Array, ""] | None
+    model: Transformer, inputs: Inputs, neurons: NeuronsAtTokens, stream: int | None, position: Int[Array, ""] | None
 ) -> _Neurons:
     real: Any = inputs.real
     recording = record_kinds(
@@ -183,7 +183,7 @@ def _without(
     model: Transformer,
     reader: Reader,
     inputs: Inputs,
-    neurons: Neurons,
+    neurons: NeuronsAtTokens,
     off: Bool[Array, "groups neurons"],
     widths: tuple[tuple[int, Key, int], ...],
     stream: int | None,

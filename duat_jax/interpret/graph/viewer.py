@@ -16,7 +16,7 @@ SUM = "mlp reconstruction error"
 """The viewers' name of a node that stands for what no other node does: here all other neurons of a layer at a token."""
 
 
-class _Source(NamedTuple):
+class _ViewerNode(NamedTuple):
     """A node, with its part in the target and in each neuron's pre-activation, `[1 + neurons]`."""
 
     node: dict[str, Any]
@@ -103,7 +103,7 @@ def _layer(graph: Streams, layer: int | None) -> int:
     return len(graph.streams) - 1 if layer is None else layer
 
 
-def _neurons(graph: Streams) -> Iterator[_Source]:
+def _neurons(graph: Streams) -> Iterator[_ViewerNode]:
     for place, each in enumerate(graph.neurons):
         neuron, layer = each.neuron, _layer(graph, each.neuron.term.layer)
         raised = ", ".join(quoted_label(output) for output, _ in each.raised[:3])
@@ -117,10 +117,10 @@ def _neurons(graph: Streams) -> Iterator[_Source]:
             f"neuron {neuron.neuron}" + (f", raises {raised}" if raised else ""),
         )
         parts = np.array([neuron.contribution, *(reader.edges[place] for reader in graph.neurons)])
-        yield _Source(node | {"activation": neuron.activation}, parts)
+        yield _ViewerNode(node | {"activation": neuron.activation}, parts)
 
 
-def _others(graph: Streams) -> Iterator[_Source]:
+def _others(graph: Streams) -> Iterator[_ViewerNode]:
     """Yield for each term and token the sum of the neurons that aren't nodes."""
     explanation = graph.explanation
     for number, key in enumerate(explanation.terms):
@@ -134,20 +134,20 @@ def _others(graph: Streams) -> Iterator[_Source]:
                     parts -= [each.neuron.contribution, *(reader.edges[place] for reader in graph.neurons)]
             # A name of its own, since a neuron's identifier has three numbers too.
             identity, label = f"{layer}_others-{number}_{token}", f"all other neurons, {explanation.labels[key]}"
-            yield _Source(_node(identity, SUM, layer, token, -1, identity, label), parts)
+            yield _ViewerNode(_node(identity, SUM, layer, token, -1, identity, label), parts)
 
 
-def _tokens(graph: Streams) -> Iterator[_Source]:
+def _tokens(graph: Streams) -> Iterator[_ViewerNode]:
     explanation = graph.explanation
     for token, text in enumerate(explanation.tokens):
         number = graph.ids[token] if graph.ids else token
         node = _node(f"E_{number}_{token}", "embedding", "E", token, token, f"E_{number}-{token}", f'Emb: "{text}"')
-        yield _Source(node, np.array([explanation.embedding[token], *(n.embedding[token] for n in graph.neurons)]))
+        yield _ViewerNode(node, np.array([explanation.embedding[token], *(n.embedding[token] for n in graph.neurons)]))
 
 
-def _biases(graph: Streams) -> Iterator[_Source]:
+def _biases(graph: Streams) -> Iterator[_ViewerNode]:
     for key, part in graph.explanation.biases.items():
         layer = _layer(graph, key.layer)
         kind = re.sub(r"[^A-Za-z0-9.]", "-", f"{key.name}.{key.number}")
         identity, parts = f"{layer}_bias_{kind}_0", [part, *(each.biases[key] for each in graph.neurons)]
-        yield _Source(_node(identity, "bias", layer, 0, None, identity, str(key)), np.array(parts))
+        yield _ViewerNode(_node(identity, "bias", layer, 0, None, identity, str(key)), np.array(parts))

@@ -7,7 +7,7 @@ from typing import Any, final
 from duat_jax.interpret.intervene.changes import SCALED, SET, STEERED, Change, Where, indices, some
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
-from duat_jax.models.layout import Units
+from duat_jax.models.layout import UnitLayout
 from duat_jax.models.units import heads_of, neurons_of, streams_of
 from duat_jax.models.validation import whole_number
 
@@ -134,7 +134,7 @@ class Stream(Place):
         return Where(streams[0].site, f"stream {number}", None, streams[0].shape)
 
 
-def _in_layer(found: list[Units], layer: int, unit: str, given: Any, problems: list[str]) -> Where | None:
+def _in_layer(found: list[UnitLayout], layer: int, unit: str, given: Any, problems: list[str]) -> Where | None:
     if len(found) != 1:
         known = ", ".join(str(each.site.key) for each in found) or "none"
         problems.append(f"layer {layer} has no marks of its {unit}s alone, but {known}: change its stream")

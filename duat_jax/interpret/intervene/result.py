@@ -14,11 +14,11 @@ from duat_jax.display.view import (
     DIFFERENCE,
     DISCONTINUITIES,
     Colouring,
-    Row,
-    Run,
+    ModelRun,
     Table,
+    TokenRow,
     UnitParts,
-    Units,
+    UnitTable,
     View,
     line_ends,
     named_parts,
@@ -140,7 +140,7 @@ class Intervention(Displayed):
             [effect.at_tokens(each, tokens) for each in (effect.secant, effect.frozen)] for effect in self.effects
         ]
         rows = tuple(
-            Row(effect.change, parts if parts.ndim == 1 else parts.sum(-1))
+            TokenRow(effect.change, parts if parts.ndim == 1 else parts.sum(-1))
             for effect, (parts, _) in zip(self.effects, columns, strict=True)
         )
         units = tuple(
@@ -156,8 +156,8 @@ class Intervention(Displayed):
             completeness=self.completeness,
             exact=EXACT if self.reaches else NOTHING,
             runs=(
-                Run("A: with the changes", self.after, self.changed_predictions),
-                Run("B: as it is", self.before, self.predictions),
+                ModelRun("A: with the changes", self.after, self.changed_predictions),
+                ModelRun("B: as it is", self.before, self.predictions),
             ),
             output=self.target.output_id,
             tokens=tuple(map(token_label, self.tokens)),
@@ -172,7 +172,7 @@ class Intervention(Displayed):
                 ),
             ),
             units=(
-                Units(
+                UnitTable(
                     "unit",
                     ("part", "predicted"),
                     "The changed neurons or heads; together they are the cell.",

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 from duat_jax.inputs.batching import power_of_two
 from duat_jax.interpret.intervene.changes import Applied
 from duat_jax.models.config import Config
-from duat_jax.models.layout import Units
+from duat_jax.models.layout import UnitLayout
 from duat_jax.models.units import heads_of, neurons_of, streams_of
 from duat_jax.transform.editing import Edit
 from duat_jax.transform.keys import Site
@@ -30,7 +30,7 @@ class Alike(NamedTuple):
     """
 
     sites: tuple[Site, ...]
-    units: Units
+    units: UnitLayout
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -55,7 +55,7 @@ def marks_alike(config: Config, layers: int, changes: Iterable[Applied]) -> tupl
     changed = {change.site for change in changes}
     every = [units for layer in range(layers) for units in (*heads_of(config, layer), *neurons_of(config, layer))]
     every += [units for number in range(layers + 1) for units in streams_of(config, number)]
-    found: dict[tuple[Any, ...], list[Units]] = {}
+    found: dict[tuple[Any, ...], list[UnitLayout]] = {}
     for units in every:
         found.setdefault((units.site.kind, units.site.key.name, units.axis, units.others), []).append(units)
     alike = (Alike(tuple(units.site for units in of_kind), of_kind[0]) for of_kind in found.values())

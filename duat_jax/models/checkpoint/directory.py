@@ -14,7 +14,7 @@ from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.safetensors_files import WEIGHTS, Safetensors
 from duat_jax.models.checkpoint.sentence_modules import folders_of_modules, read_pooling
 from duat_jax.models.checkpoint.settings import text_fields
-from duat_jax.models.checkpoint.stored import Stored
+from duat_jax.models.checkpoint.stored import StoredTensors
 from duat_jax.models.checkpoint.tokenizer_configured import read_configured_tokenizer
 from duat_jax.models.pooling import Pooling
 
@@ -93,7 +93,7 @@ class Directory:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self.path / name, folder / name)
 
-    def tensors(self) -> Stored:
+    def tensors(self) -> StoredTensors:
         """Return the tensors of `model.safetensors`, or of the files that its index names."""
         weights, index = self.path / WEIGHTS, self.path / INDEX
         if not weights.is_file():

@@ -28,7 +28,7 @@ MOST_PARTS = 10_000
 """The largest number of layers or experts, so that an absurd number takes no memory."""
 
 
-class Fields:
+class JsonFields:
     """The fields of an object in JSON: each is read as the type it must have, or its problem noted.
 
     Args:

@@ -18,7 +18,7 @@ from duat_jax.models.checkpoint.gguf_settings import FACTORS, LONGROPE, read_set
 from duat_jax.models.checkpoint.gguf_tokenizer import read_gguf_tokenizer
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.sentence_modules import write_pooling
-from duat_jax.models.checkpoint.stored import Stored
+from duat_jax.models.checkpoint.stored import StoredTensors
 from duat_jax.models.checkpoint.tokenizer_settings import CHAT_TEMPLATE
 from duat_jax.models.checkpoint.tokenizer_settings import CONFIG as TOKENIZER_CONFIG
 from duat_jax.models.pooling import Pooling
@@ -59,7 +59,7 @@ class GgufCheckpoint:
         sizes += places[EMBEDDING].shape[:1] if EMBEDDING in places else []
         return min(sizes, default=None)
 
-    def tensors(self) -> Stored:
+    def tensors(self) -> StoredTensors:
         """Return the tensors."""
         config = self.settings()
         stored = GgufTensors(self.settings_path, self.header, config)
@@ -88,7 +88,7 @@ class GgufCheckpoint:
         write_pooling(folder, self.pooling())
 
 
-class _Source(NamedTuple):
+class _TensorSource(NamedTuple):
     """The stored tensor of one of Hugging Face's tensors, and the part of it.
 
     Args:
@@ -118,7 +118,7 @@ class GgufTensors:
         self._places = header.places
         self._architecture = architecture_of(path, header.metadata)
         self._config = config
-        self._sources: dict[str, _Source] = {}
+        self._sources: dict[str, _TensorSource] = {}
         problems = []
         experts = config.get(self._architecture.experts or "")
         names = _names(self._architecture)
@@ -133,12 +133,12 @@ class GgufTensors:
                 continue
             name = f"{ours}.{end}".replace(".0.", f".{layer[1]}." if layer else "", 1)
             if ".experts." not in name:
-                self._sources[name] = _Source(stored)
+                self._sources[name] = _TensorSource(stored)
             elif place.shape[0] != experts:
                 problems.append(f"tensor {quoted(stored)} {place.shape} must begin with the number of experts")
             else:
                 for i in range(place.shape[0]):
-                    self._sources[name.replace(".experts.", f".experts.{i}.")] = _Source(stored, i)
+                    self._sources[name.replace(".experts.", f".experts.{i}.")] = _TensorSource(stored, i)
         raise_problems(path, problems)
 
     def names(self) -> Collection[str]:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from duat_jax.models.checkpoint.stored import Stored
+from duat_jax.models.checkpoint.stored import StoredTensors
 
 JOINED = {"gate_up_proj": ("gate_proj", "up_proj"), "down_proj": ("down_proj",)}
 """Hugging Face's joined tensors, and their parts in a GGUF file."""
@@ -18,7 +18,7 @@ class GptOssTensors:
         experts: the number of experts.
     """
 
-    def __init__(self, stored: Stored, experts: int) -> None:
+    def __init__(self, stored: StoredTensors, experts: int) -> None:
         self.path, self.stored = stored.path, stored
         self.readable: Collection[str] = stored.readable
         names = set(stored.names())

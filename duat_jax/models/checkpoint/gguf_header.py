@@ -26,7 +26,7 @@ _CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q
 _STRING, _ARRAY = 8, 9
 
 
-class Place(NamedTuple):
+class TensorPlace(NamedTuple):
     """The place of a tensor in a file, and its storage type.
 
     Args:
@@ -51,7 +51,7 @@ class Header(NamedTuple):
     """
 
     metadata: dict[str, Any]
-    places: dict[str, Place]
+    places: dict[str, TensorPlace]
 
 
 class _Bytes:
@@ -124,7 +124,7 @@ def read_header(path: Path) -> Header:
         problems.append("it is one part of several: merge them with llama.cpp's gguf-split --merge")
     begin = -(-data.at // alignment) * alignment
     problems += [f"tensor {quoted(name)} is given twice" for name in _doubled(infos)]
-    places: dict[str, Place] = {}
+    places: dict[str, TensorPlace] = {}
     for name, (kind, shape, offset) in infos:
         try:
             places[name] = _place(kind, shape, begin + offset)
@@ -145,7 +145,7 @@ def _doubled(pairs: list[tuple[str, Any]]) -> list[str]:
     return [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
 
 
-def _place(kind: int, shape: list[int], start: int) -> Place:
+def _place(kind: int, shape: list[int], start: int) -> TensorPlace:
     try:
         quantisation = gguf.GGMLQuantizationType(kind)
     except ValueError:
@@ -155,10 +155,10 @@ def _place(kind: int, shape: list[int], start: int) -> Place:
         raise ValueError(
             f"has shape {quoted(shape)}, but {quantisation.name} has rows of a multiple of {entries} entries"
         )
-    return Place(quantisation, shape, start, math.prod(shape) // entries * size)
+    return TensorPlace(quantisation, shape, start, math.prod(shape) // entries * size)
 
 
-def _misplaced(places: dict[str, Place], size: int) -> list[str]:
+def _misplaced(places: dict[str, TensorPlace], size: int) -> list[str]:
     """Return the tensors that reach beyond the end of the file or overlap."""
     problems, last, before, beyond = [], 0, "", []
     for name, place in sorted(places.items(), key=lambda item: item[1].start):

@@ -35,7 +35,7 @@ _DEEPSEEK3 = (
 )
 
 
-class _Split(NamedTuple):
+class _SplitRules(NamedTuple):
     """Rules for splitting a text before its bytes are merged.
 
     Args:
@@ -67,22 +67,22 @@ class _Split(NamedTuple):
         return pre_tokenizers.Sequence(steps)
 
 
-_DIGITS, _OF_LLAMA3 = _Split(digits=True), _Split((_LLAMA3,), keeps_tokens=True, begins=True)
-_OF_QWEN2, _OF_GPT4O = _Split((_QWEN2,), composed=True), _Split((_GPT4O,))
+_DIGITS, _OF_LLAMA3 = _SplitRules(digits=True), _SplitRules((_LLAMA3,), keeps_tokens=True, begins=True)
+_OF_QWEN2, _OF_GPT4O = _SplitRules((_QWEN2,), composed=True), _SplitRules((_GPT4O,))
 SPLITS = {
-    **dict.fromkeys(("gpt-2", "phi-2"), _Split()),
-    **dict.fromkeys(("mpt", "olmo"), _Split(composed=True)),
+    **dict.fromkeys(("gpt-2", "phi-2"), _SplitRules()),
+    **dict.fromkeys(("mpt", "olmo"), _SplitRules(composed=True)),
     "smollm": _DIGITS,
     **dict.fromkeys(("starcoder", "refact", "codeshell"), _DIGITS),
-    "command-r": _Split(digits=True, composed=True),
-    "falcon": _Split(runs=True),
+    "command-r": _SplitRules(digits=True, composed=True),
+    "falcon": _SplitRules(runs=True),
     **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3"), _OF_LLAMA3),
-    **dict.fromkeys(("dbrx", "smaug-bpe"), _Split((_LLAMA3,))),
+    **dict.fromkeys(("dbrx", "smaug-bpe"), _SplitRules((_LLAMA3,))),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "stablelm2"), _OF_QWEN2),
-    "tekken": _Split((_TEKKEN,), keeps_tokens=True, begins=True),
+    "tekken": _SplitRules((_TEKKEN,), keeps_tokens=True, begins=True),
     "gpt-4o": _OF_GPT4O,
     "llama4": _OF_GPT4O,
-    "deepseek-v3": _Split(_DEEPSEEK3),
+    "deepseek-v3": _SplitRules(_DEEPSEEK3),
 }
 """Rules for splitting texts, by `tokenizer.ggml.pre`: those of the tokenizers with these names."""
 
@@ -198,7 +198,7 @@ def _byte_level(values: _Values, vocab: dict[str, int], types: np.ndarray) -> tu
             f"{ROOM}pre = {quoted(kind)}: its rule for splitting texts isn't known, only {', '.join(SPLITS)} are"
         )
 
-    split = SPLITS.get(kind, _Split())
+    split = SPLITS.get(kind, _SplitRules())
 
     def build() -> Tokenizer:
         tokenizer = Tokenizer(models.BPE(vocab, merges, ignore_merges=split.keeps_tokens))

@@ -5,7 +5,7 @@ from collections.abc import Collection
 import ml_dtypes
 import numpy as np
 
-from duat_jax.models.checkpoint.stored import Stored
+from duat_jax.models.checkpoint.stored import StoredTensors
 
 BLOCKS, SCALES = "_blocks", "_scales"
 """Suffixes of the two stored tensors of a packed one."""
@@ -26,7 +26,7 @@ class Mxfp4:
     Source: Rouhani et al., "OCP Microscaling Formats (MX) Specification", 2023.
     """
 
-    def __init__(self, stored: Stored) -> None:
+    def __init__(self, stored: StoredTensors) -> None:
         self.path, self.stored = stored.path, stored
         ends = [name.removesuffix(BLOCKS) for name in stored.names() if name.endswith(BLOCKS)]
         self.packed = {name for name in ends if self._is_packed(name)}

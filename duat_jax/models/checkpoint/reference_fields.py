@@ -49,7 +49,7 @@ TRAINING = "drop"
 """A part of the names of fields that count in training alone."""
 
 
-class Reference(NamedTuple):
+class ReferenceFields(NamedTuple):
     """The fields that the reference implementation reads for a family.
 
     Args:
@@ -79,7 +79,7 @@ def _tables() -> dict[str, Any]:
     return read_json(FILE)
 
 
-def reference_of(family: str) -> Reference | None:
+def reference_of(family: str) -> ReferenceFields | None:
     """Return the fields that the reference implementation reads for a family, or `None` if it doesn't have the family.
 
     Example:
@@ -90,4 +90,4 @@ def reference_of(family: str) -> Reference | None:
     if family not in tables["families"]:
         return None
     both = (tables["every model"], tables["families"][family])
-    return Reference(both[0]["read"] | both[1]["read"], frozenset(both[0]["unread"] + both[1]["unread"]))
+    return ReferenceFields(both[0]["read"] | both[1]["read"], frozenset(both[0]["unread"] + both[1]["unread"]))

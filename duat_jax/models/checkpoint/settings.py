@@ -4,10 +4,10 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from duat_jax.models.checkpoint.fields import Fields
+from duat_jax.models.checkpoint.fields import JsonFields
 from duat_jax.models.checkpoint.harmless import HARMLESS
 from duat_jax.models.checkpoint.problems import quoted
-from duat_jax.models.checkpoint.reference_fields import Reference
+from duat_jax.models.checkpoint.reference_fields import ReferenceFields
 
 MOST_CLASSES = 10**6
 """The largest number of classes without names, so that an absurd number takes no memory."""
@@ -37,7 +37,7 @@ def text_fields(values: Any) -> Any:
     return {**inner, **{name: values.get(name) for name in OF_THE_HEAD}}
 
 
-class Settings(Fields):
+class Settings(JsonFields):
     """A checkpoint's `config.json`, with the fields not yet read and the problems found.
 
     Args:
@@ -108,7 +108,7 @@ class Settings(Fields):
             classes = 2
         return tuple(f"LABEL_{i}" for i in range(classes))
 
-    def all_problems(self, harmless: Collection[str] = (), reference: Reference | None = None) -> list[str]:
+    def all_problems(self, harmless: Collection[str] = (), reference: ReferenceFields | None = None) -> list[str]:
         """Return every problem, including fields that nothing reads, unless they are null or harmless.
 
         Args:
@@ -130,7 +130,7 @@ class Settings(Fields):
         ]
         return list(dict.fromkeys(self.problems + inside + refused))
 
-    def ignored(self, harmless: Collection[str], reference: Reference) -> list[str]:
+    def ignored(self, harmless: Collection[str], reference: ReferenceFields) -> list[str]:
         """Return the fields that neither the family's reader nor the reference implementation knows.
 
         Args:

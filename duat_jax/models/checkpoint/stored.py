@@ -11,7 +11,7 @@ from duat_jax.models.pooling import Pooling
 
 
 @runtime_checkable
-class Stored(Protocol):
+class StoredTensors(Protocol):
     """Tensors in files, under Hugging Face's names, each read separately.
 
     Args:
@@ -53,7 +53,7 @@ class Checkpoint(Protocol):
     def vocabulary_size(self) -> int | None:
         """Return the number of tokens that the model embeds, or `None` if unknown."""
 
-    def tensors(self) -> Stored:
+    def tensors(self) -> StoredTensors:
         """Return the tensors."""
 
     def tokenizer(self) -> Tokenizer:

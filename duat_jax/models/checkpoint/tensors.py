@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax.typing import DTypeLike
 
-from duat_jax.models.checkpoint.stored import Stored
+from duat_jax.models.checkpoint.stored import StoredTensors
 from duat_jax.processes import on_host
 
 
@@ -27,7 +27,7 @@ class Tensors:
 
     def __init__(
         self,
-        stored: Stored,
+        stored: StoredTensors,
         dtype: DTypeLike,
         *,
         prefix: str,

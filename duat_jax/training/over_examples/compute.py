@@ -14,7 +14,7 @@ from duat_jax.training.kept import Kept, is_skipped
 from duat_jax.training.over_examples.result import Influence
 from duat_jax.training.over_weights.compute import Number, begin, require_finite, segment
 from duat_jax.training.over_weights.result import WeightLedger
-from duat_jax.training.run import Step
+from duat_jax.training.run import TrainingStep
 from duat_jax.training.update import Multipliers, Weights, wide
 
 
@@ -96,7 +96,7 @@ def influence(
             require_finite(value, f"after step {end - 1}")
 
     @jax.jit
-    def back(step: Step, batch: Any, of_segment: Weights, means: list[Array]) -> tuple[_OfStep, list[Array]]:
+    def back(step: TrainingStep, batch: Any, of_segment: Weights, means: list[Array]) -> tuple[_OfStep, list[Array]]:
         step = wide(step)
         (updates, _), transposed = update.transposed(step.gradients, step.before.state, step.before.weights)
         _, terms = jax.linearize(lambda weights: run.terms(weights, batch), step.before.weights)
@@ -123,7 +123,7 @@ def influence(
 
         return jax.vmap(of_number)(of_segment, means)
 
-    def skipped(step: Step, of_segment: Weights) -> _OfStep:
+    def skipped(step: TrainingStep, of_segment: Weights) -> _OfStep:
         """Return the parts of a step that the optimiser left out: what changed the weights after it, and zeros."""
         before, after = update.means_of(step.before.state), update.means_of(step.after.state)
         if not all(jnp.array_equal(mean, same) for mean, same in zip(before, after, strict=True)):

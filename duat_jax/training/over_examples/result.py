@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from duat_jax.display.named_arrays import NamedArray, by_name, numbered, whole
 from duat_jax.display.result import Displayed
-from duat_jax.display.view import Curves, Map, Run, Table, View
+from duat_jax.display.view import Curves, Map, ModelRun, Table, View
 from duat_jax.errors import DuatError
 from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.json_record import as_record
@@ -123,7 +123,7 @@ class Influence(Displayed):
             value_name="difference",
             completeness=self.completeness,
             exact=EXACT,
-            runs=(Run("after the training", float(last)), Run("before it", float(first))),
+            runs=(ModelRun("after the training", float(last)), ModelRun("before it", float(first))),
             tables=(Table("", ("by", "part"), kinds), self._largest_rows()),
             maps=(Map("parts of the rows of every step's batch", self.rows.T, axes=("row of the batch", "step")),),
             curves=(

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from duat_jax.display.named_arrays import NamedArray, numbered, whole
 from duat_jax.display.result import Displayed
-from duat_jax.display.view import Curves, Run, Table, View
+from duat_jax.display.view import Curves, ModelRun, Table, View
 from duat_jax.forms.completeness import HOLDS, Completeness, worst_of
 from duat_jax.json_record import as_record
 from duat_jax.kinds import kept_as
@@ -140,7 +140,10 @@ class WeightLedger(Displayed):
             value_name="difference",
             completeness=self.overall,
             exact="Exact for this training: every part is a weight's, in one segment of it.",
-            runs=(Run("at the last weights", float(self.values[-1])), Run("at the first", float(self.values[0]))),
+            runs=(
+                ModelRun("at the last weights", float(self.values[-1])),
+                ModelRun("at the first", float(self.values[0])),
+            ),
             tables=(self._by_segments(spans),) if spans else (),
             curves=(Curves("segment", "number", {"the number": (segments, self.values)}),),
             sums={worst: worst_of(judged)} if held < len(spans) else {},

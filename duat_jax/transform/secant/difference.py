@@ -23,9 +23,9 @@ from duat_jax.transform.marks import STREAM
 from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import apply
 from duat_jax.transform.program import Program
-from duat_jax.transform.secant.flow import Flow, movement, narrowed, part_of, unchanged, widened
-from duat_jax.transform.secant.moving import Place
-from duat_jax.transform.secant.plan import Plan, branches_of
+from duat_jax.transform.secant.flow import ChangedValue, movement, narrowed, part_of, unchanged, widened
+from duat_jax.transform.secant.moving import ProgramVariable
+from duat_jax.transform.secant.plan import DifferencePlan, branches_of
 from duat_jax.transform.secant.rules import changes, values_of
 from duat_jax.transform.secant.softmax import normalised
 from duat_jax.transform.secant.univariate import own_secant, univariate_change
@@ -47,7 +47,7 @@ class Sources(NamedTuple):
 
 def carry(
     program: Program,
-    plan: Plan,
+    plan: DifferencePlan,
     constants: list[Any],
     x: list[Array],
     y: list[Array],
@@ -56,7 +56,7 @@ def carry(
     sources: Sources,
 ) -> tuple[Array, tuple[Array, Seen]]:
     """Return the change of a program's scalar result, its two values, and the changes of the wanted marks."""
-    arguments = [Flow((a, b), True, sources.argument.get(i)) for i, (a, b) in enumerate(zip(x, y, strict=True))]
+    arguments = [ChangedValue((a, b), True, sources.argument.get(i)) for i, (a, b) in enumerate(zip(x, y, strict=True))]
     held, wanted = stacks_of(program, held), stacks_of(program, wanted)
     difference = _Difference(program, plan, held, wanted, sources.discontinuities)
     added = stacked(program, sources.marks)
@@ -70,28 +70,34 @@ class _Difference:
     def __init__(
         self,
         program: Program,
-        plan: Plan,
+        plan: DifferencePlan,
         held: frozenset[Site],
         wanted: frozenset[Site],
         discontinuities: dict[str, Array],
     ) -> None:
         self.program, self.plan, self.held, self.wanted = program, plan, held, wanted
         self.discontinuities, self.of_layer = discontinuities, dict[Path, Array]()
-        self.origins: dict[Place, Flow | None] = {function.origin: None for function in plan.functions.values()}
+        self.origins: dict[ProgramVariable, ChangedValue | None] = {
+            function.origin: None for function in plan.functions.values()
+        }
 
-    def run(self, program: SubProgram, path: Path, arguments: Sequence[Flow], added: Seen) -> tuple[list[Flow], Seen]:
+    def run(
+        self, program: SubProgram, path: Path, arguments: Sequence[ChangedValue], added: Seen
+    ) -> tuple[list[ChangedValue], Seen]:
         jaxpr, wanted, normalisers = program.jaxpr, self.plan.wanted.get(path, ()), self.plan.normalisers.get(path, {})
-        environment: dict[Any, Flow] = {v: Flow(x) for v, x in zip(jaxpr.constvars, program.consts, strict=True)}
+        environment: dict[Any, ChangedValue] = {
+            v: ChangedValue(x) for v, x in zip(jaxpr.constvars, program.consts, strict=True)
+        }
         seen: Seen = {}
 
-        def write(variables: Sequence[Any], flows: Sequence[Flow]) -> None:
+        def write(variables: Sequence[Any], flows: Sequence[ChangedValue]) -> None:
             for v, flow in zip(variables, flows, strict=True):
                 environment[v] = flow = widened(flow)
-                if (place := Place(path, v)) in self.origins:
+                if (place := ProgramVariable(path, v)) in self.origins:
                     self.origins[place] = flow
 
-        def read(v: Any) -> Flow:
-            return Flow(v.val) if isinstance(v, core.Literal) else environment[v]
+        def read(v: Any) -> ChangedValue:
+            return ChangedValue(v.val) if isinstance(v, core.Literal) else environment[v]
 
         write(jaxpr.invars, arguments)
         for i, equation in enumerate(jaxpr.eqns):
@@ -102,7 +108,7 @@ class _Difference:
             if site is not None or (inner is None and equation.primitive.name != "cond"):
                 operands = [narrowed(operand) for operand in operands]
             if not any(operand.moves for operand in operands):
-                results = [Flow(value) for value in apply(equation, [operand.value for operand in operands])]
+                results = [ChangedValue(value) for value in apply(equation, [operand.value for operand in operands])]
             elif site is not None:
                 results = [self._mark(site, operands[0], added, seen)]
             elif inner is not None and equation.primitive.name == "scan":
@@ -142,7 +148,7 @@ class _Difference:
         labels = self.plan.discontinuities.get(here)
         return None if labels is None else self.discontinuities[labels[0]]
 
-    def _mark(self, site: Site, operand: Flow, added: Seen, seen: Seen) -> Flow:
+    def _mark(self, site: Site, operand: ChangedValue, added: Seen, seen: Seen) -> ChangedValue:
         if site in self.wanted:
             seen[site] = operand.moved
         value, change = operand.value, operand.change
@@ -152,11 +158,11 @@ class _Difference:
             change = change + added[site]
         if site.kind == STREAM:
             value, change = fence_p.bind(value), None if change is None else fence_p.bind(change)
-        return Flow(value, True, change)
+        return ChangedValue(value, True, change)
 
     def _scan(
-        self, equation: core.JaxprEqn, body: SubProgram, here: Path, operands: list[Flow], added: Seen
-    ) -> tuple[list[Flow], Seen]:
+        self, equation: core.JaxprEqn, body: SubProgram, here: Path, operands: list[ChangedValue], added: Seen
+    ) -> tuple[list[ChangedValue], Seen]:
         first, carries, length, reverse, unroll = scan_of(equation)
         carried = body.jaxpr.invars[first : first + carries]
         before = [self._as(flow, v, here) for flow, v in zip(operands[first:], carried, strict=False)]
@@ -167,7 +173,9 @@ class _Difference:
             if here in self.program.scans_over_layers and path[: len(here)] == here and len(labels) > 1
         }
 
-        def step(carry: list[Flow], xs: tuple[list[Flow], Seen, Any]) -> tuple[list[Flow], tuple[list[Flow], Seen]]:
+        def step(
+            carry: list[ChangedValue], xs: tuple[list[ChangedValue], Seen, Any]
+        ) -> tuple[list[ChangedValue], tuple[list[ChangedValue], Seen]]:
             slices, inside, of_layer = xs
             self.of_layer |= of_layer
             results, seen = self.run(body, here, [*operands[:first], *carry, *slices], inside)
@@ -179,20 +187,22 @@ class _Difference:
         after, (stacked, seen) = lax.scan(step, before, xs, length=length, reverse=reverse, unroll=unroll)
         return [*after, *map(_exchanged, stacked)], seen
 
-    def _as(self, flow: Flow, v: core.Var, path: Path) -> Flow:
+    def _as(self, flow: ChangedValue, v: core.Var, path: Path) -> ChangedValue:
         """Return a flow in the form of a program's argument: with two values and a change where that has them."""
         moves, needed = v in self.plan.moving[path], v in self.plan.wanted.get(path, ())
         value = jnp.stack(flow.both) if moves and not flow.moves else flow.value
         change = unchanged(value[0]) if needed and flow.change is None else flow.change
-        return Flow(value, moves, change if needed else None)
+        return ChangedValue(value, moves, change if needed else None)
 
-    def _cond(self, equation: core.JaxprEqn, here: Path, operands: list[Flow], added: Seen) -> list[Flow]:
+    def _cond(
+        self, equation: core.JaxprEqn, here: Path, operands: list[ChangedValue], added: Seen
+    ) -> list[ChangedValue]:
         index, arguments = operands[0], operands[1:]
         wanted, jump = self.plan.wanted[here[:-1]], self._jump(here)
 
-        def run(branch: SubProgram, at: Path, arguments: list[Flow]) -> list[Flow]:
+        def run(branch: SubProgram, at: Path, arguments: list[ChangedValue]) -> list[ChangedValue]:
             results, _ = self.run(branch, at, arguments, added)
-            flows = [Flow(jnp.stack(flow.both), True, flow.change) for flow in results]
+            flows = [ChangedValue(jnp.stack(flow.both), True, flow.change) for flow in results]
             for v, flow in zip(equation.outvars, flows, strict=True):
                 flow.change = (
                     (unchanged(flow.value[0]) if flow.change is None else flow.change) if v in wanted else None
@@ -206,17 +216,17 @@ class _Difference:
         # Only the branches that an input takes are evaluated.
         results_by_input = lax.map(lambda branch_index: lax.switch(branch_index, branches, arguments), index.value)
 
-        def chosen(flow: Flow) -> Flow:
-            first, second = (Flow(value, True) for value in flow.value)
+        def chosen(flow: ChangedValue) -> ChangedValue:
+            first, second = (ChangedValue(value, True) for value in flow.value)
             value = jnp.stack([first.value[0], second.value[1]])
             if flow.change is None:
-                return Flow(value, True)
+                return ChangedValue(value, True)
             if (function := self.plan.functions.get(here)) is not None:
                 origin: Any = self.origins[function.origin]
-                of_results = Flow(value, True)
-                return Flow(value, True, own_secant(of_results, origin, function.axes, flow.change[0], [index]))
+                of_results = ChangedValue(value, True)
+                return ChangedValue(value, True, own_secant(of_results, origin, function.axes, flow.change[0], [index]))
             moved = movement(first.middle, second.middle).astype(flow.change.dtype)
-            return Flow(value, True, flow.change.mean(0) + part_of(jump, moved))
+            return ChangedValue(value, True, flow.change.mean(0) + part_of(jump, moved))
 
         return [chosen(flow) for flow in results_by_input]
 
@@ -226,11 +236,11 @@ def distance_at(place: Path) -> Site:
     return Site("distance", Key((), ".".join(map(str, place)), 0))
 
 
-def _distance(exponents: Flow, exponentials: Flow) -> Array:
+def _distance(exponents: ChangedValue, exponentials: ChangedValue) -> Array:
     """Return the largest movement of an exponent between both inputs, of exponentials that aren't zero at both."""
     counted = (exponentials.value != 0).any(0)
     return jnp.where(counted, jnp.abs(exponents.moved), 0).max(initial=0)
 
 
-def _exchanged(flow: Flow) -> Flow:
-    return Flow(jnp.swapaxes(flow.value, 0, 1), True, flow.change) if flow.moves and not flow.apart else flow
+def _exchanged(flow: ChangedValue) -> ChangedValue:
+    return ChangedValue(jnp.swapaxes(flow.value, 0, 1), True, flow.change) if flow.moves and not flow.apart else flow

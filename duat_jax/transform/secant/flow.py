@@ -26,7 +26,7 @@ def finite(x: Array) -> Array:
 
 
 @jax.tree_util.register_pytree_node_class
-class Flow:
+class ChangedValue:
     """A value at both inputs, and its change.
 
     Args:
@@ -80,7 +80,7 @@ class Flow:
         return (self._value, self.change), self.moves
 
     @classmethod
-    def tree_unflatten(cls, moves: bool, children: tuple[Any, Any]) -> "Flow":
+    def tree_unflatten(cls, moves: bool, children: tuple[Any, Any]) -> "ChangedValue":
         """Rebuild the flow, for JAX."""
         return cls(children[0], moves, children[1])
 
@@ -91,18 +91,18 @@ def wide(dtype: Any) -> jnp.dtype:
     return jnp.dtype(jnp.float32 if jnp.finfo(dtype).bits < 32 else dtype)
 
 
-def widened(flow: Flow) -> Flow:
+def widened(flow: ChangedValue) -> ChangedValue:
     """Return a value with its change in at least single precision, so that all its uses are summed there."""
     if flow.change is None or flow.change.dtype == wide(flow.change.dtype):
         return flow
-    return Flow(flow._value, flow.moves, flow.change.astype(wide(flow.change.dtype)), flow._middle)
+    return ChangedValue(flow._value, flow.moves, flow.change.astype(wide(flow.change.dtype)), flow._middle)
 
 
-def narrowed(flow: Flow) -> Flow:
+def narrowed(flow: ChangedValue) -> ChangedValue:
     """Return a value with its change in the value's own dtype, as an equation takes it."""
     if flow.change is None or flow.change.dtype == flow.both[0].dtype:
         return flow
-    return Flow(flow._value, flow.moves, flow.change.astype(flow.both[0].dtype), flow._middle)
+    return ChangedValue(flow._value, flow.moves, flow.change.astype(flow.both[0].dtype), flow._middle)
 
 
 def unchanged(value: Array) -> Array:
@@ -117,9 +117,9 @@ def part_of(jump: Array, moved: Array) -> Array:
 
 
 def with_jumps_from_infinity(
-    change: Callable[[Sequence[Flow]], Array],
-    operands: Sequence[Flow],
-    result: Flow,
+    change: Callable[[Sequence[ChangedValue]], Array],
+    operands: Sequence[ChangedValue],
+    result: ChangedValue,
     jump: Array | None,
     axes: tuple[int, ...] = (),
 ) -> Array:
@@ -129,5 +129,5 @@ def with_jumps_from_infinity(
         return change(operands)
     flowing = [operand for operand in operands if operand.change is not None]
     masked = reduce(or_, (jnp.logical_xor(*map(jnp.isinf, operand.both)) for operand in flowing)).any(axes)
-    moved = change([o if o.change is None else Flow(o.both, o.moves, finite(o.moved)) for o in operands])
+    moved = change([o if o.change is None else ChangedValue(o.both, o.moves, finite(o.moved)) for o in operands])
     return change(operands) + part_of(jump, jnp.where(masked, result.moved - moved, 0))

@@ -12,10 +12,10 @@ from jax.extend import core
 from jaxtyping import Array, Float
 
 from duat_jax.transform.parameters import cumulation_of, window_of
-from duat_jax.transform.secant.flow import Flow, movement, wide
+from duat_jax.transform.secant.flow import ChangedValue, movement, wide
 
 
-def extremum_change(name: str, flow: Flow, axes: Sequence[int]) -> Array:
+def extremum_change(name: str, flow: ChangedValue, axes: Sequence[int]) -> Array:
     """Return the change of the largest or smallest entry along axes, by Shapley's value."""
     last = range(-len(axes), 0)
     rows = [jnp.moveaxis(array, axes, last) for array in (*flow.both, flow.change)]
@@ -61,7 +61,7 @@ def _largest_change(x: Float[Array, " n"], y: Float[Array, " n"], change: Float[
     return (jnp.where(counts, slope, 0) * change[order]).sum()
 
 
-def cumulative_extremum_change(equation: core.JaxprEqn, flow: Flow) -> Array:
+def cumulative_extremum_change(equation: core.JaxprEqn, flow: ChangedValue) -> Array:
     """Return the change of the largest or smallest entry of every prefix, one after the other."""
     axis, reverse = cumulation_of(equation)
     name = equation.primitive.name
@@ -83,7 +83,7 @@ def outside(name: str) -> float:
     return jnp.inf if name.endswith("min") else -jnp.inf
 
 
-def windows(equation: core.JaxprEqn, flow: Flow) -> Flow:
+def windows(equation: core.JaxprEqn, flow: ChangedValue) -> ChangedValue:
     """Return the entries of every window along a new first axis."""
     window, strides, padding, dilation, steps = window_of(equation)
     out: Any = equation.outvars[0]
@@ -100,4 +100,4 @@ def windows(equation: core.JaxprEqn, flow: Flow) -> Flow:
         return jnp.stack(slices)
 
     x, y = (cut(value, outside(equation.primitive.name)) for value in flow.both)
-    return Flow((x, y), True, cut(flow.change, 0))
+    return ChangedValue((x, y), True, cut(flow.change, 0))

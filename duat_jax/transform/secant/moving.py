@@ -10,7 +10,7 @@ from duat_jax.transform.places import Path
 from duat_jax.transform.secant.unrecognised_softmax import Exponentials, joined
 
 
-class Place(NamedTuple):
+class ProgramVariable(NamedTuple):
     """A variable, and the path of its program.
 
     Args:
@@ -35,7 +35,7 @@ class Moving(NamedTuple):
     """
 
     jumps: bool
-    origin: Place
+    origin: ProgramVariable
     axes: Axes
     step: bool = False
     exponentials: Exponentials = Exponentials()
@@ -43,7 +43,7 @@ class Moving(NamedTuple):
 
     def at(self, path: Path, v: Any) -> "Moving":
         """Return the properties of a value as an origin of its own."""
-        return self._replace(origin=Place(path, v), axes=own_axes(v), step=False)
+        return self._replace(origin=ProgramVariable(path, v), axes=own_axes(v), step=False)
 
 
 class Univariate(NamedTuple):
@@ -55,7 +55,7 @@ class Univariate(NamedTuple):
         steps: the operands that are piecewise constant.
     """
 
-    origin: Place
+    origin: ProgramVariable
     axes: Axes
     steps: tuple[int, ...]
 

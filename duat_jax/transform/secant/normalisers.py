@@ -16,7 +16,7 @@ from duat_jax.transform.parameters import power_of, reduced_axes_of
 SOFTMAX, LOG_SOFTMAX, LOGSUMEXP = "softmax", "log_softmax", "logsumexp"
 
 
-class Mask(NamedTuple):
+class SumMask(NamedTuple):
     """The exponentials that are counted in a sum, and how often.
 
     Args:
@@ -42,7 +42,7 @@ class Normaliser(NamedTuple):
     kind: str
     scores: core.Var
     axes: tuple[int, ...]
-    mask: Mask | None
+    mask: SumMask | None
     masked: bool = False
 
 
@@ -50,7 +50,7 @@ class _Exponentials(NamedTuple):
     """The numbers `exp(exponents)`, multiplied by a mask."""
 
     exponents: Any
-    mask: Mask | None = None
+    mask: SumMask | None = None
 
 
 class _Sum(NamedTuple):
@@ -89,7 +89,7 @@ class _Search:
                 return exponentials._replace(mask=mask)
         return None
 
-    def _masked_cases(self, v: Any) -> list[tuple[Any, Mask]]:
+    def _masked_cases(self, v: Any) -> list[tuple[Any, SumMask]]:
         """Return the operands that a mask may apply to: a case beside zero, or a factor of a product."""
         cases: list[tuple[Any, Any, bool | None]] = []
         if (product := self.of.equation_of(v, "mul")) is not None:
@@ -99,7 +99,7 @@ class _Search:
             mask, a, b = choice
             cases = [(b, mask, True)] * self.of.is_number(a, 0) + [(a, mask, False)] * self.of.is_number(b, 0)
         return [
-            (case, Mask(self.of.root(mask, CONVERTS), counted))
+            (case, SumMask(self.of.root(mask, CONVERTS), counted))
             for case, mask, counted in cases
             if isinstance(mask, core.Var) and isinstance(case, core.Var)
         ]

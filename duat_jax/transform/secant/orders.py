@@ -12,10 +12,12 @@ from jaxtyping import Array
 
 from duat_jax.transform.parameters import scatter_of, sort_of, top_k_axis_of
 from duat_jax.transform.primitives import apply
-from duat_jax.transform.secant.flow import Flow, movement, part_of, wide
+from duat_jax.transform.secant.flow import ChangedValue, movement, part_of, wide
 
 
-def ordered(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> list[Array | None]:
+def ordered(
+    equation: core.JaxprEqn, operands: list[ChangedValue], results: list[ChangedValue], jump: Any
+) -> list[Array | None]:
     """Return the changes of a sort's results, with the order held."""
     # Entries that are equal at one input are put in their order at the other, and those that are equal at both have
     # their mean: so a permutation of the keys permutes their parts.
@@ -29,7 +31,7 @@ def ordered(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], 
     def keys_at(side: int) -> list[Array]:
         return [sign * key.both[side] for key in keys]
 
-    def order_of(operand: Flow, side: int) -> Array:
+    def order_of(operand: ChangedValue, side: int) -> Array:
         """Return which entries of an operand come first at one input."""
         if operand in keys:
             by = (*keys_at(side), *keys_at(1 - side))
@@ -41,7 +43,7 @@ def ordered(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], 
         )
         return lax.sort((_runs(here, axis), *there, order), dimension=axis, num_keys=1 + len(there))[-1]
 
-    def change_of(operand: Flow, result: Flow) -> Array | None:
+    def change_of(operand: ChangedValue, result: ChangedValue) -> Array | None:
         if operand.change is None:
             return None
         changes, middles = [], []
@@ -76,7 +78,9 @@ def _mean_of_runs(entries: Array, run: Array, axis: int) -> Array:
     return jnp.moveaxis(of_row(*(jnp.moveaxis(array, axis, -1) for array in (entries, run))), -1, axis)
 
 
-def extremes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> list[Array]:
+def extremes(
+    equation: core.JaxprEqn, operands: list[ChangedValue], results: list[ChangedValue], jump: Any
+) -> list[Array]:
     """Return the change of the largest or smallest value that arrives at each place, with the choice held."""
     there, indices, updates = operands
     places = [_clipped(equation, there.both[0], where, updates.both[0]) for where in indices.both]

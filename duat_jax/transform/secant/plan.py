@@ -24,8 +24,8 @@ from duat_jax.transform.parameters import scopes_of
 from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import REFUSED, linear_operands
 from duat_jax.transform.program import Program
-from duat_jax.transform.secant.moving import Moves, Moving, Place, Univariate, begin, together
-from duat_jax.transform.secant.normalisers import Mask, Normaliser, normalisers
+from duat_jax.transform.secant.moving import Moves, Moving, ProgramVariable, Univariate, begin, together
+from duat_jax.transform.secant.normalisers import Normaliser, SumMask, normalisers
 from duat_jax.transform.secant.rules import RULES, is_float
 from duat_jax.transform.secant.unrecognised_softmax import KEEPS_MASKS, exponentials_of, inverted_operand, is_masked
 
@@ -36,7 +36,7 @@ def branches_of(equation: core.JaxprEqn, here: Path) -> list[tuple[SubProgram, P
 
 
 @dataclass(eq=False)
-class Plan:
+class DifferencePlan:
     """The plan of a difference for each program within a program, by its path.
 
     Args:
@@ -65,11 +65,13 @@ class Plan:
         return frozenset[Path]().union(*self.unrecognised.values())
 
 
-def make_plan(program: Program, held: frozenset[Site]) -> Plan:
+def make_plan(program: Program, held: frozenset[Site]) -> DifferencePlan:
     """Plan the difference of a program's result."""
     planner = _Planner(program, stacks_of(program, held))
     arguments = program.jaxpr.invars
-    planner.move(SubProgram(program.jaxpr, ()), (), [Moving(False, Place((), v), own_axes(v)) for v in arguments])
+    planner.move(
+        SubProgram(program.jaxpr, ()), (), [Moving(False, ProgramVariable((), v), own_axes(v)) for v in arguments]
+    )
     planner.want(program.jaxpr, (), Around((), None), [True] * len(program.jaxpr.outvars))
     if planner.refused:
         raise UnsupportedProgram(
@@ -83,7 +85,7 @@ def _chooses(equation: core.JaxprEqn, moves: Sequence[Moves]) -> bool:
     return any(flag is not None and not is_float(v) for v, flag in zip(equation.invars, moves, strict=True))
 
 
-def _moves(mask: Mask | None, moving: dict[Any, Moving]) -> bool:
+def _moves(mask: SumMask | None, moving: dict[Any, Moving]) -> bool:
     """Return whether the exponentials of a normaliser are multiplied by factors that move."""
     return mask is not None and mask.counted is None and mask.variable in moving
 
@@ -107,7 +109,7 @@ def _label(name: str, around: Around) -> str:
 
 class _Planner:
     def __init__(self, program: Program, held: frozenset[Site]) -> None:
-        self.program, self.held, self.plan = program, held, Plan()
+        self.program, self.held, self.plan = program, held, DifferencePlan()
         self.refused: dict[str, None] = {}
 
     def move(self, program: SubProgram, path: Path, arguments: Sequence[Moves]) -> list[Moves]:
@@ -169,7 +171,7 @@ class _Planner:
             name in KEEPS_MASKS and any(flag.masked for flag in moving)
         )
         return [
-            Moving(jumps, Place(here[:-1], v), own_axes(v), False, exponentials, masked)
+            Moving(jumps, ProgramVariable(here[:-1], v), own_axes(v), False, exponentials, masked)
             if axes is None
             else Moving(jumps, origin, axes, constant or not is_float(v), exponentials, masked)
             for v, axes in zip(equation.outvars, along, strict=True)
@@ -289,7 +291,7 @@ class _Planner:
         # parts may cancel.
         (result, *further), name = equation.outvars, equation.primitive.name
         flag = self.plan.moving[here[:-1]].get(result)
-        if further or flag is None or flag.step or flag.origin == Place(here[:-1], result):
+        if further or flag is None or flag.step or flag.origin == ProgramVariable(here[:-1], result):
             return None
         steps = tuple(
             k for k, move in enumerate(moves) if move is not None and (move.step or (name == "cond" and k == 0))

@@ -9,11 +9,11 @@ from jax.extend import core
 from jaxtyping import Array
 
 from duat_jax.transform.primitives import apply
-from duat_jax.transform.secant.flow import Flow, finite, wide
+from duat_jax.transform.secant.flow import ChangedValue, finite, wide
 from duat_jax.transform.secant.quadrature import gauss_legendre
 
 
-def product_change(equation: core.JaxprEqn, flow: Flow, factors: int) -> Array:
+def product_change(equation: core.JaxprEqn, flow: ChangedValue, factors: int) -> Array:
     """Return the change of products by Shapley's value, which is the same for factors that are equal at both inputs."""
     # On the line `z(t) = t x + (1 − t) y` between the inputs the mean of the derivative is Shapley's value, since a
     # product is linear in every factor:

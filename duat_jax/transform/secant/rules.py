@@ -13,14 +13,14 @@ from jaxtyping import Array
 from duat_jax.transform.parameters import mixed_axes_of, power_of, reduced_axes_of
 from duat_jax.transform.primitives import ALL, ELEMENTWISE, LINEAR, apply, linear_operands
 from duat_jax.transform.secant import elementwise_secants as secants
-from duat_jax.transform.secant.flow import Flow, finite, movement, part_of, wide, with_jumps_from_infinity
+from duat_jax.transform.secant.flow import ChangedValue, finite, movement, part_of, wide, with_jumps_from_infinity
 from duat_jax.transform.secant.maxima import cumulative_extremum_change, extremum_change, windows
 from duat_jax.transform.secant.orders import extremes, ordered
 from duat_jax.transform.secant.products import product_change
 from duat_jax.transform.secant.softmax import cumulated_logsumexp
 
 Changes = Sequence[Array | None]
-Change = Callable[[core.JaxprEqn, list[Flow], list[Flow], Any], Changes]
+Change = Callable[[core.JaxprEqn, list[ChangedValue], list[ChangedValue], Any], Changes]
 """From an equation, its operands, its results and the share of the discontinuities that is added to the results'
 changes."""
 
@@ -70,7 +70,7 @@ def is_float(v: Any) -> bool:
     return jnp.issubdtype(v.aval.dtype, jnp.inexact)
 
 
-def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+def changes(equation: core.JaxprEqn, operands: list[ChangedValue], results: list[ChangedValue], jump: Any) -> Changes:
     """Return the change of every result of an equation that isn't a call."""
     rule = RULES.get(equation.primitive.name)
     flowing = [k for k, operand in enumerate(operands) if operand.change is not None]
@@ -85,7 +85,7 @@ def changes(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], 
 
 
 @_rule("sign", "floor", "ceil", "round", "nextafter", constant=True, jumps=True)
-def _constant(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+def _constant(equation: core.JaxprEqn, operands: list[ChangedValue], results: list[ChangedValue], jump: Any) -> Changes:
     return [
         part_of(jump, result.moved) if is_float(v) else None
         for v, result in zip(equation.outvars, results, strict=True)
@@ -96,7 +96,7 @@ def _apply_one(equation: core.JaxprEqn, *operands: Any) -> Array:
     return apply(equation, operands)[0]
 
 
-def at_both(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[Array]:
+def at_both(equation: core.JaxprEqn, operands: Sequence[ChangedValue]) -> list[Array]:
     """Return an equation's results at both inputs, along a new first axis."""
     # Both are computed at once where a batch computes what its members do; one after the other where that isn't known,
     # as of random bits, of programs within a program and of a user's own rule for batches.
@@ -115,7 +115,7 @@ def _is_mapped(name: str) -> bool:
     return name != "ragged_dot_general" and (name in MAPPED or name in LINEAR or name in RULES)
 
 
-def _pairs(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[tuple[Array, Array]]:
+def _pairs(equation: core.JaxprEqn, operands: Sequence[ChangedValue]) -> list[tuple[Array, Array]]:
     first, second = (apply(equation, values) for values in zip(*(operand.both for operand in operands), strict=True))
     return list(zip(first, second, strict=True))
 
@@ -127,26 +127,30 @@ RELAYING = frozenset(
 computed from both in another layout."""
 
 
-def values_of(equation: core.JaxprEqn, operands: Sequence[Flow]) -> list[Flow]:
+def values_of(equation: core.JaxprEqn, operands: Sequence[ChangedValue]) -> list[ChangedValue]:
     """Return an equation's results at both inputs, without their changes."""
     if equation.primitive.name in RELAYING and operands[0].apart:
         pairs = _pairs(equation, operands)
         # A mean in a narrow dtype has lost digits that a wider one keeps; whole numbers have none.
         has_middle = is_float(equation.invars[0]) and equation.primitive.name != "convert_element_type"
         middles = apply(equation, [operands[0].middle]) if has_middle else [None] * len(pairs)
-        return [Flow(pair, True, middle=middle) for pair, middle in zip(pairs, middles, strict=True)]
-    return [Flow(value, True) for value in at_both(equation, operands)]
+        return [ChangedValue(pair, True, middle=middle) for pair, middle in zip(pairs, middles, strict=True)]
+    return [ChangedValue(value, True) for value in at_both(equation, operands)]
 
 
 def _linear(
-    equation: core.JaxprEqn, operands: list[Flow], flowing: list[int], together: Sequence[int], jump: Array | None
+    equation: core.JaxprEqn,
+    operands: list[ChangedValue],
+    flowing: list[int],
+    together: Sequence[int],
+    jump: Array | None,
 ) -> list[Array]:
     """Return the changes of a linear operation; where it selects differently at both inputs, their mean."""
 
-    def choices(operand: Flow, k: int) -> Flow:
+    def choices(operand: ChangedValue, k: int) -> ChangedValue:
         if k in flowing:
-            return Flow(operand.change)
-        return Flow(jnp.zeros_like(operand.both[0])) if k in together else operand
+            return ChangedValue(operand.change)
+        return ChangedValue(jnp.zeros_like(operand.both[0])) if k in together else operand
 
     chosen = [choices(operand, k) for k, operand in enumerate(operands)]
     if jump is None:
@@ -155,12 +159,12 @@ def _linear(
             values = [value.astype(wide(value.dtype)) for value in values]
         return apply(equation, values)
     mean = [both.mean(0) for both in at_both(equation, chosen)]
-    middles = [Flow(operand.middle) if k in together else operand for k, operand in enumerate(operands)]
+    middles = [ChangedValue(operand.middle) if k in together else operand for k, operand in enumerate(operands)]
     moved = [movement(*both) for both in at_both(equation, middles)]
     return [change + part_of(jump, part) for change, part in zip(mean, moved, strict=True)]
 
 
-def _product(multiply: Callable[..., Array], operands: Sequence[Flow]) -> Array:
+def _product(multiply: Callable[..., Array], operands: Sequence[ChangedValue]) -> Array:
     a, b, *remaining_operands = operands
     remaining = [operand.value for operand in remaining_operands]
     summands = []
@@ -171,14 +175,14 @@ def _product(multiply: Callable[..., Array], operands: Sequence[Flow]) -> Array:
     return sum(summands[1:], start=summands[0])
 
 
-def _quotient(a: Flow, b: Flow) -> Array:
-    inverse = Flow(1 / b.value, b.moves)
+def _quotient(a: ChangedValue, b: ChangedValue) -> Array:
+    inverse = ChangedValue(1 / b.value, b.moves)
     # This order avoids the product of both inverses, which leaves the dtype's range sooner.
     of_b = finite(-a.factor * inverse.both[0] * inverse.both[1]) * b.change
     return of_b if a.change is None else a.change * inverse.factor + of_b
 
 
-def _elementwise(f: Callable[..., Array], name: str, operands: Sequence[Flow]) -> Array:
+def _elementwise(f: Callable[..., Array], name: str, operands: Sequence[ChangedValue]) -> Array:
     flowing = [k for k, operand in enumerate(operands) if operand.change is not None]
     shape = jnp.broadcast_shapes(*(jnp.shape(operand.both[0]) for operand in operands))  # bounds may be single numbers
     points = [tuple(jnp.broadcast_to(z, shape) for z in operand.both) for operand in operands]
@@ -189,7 +193,7 @@ def _elementwise(f: Callable[..., Array], name: str, operands: Sequence[Flow]) -
     return sum(remaining, start=first)
 
 
-def _where_finite(slope: Array, operand: Flow) -> Array:
+def _where_finite(slope: Array, operand: ChangedValue) -> Array:
     """Return a slope where it and both points are finite, else zero: that of a branch that isn't taken may be NaN."""
     first, second = operand.both
     return jnp.where(jnp.isinf(first) | jnp.isinf(second), 0, finite(slope))
@@ -201,67 +205,79 @@ _rule("cumlogsumexp")(cumulated_logsumexp)
 
 
 @_rule("stop_gradient")
-def _stop_gradient(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+def _stop_gradient(
+    equation: core.JaxprEqn, operands: list[ChangedValue], results: list[ChangedValue], jump: Any
+) -> Changes:
     return [operands[0].change]
 
 
 @_rule("mul", "dot_general", "conv_general_dilated", "ragged_dot_general", floats=True)
-def _bilinear(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+def _bilinear(equation: core.JaxprEqn, operands: list[ChangedValue], results: list[ChangedValue], jump: Any) -> Changes:
     return [_product(partial(_apply_one, equation), operands)]
 
 
 @_rule("div")
-def _div(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+def _div(equation: core.JaxprEqn, operands: list[ChangedValue], results: list[ChangedValue], jump: Any) -> Changes:
     return [_quotient(*operands)]
 
 
 @_rule("integer_pow")
-def _integer_pow(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+def _integer_pow(
+    equation: core.JaxprEqn, operands: list[ChangedValue], results: list[ChangedValue], jump: Any
+) -> Changes:
     (x,) = operands
     power: Any = power_of(equation)
     return [_where_finite(secants.whole_power(power, *x.both), x) * x.change]
 
 
 @_rule("polynomial", flowing=(0,))
-def _polynomial(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+def _polynomial(
+    equation: core.JaxprEqn, operands: list[ChangedValue], results: list[ChangedValue], jump: Any
+) -> Changes:
     x, *coefficients = operands
     slope = secants.polynomial([coefficient.value for coefficient in coefficients], *x.both)
     return [_where_finite(slope, x) * x.change]
 
 
 @_rule(*secants.CLOSED, *secants.SLOPED, floats=True, bounds=True)
-def _entry_by_entry(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+def _entry_by_entry(
+    equation: core.JaxprEqn, operands: list[ChangedValue], results: list[ChangedValue], jump: Any
+) -> Changes:
     change = partial(_elementwise, partial(_apply_one, equation), equation.primitive.name)
     return [with_jumps_from_infinity(change, operands, results[0], jump)]
 
 
 @_rule("regularized_incomplete_beta", floats=True, flowing=(2,))
-def _incomplete_beta(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+def _incomplete_beta(
+    equation: core.JaxprEqn, operands: list[ChangedValue], results: list[ChangedValue], jump: Any
+) -> Changes:
     # JAX has no derivative in the other two.
     return _entry_by_entry(equation, operands, results, jump)
 
 
 @_rule("reduce_max", "reduce_min", bounds=True)
-def _reduce(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+def _reduce(equation: core.JaxprEqn, operands: list[ChangedValue], results: list[ChangedValue], jump: Any) -> Changes:
     axes = reduced_axes_of(equation)
 
-    def change(operands: Sequence[Flow]) -> Array:
+    def change(operands: Sequence[ChangedValue]) -> Array:
         return extremum_change(equation.primitive.name, operands[0], axes)
 
     return [with_jumps_from_infinity(change, operands, results[0], jump, axes)]
 
 
 @_rule("reduce_window_max", "reduce_window_min")
-def _reduce_window(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+def _reduce_window(
+    equation: core.JaxprEqn, operands: list[ChangedValue], results: list[ChangedValue], jump: Any
+) -> Changes:
     return [extremum_change(equation.primitive.name, windows(equation, operands[0]), (0,))]
 
 
 @_rule("cummax", "cummin")
-def _cumulate(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+def _cumulate(equation: core.JaxprEqn, operands: list[ChangedValue], results: list[ChangedValue], jump: Any) -> Changes:
     return [cumulative_extremum_change(equation, operands[0])]
 
 
 @_rule("reduce_prod", "cumprod")
-def _products(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> Changes:
+def _products(equation: core.JaxprEqn, operands: list[ChangedValue], results: list[ChangedValue], jump: Any) -> Changes:
     shape = operands[0].both[0].shape
     return [product_change(equation, operands[0], prod(shape[axis] for axis in mixed_axes_of(equation)))]

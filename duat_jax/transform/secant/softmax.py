@@ -10,11 +10,13 @@ from jaxtyping import Array
 
 from duat_jax.transform.parameters import cumulation_of
 from duat_jax.transform.secant import elementwise_secants as secants
-from duat_jax.transform.secant.flow import Flow, part_of
-from duat_jax.transform.secant.normalisers import LOG_SOFTMAX, LOGSUMEXP, Mask, Normaliser
+from duat_jax.transform.secant.flow import ChangedValue, part_of
+from duat_jax.transform.secant.normalisers import LOG_SOFTMAX, LOGSUMEXP, Normaliser, SumMask
 
 
-def normalised(normaliser: Normaliser, scores: Flow, mask: Flow | None, result: Flow, jump: Any) -> Array:
+def normalised(
+    normaliser: Normaliser, scores: ChangedValue, mask: ChangedValue | None, result: ChangedValue, jump: Any
+) -> Array:
     """Return the change of a softmax, log-softmax or logsumexp, by the logarithmic means of its probabilities."""
     # With the means `L = ΔP / Δlog P`, `Δℓ = Σ L Δa / Σ L` for the logsumexp `ℓ` of scores `a`, and `ΔP = L (Δa − Δℓ)`.
     # Scores that are masked out at one input only have no change; their effect is a jump. Everything is computed in
@@ -65,21 +67,25 @@ def _logarithmic_means(distance: Array, values: Array) -> Array:
     return jnp.where(near, larger * decay, (larger - smaller) / jnp.where(near, 1, distance))
 
 
-def cumulated_logsumexp(equation: core.JaxprEqn, operands: list[Flow], results: list[Flow], jump: Any) -> list[Array]:
+def cumulated_logsumexp(
+    equation: core.JaxprEqn, operands: list[ChangedValue], results: list[ChangedValue], jump: Any
+) -> list[Array]:
     """Return the change of a cumulative logsumexp: that of each masked row."""
     (scores,), (result,) = operands, results
     axis, reverse = cumulation_of(equation)
     values, change = jnp.moveaxis(scores.value, axis + 1, -1), jnp.moveaxis(scores.change, axis, -1)
     count = change.shape[-1]
     counted = jnp.tri(count, dtype=bool).T if reverse else jnp.tri(count, dtype=bool)
-    rows = Flow(jnp.where(counted, values[..., None, :], -jnp.inf), True, jnp.where(counted, change[..., None, :], 0))
-    logs = Flow(jnp.moveaxis(result.value, axis + 1, -1), True)
+    rows = ChangedValue(
+        jnp.where(counted, values[..., None, :], -jnp.inf), True, jnp.where(counted, change[..., None, :], 0)
+    )
+    logs = ChangedValue(jnp.moveaxis(result.value, axis + 1, -1), True)
     variable: Any = equation.invars[0]
     normaliser = Normaliser(LOGSUMEXP, variable, (change.ndim,), None)
     return [jnp.moveaxis(normalised(normaliser, rows, None, logs, None), -1, axis)]
 
 
-def _counts(mask: Mask | None, values: Flow | None, scores: Array) -> tuple[Any, Any]:
+def _counts(mask: SumMask | None, values: ChangedValue | None, scores: Array) -> tuple[Any, Any]:
     """Return which scores are counted at each input, and how often."""
     if mask is None or values is None:
         return True, 1

@@ -229,9 +229,7 @@ def questions(mesh: Mesh, dtype: str) -> dict[str, Callable[[], Any]]:
         "attribute": lambda: duat.attribute(model, ids, duat.baselines.Mean(), **known),
         "contrast": lambda: duat.contrast(model, ids, other, 7, **known),
         "decode_triplets": triplets,
-        "diff": lambda: duat.diff(
-            jax.tree.map(lambda leaf: 1.5 * leaf, model), ids, reference=model, largest=1, **known
-        ),
+        "diff": lambda: duat.diff(jax.tree.map(lambda leaf: 1.5 * leaf, model), ids, reference=model, top=1, **known),
         "explain": lambda: duat.explain(model, [ids, other], 7, **known),
         "explain_attention": lambda: duat.explain_attention(model, ids, layer=1, head=0, key=1, contrast=0, **known),
         "graph": lambda: duat.graph(model, ids, 7, **known),

@@ -67,7 +67,7 @@ def with_neurons(model: duat.models.Transformer, ids: jax.Array) -> duat.results
 
 def without_neurons(model: duat.models.Transformer, ids: jax.Array) -> duat.results.Decomposition:
     """Return the table of layer × token."""
-    return duat.decompose(lambda x: logit(model, x), model.embed(ids), neurons=False)
+    return duat.decompose(lambda x: logit(model, x), model.embed(ids), by_neuron=False)
 
 
 PROGRAMS = {"forward": forward, "with_neurons": with_neurons, "without_neurons": without_neurons}

@@ -42,7 +42,7 @@ def _lora_change():
 def _model_diff():
     model, tokenizer = _loaded()
     other = jax.tree.map(lambda leaf: 1.01 * leaf, model)
-    return duat.diff(other, TEXT, reference=model, largest=1, tokenizer=tokenizer)
+    return duat.diff(other, TEXT, reference=model, top=1, tokenizer=tokenizer)
 
 
 @cache

@@ -41,7 +41,7 @@ def how(name):
 
 def decomposed(case, *, neurons=True):
     """Return the library's parts by the reference's labels, with the value, and completeness."""
-    found = duat.decompose(case.fn, case.x, neurons=neurons)
+    found = duat.decompose(case.fn, case.x, by_neuron=neurons)
     parts = {f"input[{i}]": part for i, part in enumerate(jax.tree.leaves(found.input))}
     parts |= {f"term {key}": part for key, part in found.terms.items()}
     parts |= {f"offset {key}": part for key, part in found.offsets.items()}

@@ -28,6 +28,10 @@ FUNCTIONS = {
     duat.lora.lora_change: {"given": "inputs"},
     moved_parameters: {"given": "inputs"},
     duat.collapse: {"carries": "gate_rule"},
+    duat.decompose: {"neurons": "by_neuron"},
+    duat.contributions: {"neurons": "by_neuron"},
+    duat.graph: {"neurons": "top_neurons", "scores": "top_heads"},
+    duat.diff: {"largest": "top"},
 }
 FIELDS = [
     *(
@@ -40,6 +44,7 @@ FIELDS = [
     (duat.results.Completeness, "says_something", "conclusive"),
     *((result, "others", "references") for result in (duat.results.Contrast, duat.results.Attribution)),
     (duat.results.AttentionScore, "versus", "contrast"),
+    (LoraChange, "top_neurons", "top"),
 ]
 
 

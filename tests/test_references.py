@@ -64,7 +64,7 @@ def of_images():
 
 def of_models():
     models = [model(1.1), model()]
-    found = [duat.diff(a, IDS[TEXT], 7, reference=b, largest=0).difference for a, b in (models, models[::-1])]
+    found = [duat.diff(a, IDS[TEXT], 7, reference=b, top=0).difference for a, b in (models, models[::-1])]
     return *found, *(float(each(jnp.array(IDS[TEXT]))[-1, 7]) for each in models)
 
 
@@ -98,13 +98,13 @@ def test_a_difference_is_the_number_minus_the_references(name):
 
 def test_the_old_order_of_two_models_warns_and_gives_the_same():
     before, after = model(), model(1.1)
-    new = duat.diff(after, IDS[TEXT], 7, reference=before, largest=0)
+    new = duat.diff(after, IDS[TEXT], 7, reference=before, top=0)
     for arguments, named in (
         ((before, after, IDS[TEXT], 7), {}),
         ((), {"before": before, "after": after, "inputs": IDS[TEXT], "target": 7}),
     ):
         with pytest.warns(FutureWarning, match=r"duat.diff\(after, inputs, reference=before\)") as seen:
-            old = duat.diff(*arguments, largest=0, **named)
+            old = duat.diff(*arguments, top=0, **named)
         assert seen[0].filename == __file__ and (old.difference, old.parts) == (new.difference, new.parts)
 
 
@@ -144,14 +144,14 @@ def test_a_command_says_which_side_is_first():
             ("--versus-key", "0"),
             ("--contrast-key", "0"),
         ),
-        pytest.param(("diff", MODEL, MODEL, TEXT, "--largest", "0"), (), None, marks=pytest.mark.slow),
+        pytest.param(("diff", MODEL, MODEL, TEXT, "--top", "0"), (), None, marks=pytest.mark.slow),
     ],
     ids=lambda value: value[0] if value and len(value) > 2 else None,
 )
 def test_an_old_name_says_the_new_one_in_a_line(asked, old, new):
     result = run(*asked, *old)
     assert result.exit_code == 0 and "goes with the next release" in result.stderr.splitlines()[0]
-    again = ("diff", MODEL, TEXT, "--reference", MODEL, "--largest", "0") if new is None else (*asked, *new)
+    again = ("diff", MODEL, TEXT, "--reference", MODEL, "--top", "0") if new is None else (*asked, *new)
     assert run(*again).stdout == result.stdout
 
 

@@ -110,7 +110,7 @@ def _secant(model: Transformer, metric: Metric, *, baseline: str) -> Array:
 def _contributions(model: Transformer, metric: Metric, *, terms: bool) -> Array:
     """Return each token's contribution through the linear path, and optionally that of the terms at the token."""
     recording = record_kinds(partial(states, model, metric), metric.x, decomposition.KINDS)
-    parts = contributions(recording, read(model, metric, metric.x).readout, neurons=False)
+    parts = contributions(recording, read(model, metric, metric.x).readout, by_neuron=False)
     linear = parts.input.sum(-1)
     return linear + sum(part.reshape(len(linear), -1).sum(-1) for part in parts.terms.values()) if terms else linear
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import DuatError
 from duat_jax.forms.analysed_function import with_marks
 from duat_jax.forms.completeness import Completeness, completeness_of, in_one_line
@@ -115,8 +116,9 @@ def times(u: Array, x: Array, dtype: Any) -> Array:
     return product if jnp.issubdtype(dtype, jnp.complexfloating) else product.real
 
 
+@renamed_arguments(neurons="by_neuron")
 def contributions(
-    recording: Recording, readout: Any = None, *, target: Target = None, neurons: bool = True
+    recording: Recording, readout: Any = None, *, target: Target = None, by_neuron: bool = True
 ) -> Decomposition:
     """Split one read-out of a recording over input, terms and biases; many with `jax.vmap` over read-outs.
 
@@ -128,7 +130,7 @@ def contributions(
         readout: a covector on the target, of its structure and shapes; may be absent where the target is one scalar.
         target: the value that is read: a stream, a pre-activation, a term's output or a point; the function's result if
             absent.
-        neurons: whether to split down to neurons; otherwise terms with an outer map are split over tokens only, for
+        by_neuron: whether to split down to neurons; otherwise terms with an outer map are split over tokens only, for
             about half of the extra cost.
 
     Returns:
@@ -151,14 +153,14 @@ def contributions(
     require_affine(recording, target)
     require_flowing(recording.arguments)
     readout = checked_readout(readout, recording.value if target is None else recording.at(target))
-    return _contributions(recording, readout, target, neurons)
+    return _contributions(recording, readout, target, by_neuron)
 
 
-@partial(compiled, static_argnames=("target", "neurons"))
-def _contributions(recording: Recording, readout: Any, target: Target, neurons: bool) -> Decomposition:
+@partial(compiled, static_argnames=("target", "by_neuron"))
+def _contributions(recording: Recording, readout: Any, target: Target, by_neuron: bool) -> Decomposition:
     program, seen, affinity = recording.program, recording.seen, recording.traced.affinity
     outputs = {
-        s.key: s for s in ([] if neurons else program.of_kind(marks.TERM_OUTPUT)) if s != (target and target.site)
+        s.key: s for s in ([] if by_neuron else program.of_kind(marks.TERM_OUTPUT)) if s != (target and target.site)
     }
     terms = [outputs.get(site.key, site) for site in program.of_kind(marks.ACTIVATION)]
     offsets = program.of_kind(marks.OFFSET)
@@ -203,8 +205,9 @@ def dot(readout: Any, value: Any) -> Float[Array, ""]:
     return reduce(jnp.add, [product.sum() for product in products(readout, value)])
 
 
+@renamed_arguments(neurons="by_neuron")
 def decompose(
-    fn: Callable[[Any], Float[Array, ""]], x: Any, *, neurons: bool = True, marks: str | None = None
+    fn: Callable[[Any], Float[Array, ""]], x: Any, *, by_neuron: bool = True, marks: str | None = None
 ) -> Decomposition:
     """Split a function's scalar value exactly over its input, terms and biases.
 
@@ -213,7 +216,7 @@ def decompose(
     Args:
         fn: a pure function of one pytree of arrays, with marks, returning a scalar.
         x: its argument.
-        neurons: whether to split down to neurons; otherwise terms with an outer map are split over tokens only.
+        by_neuron: whether to split down to neurons; otherwise terms with an outer map are split over tokens only.
         marks: `"auto"` places those that `fn` lacks, as `duat.auto` does; its own alone if absent.
 
     Returns:
@@ -235,4 +238,4 @@ def decompose(
 
     Source: Wang & Li, Eq. 11; the split of one read-out follows from its linearity in the terms.
     """
-    return contributions(record_kinds(with_marks(fn, marks), x, KINDS), neurons=neurons)
+    return contributions(record_kinds(with_marks(fn, marks), x, KINDS), by_neuron=by_neuron)

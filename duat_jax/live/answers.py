@@ -117,7 +117,7 @@ def answer(loaded: Loaded, question: Any, work: Work) -> LiveAnswer:
                 result = beside_contrast(result, contrast(model, question.text, question.other, **about), applied)
         case FollowGraph():
             work.step("following the value")
-            result = graph(model, question.text, scores=0, **about)
+            result = graph(model, question.text, top_heads=0, **about)
         case OpenNeuron():
             work.step("opening the neuron")
             at = question.layer, question.token, question.unit

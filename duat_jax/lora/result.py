@@ -84,7 +84,7 @@ class AdapterEffect(NamedTuple):
 
 
 @kept_as("adapter change")
-@renamed_fields(jumps="discontinuities")
+@renamed_fields(jumps="discontinuities", top_neurons="top")
 @dataclass(frozen=True, eq=False)
 class LoraChange(Displayed):
     """Change of a metric by adapters, as exact sums over terms and over adapters.
@@ -146,7 +146,7 @@ class LoraChange(Displayed):
         rows["biases"] = row(lambda parts: [*parts.biases.values(), parts.reader])
         return rows
 
-    def top_neurons(self, count: int) -> list[dict[str, Any]]:
+    def top(self, count: int) -> list[dict[str, Any]]:
         """Return the neurons whose parts changed most, all columns together.
 
         Args:
@@ -251,7 +251,7 @@ class LoraChange(Displayed):
             model=model,
             dtype=self.completeness.dtype,
             adapters=self.effects,
-            top_neurons=self.top_neurons(count),
+            top_neurons=self.top(count),
             **more,
         )
 

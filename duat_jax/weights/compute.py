@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import InvalidInput
 from duat_jax.forms.secant import Secant, notes_of
 from duat_jax.forms.split import Split, first_order, split_between
@@ -54,6 +55,7 @@ class _OfText(NamedTuple):
     first_order: dict[str, float]
 
 
+@renamed_arguments(largest="top")
 @accepts_two_models
 def diff(
     model: Transformer,
@@ -64,7 +66,7 @@ def diff(
     contrast: int | str | None = None,
     against: "OneInput | None" = None,
     position: int | None = None,
-    largest: int = 10,
+    top: int = 10,
     tokenizer: "Tokenizer | None" = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ModelDiff:
@@ -90,7 +92,7 @@ def diff(
         contrast: the token or class whose logit is subtracted.
         against: for an encoder, token ids of the other text.
         position: at which token the logit is read; negative counts from the end.
-        largest: how many parameters are exchanged, in the order of the sizes of their parts; none if 0.
+        top: how many parameters are exchanged, in the order of the sizes of their parts; none if 0.
         tokenizer: for readable tokens and the mask token.
         progress: called after each run with the number of runs so far and the number of all; a split is one.
 
@@ -107,19 +109,19 @@ def diff(
         >>> import jax
         >>> model, tokenizer = duat.load(tokenizer=True)
         >>> rounded = jax.tree.map(lambda leaf: leaf.astype("bfloat16").astype("float32"), model)
-        >>> found = diff(rounded, "for i in range(10", reference=model, largest=1, tokenizer=tokenizer)
+        >>> found = diff(rounded, "for i in range(10", reference=model, top=1, tokenizer=tokenizer)
         >>> found.target.headline, found.completeness[0].verdict
         ('mean loss of the tokens after the first one, in nats', 'holds')
 
     Source: the secant of `duat.secant`, between weights; along a path of small steps, Lan et al., "LCA: Loss Change
     Allocation for Neural Network Training", 2019.
     """
-    if largest < 0:
-        raise InvalidInput(f"largest is {largest}: give the number of parameters that are exchanged, 0 for none")
+    if top < 0:
+        raise InvalidInput(f"top is {top}: give the number of parameters that are exchanged, 0 for none")
     before, after = alike_models(reference, model)
     config = after.config
     request, targets = _checked(config, inputs, target, contrast, against, position, tokenizer)
-    exchanged = min(largest, len(parameters_of(after)))
+    exchanged = min(top, len(parameters_of(after)))
     steps, total = count(1), len(targets) * (1 + 2 * (exchanged + 1 if exchanged else 0))
 
     def report() -> None:

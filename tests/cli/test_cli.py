@@ -325,7 +325,7 @@ METHOD = "norm of change x W_out"
 IN_EVERY_DTYPE = {
     "explain": (("explain", TEXT, *GPT2), ("value",)),
     "contrast": (("contrast", TEXT, "--reference", "w5 w17 w4", *GPT2), ("difference",)),
-    "graph": (("graph", TEXT, "--neurons", 2, *GPT2), ("value",)),
+    "graph": (("graph", TEXT, "--top-neurons", 2, *GPT2), ("value",)),
     "attention": (("attention", TEXT, "--layer", 1, "--head", 0, "--key", 0, *GPT2), ("value",)),
     "in-context": (
         ("in-context", "c =", "--demonstration", "a = 1", "--demonstration", "b = 1", "--answer", " 1"),
@@ -340,7 +340,7 @@ IN_EVERY_DTYPE = {
         ("tasks", "parameter", "units", "head x position", METHOD, "logf", "value"),
     ),
     "lora diff": (("lora", "diff", "adapter", TEXT, *GPT2), ("difference",)),
-    "diff": (("diff", "merged", TEXT, "--reference", GPT2[1], "--largest", 1), ("difference",)),
+    "diff": (("diff", "merged", TEXT, "--reference", GPT2[1], "--top", 1), ("difference",)),
     "intervene": (
         ("intervene", TEXT, "--change", "head 1:0 set 0", *GPT2),
         ("difference",),

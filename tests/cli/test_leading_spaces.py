@@ -16,10 +16,10 @@ TEXT = "def get(self, key, default=None): return self.data.get(key,"
 TOKENS = {
     "explain": ("explain", TEXT),
     "contrast": ("contrast", TEXT, "--reference", TEXT.replace("key", "name")),
-    "graph": ("graph", TEXT, "--neurons", "0"),
+    "graph": ("graph", TEXT, "--top-neurons", "0"),
     "intervene": ("intervene", TEXT, "--change", "head 5:3 set 0"),
     "steer": ("steer", TEXT, "--towards", "import os", "--away", "class Box:", "--layers", 2),
-    "diff": ("diff", "embedded", "embedded", TEXT, "--largest", 0),
+    "diff": ("diff", "embedded", "embedded", TEXT, "--top", 0),
     "lora diff": ("lora", "diff", "adapter", TEXT),
     "survey": ("survey", "corpus", "--tokens", 8, "--out", "new"),
 }

@@ -36,10 +36,10 @@ FORMS = (str, token_label, lambda token: quoted_label(token)[1:-1])
 COMMANDS = {
     "explain": ("explain TEXT --model MODEL", "json save html"),
     "contrast": ("contrast TEXT --reference OTHER --model MODEL", "json save html"),
-    "graph": ("graph TEXT --neurons 2 --model MODEL", "json save html"),
+    "graph": ("graph TEXT --top-neurons 2 --model MODEL", "json save html"),
     "intervene": ("intervene TEXT --change CHANGE --model MODEL", "json save html"),
     "steer": ("steer TEXT --towards TEXT --away OTHER --layers 1 --model MODEL", "json save html"),
-    "diff": ("diff MODEL TEXT --bits 2 --largest 0", "json save"),
+    "diff": ("diff MODEL TEXT --bits 2 --top 0", "json save"),
     "lora diff": ("lora diff ADAPTER TEXT --model MODEL", "json save"),
 }
 """Every command with a target and a record, and its files."""
@@ -48,9 +48,9 @@ FUNCTIONS = {
     "explain": duat.explain,
     "contrast": lambda model, text, **asked: duat.contrast(model, text, OTHER, **asked),
     "attribute": lambda model, text, **asked: duat.attribute(model, text, OTHER, **asked),
-    "graph": lambda model, text, **asked: duat.graph(model, text, neurons=0, **asked),
+    "graph": lambda model, text, **asked: duat.graph(model, text, top_neurons=0, **asked),
     "intervene": lambda model, text, **asked: duat.intervene(model, text, duat.edits.Heads(1, 1).set(0), **asked),
-    "diff": lambda model, text, **asked: duat.diff(model, text, reference=model, largest=0, **asked),
+    "diff": lambda model, text, **asked: duat.diff(model, text, reference=model, top=0, **asked),
     "lora_change": lambda model, text, **asked: lora_change(model, random_adapters(model, ["fc1"]), text, **asked),
 }
 """Every function with a target and a tokenizer."""

@@ -39,7 +39,7 @@ def test_scores_are_those_of_other_ways(models):
     before, after = models
     found = scores.scores_of(before, 3, IDS, 2)
     assert found.keys() == set(scores.SCORES)
-    diff = duat.diff(after, [list(map(int, row)) for row in IDS], reference=before, largest=0)
+    diff = duat.diff(after, [list(map(int, row)) for row in IDS], reference=before, top=0)
     for name in sizes_of_matrices(before):
         near(found[scores.EXACT + scores.SIGNED][name], diff.parts[name], within=1e-5)
         near(found[scores.EXACT + scores.MEAN_SIZE][name], np.abs(diff.parameters[name]).mean(), within=1e-5)

@@ -120,7 +120,7 @@ def test_parts_of_the_last_states_are_those_of_every_logit():
     for x in jax.vmap(model.embed)(ids):
         state = model.hidden(x)
         direction = state / (state**2).sum(-1, keepdims=True) / 8
-        expected.append(duat.decompose(lambda x, of=direction: (model.hidden(x) * of).sum(), x, neurons=False))
+        expected.append(duat.decompose(lambda x, of=direction: (model.hidden(x) * of).sum(), x, by_neuron=False))
     near(shares[moving.INPUT], sum(of.input.sum() for of in expected), within=1e-5)
     terms = [[term.sum() for term in of.terms.values()] for of in expected]
     near(shares[moving.TERMS], np.sum(terms, 0), within=1e-5)

@@ -41,7 +41,7 @@ def test_the_table_sums_to_the_plain_pass(block, mask, neurons, dtype):
     causal, real = MASKS[mask]
     stack, x = make_stack(block, 3, causal=causal, dtype=dtype), make_input(dtype=dtype)
     readout = readout_of(stack, real)
-    parts = jax.jit(lambda x: duat.decompose(readout, x, neurons=neurons))(x)
+    parts = jax.jit(lambda x: duat.decompose(readout, x, by_neuron=neurons))(x)
     assert parts.completeness.dtype == dtype
     assert parts.terms["layers.0.mlp"].shape == ((4, 10) if neurons else (4,))
     assert_complete(parts, jax.jit(readout)(x))
@@ -66,7 +66,7 @@ def test_the_table_sums_for_every_activation(activation):
 def test_the_table_without_neurons_is_the_sum_over_neurons(block):
     stack, x = make_stack(block, 3), make_input()
     fine = duat.decompose(readout_of(stack), x)
-    coarse = duat.decompose(readout_of(stack), x, neurons=False)
+    coarse = duat.decompose(readout_of(stack), x, by_neuron=False)
     for key, per_token in coarse.terms.items():
         close(per_token, fine.terms[key].sum(-1))
     close(coarse.input, fine.input)
@@ -98,7 +98,7 @@ def test_a_scanned_stack_has_the_table_of_a_python_loop():
     looped = duat.decompose(lambda x: stack(x)[-1].sum(), x)
     for neurons in (True, False):
         scanned = jax.jit(
-            lambda x, neurons=neurons: duat.decompose(lambda x: scan_of(stack)(x)[-1].sum(), x, neurons=neurons)
+            lambda x, neurons=neurons: duat.decompose(lambda x: scan_of(stack)(x)[-1].sum(), x, by_neuron=neurons)
         )(x)
         assert scanned.completeness.holds
         close(scanned.input, looped.input)
@@ -118,7 +118,7 @@ def test_a_coefficient_is_what_one_unit_more_would_have_added(scanned, neurons):
     def readout(x):
         return fn(x)[-1, 2]
 
-    parts, dynamics = duat.decompose(readout, x, neurons=neurons), recorded(readout)(x)[1]
+    parts, dynamics = duat.decompose(readout, x, by_neuron=neurons), recorded(readout)(x)[1]
     replayed = jax.jit(duat.replay(readout, dynamics))
     for key, coefficient in parts.coefficients.items():
         change = weights_of(dynamics.activations[key].shape, key=5)
@@ -160,7 +160,7 @@ def test_a_gated_term_carries_its_gate():
     parts = duat.decompose(fn, x)
     assert parts.completeness.holds
     close(parts.terms["mlp"][-1], jax.nn.silu(x @ gate)[-1] * (x @ up)[-1] * down.sum(1))
-    close(duat.decompose(fn, x, neurons=False).terms["mlp"], parts.terms["mlp"].sum(-1))
+    close(duat.decompose(fn, x, by_neuron=False).terms["mlp"], parts.terms["mlp"].sum(-1))
 
 
 def test_an_argument_may_be_a_pytree():
@@ -226,4 +226,4 @@ def test_scalar_terms_with_an_outer_map():
         return duat.term(jnp.tanh, x[0, 0], "scalar", outer=lambda a: 3 * a)
 
     x = make_input()
-    close(duat.decompose(fn, x, neurons=False).terms["scalar"], 3 * jnp.tanh(x[0, 0]))
+    close(duat.decompose(fn, x, by_neuron=False).terms["scalar"], 3 * jnp.tanh(x[0, 0]))

@@ -21,10 +21,10 @@ ASKED = {
     "contrast, reference": lambda model, image: duat.contrast(model, OTHER, image),
     "attribute": lambda model, image: duat.attribute(model, image, OTHER),
     "attribute, reference": lambda model, image: duat.attribute(model, OTHER, image),
-    "graph": lambda model, image: duat.graph(model, image, neurons=0, scores=0),
+    "graph": lambda model, image: duat.graph(model, image, top_neurons=0, top_heads=0),
     "intervene": lambda model, image: duat.intervene(model, image, duat.edits.Heads(0, 0).set(0)),
     "explain_attention": lambda model, image: duat.explain_attention(model, image, layer=0, head=0, key=1),
-    "diff": lambda model, image: duat.diff(model, image, reference=model, largest=0),
+    "diff": lambda model, image: duat.diff(model, image, reference=model, top=0),
     "lora_change": lambda model, image: lora_change(model, random_adapters(model, ["query"]), image),
     "the model": lambda model, image: model(jnp.asarray(image)),
 }

@@ -21,9 +21,9 @@ assert len(mesh.devices.ravel()) == 2
 def check(fn, x, plain):
     for neurons in (True, False):
         for transform in (lambda f: f, jax.jit):
-            parts = transform(lambda x: duat.decompose(fn, x, neurons=neurons))(x)
+            parts = transform(lambda x: duat.decompose(fn, x, by_neuron=neurons))(x)
             assert parts.completeness.verdict == "holds", parts.completeness
-            alone = duat.decompose(plain, jax.device_get(x), neurons=neurons)
+            alone = duat.decompose(plain, jax.device_get(x), by_neuron=neurons)
             for ours, theirs in zip(jax.tree.leaves(parts[:2]), jax.tree.leaves(alone[:2]), strict=True):
                 close(jax.device_get(ours), jax.device_get(theirs))
 def plain(x):

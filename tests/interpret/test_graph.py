@@ -44,7 +44,9 @@ def require_sums(graph):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_streams_sum_for_every_read_out(name):
-    graph = duat.graph(model_of(name), GIVEN[name], position=2 if name == "masked token" else None, neurons=0, scores=0)
+    graph = duat.graph(
+        model_of(name), GIVEN[name], position=2 if name == "masked token" else None, top_neurons=0, top_heads=0
+    )
     require_sums(graph)
     close(graph.value, graph.explanation.value)
 
@@ -56,7 +58,7 @@ def test_streams_sum_for_every_family(name):
     model, given, _ = golden(name)
     batched = given.ndim == (2 if model.config.image is None else 4)
     options = {"target": duat.targets.Direction(np.arange(model.config.features) - 3.0, 1)}
-    require_sums(duat.graph(model, np.asarray(given[0] if batched else given), neurons=0, scores=0, **options))
+    require_sums(duat.graph(model, np.asarray(given[0] if batched else given), top_neurons=0, top_heads=0, **options))
 
 
 def by_hand(model, ids, output):
@@ -114,7 +116,7 @@ def test_moves_are_those_of_plain_matrices(stored, monkeypatch):
         jax.clear_caches()
     model, given, _ = golden("gpt2")
     ids = np.asarray(given[0] if given.ndim == 2 else given)
-    graph = duat.graph(model, ids, 7, neurons=0, scores=0)
+    graph = duat.graph(model, ids, 7, top_neurons=0, top_heads=0)
     parts, moves = by_hand(model, jnp.asarray(ids), 7)
     close(graph.streams, np.stack(parts))
     for found, expected in zip(graph.moves.values(), moves, strict=True):
@@ -130,7 +132,7 @@ def test_moves_are_those_of_plain_matrices(stored, monkeypatch):
 @functools.cache
 def graph_of():
     model, tokenizer = duat.load(tokenizer=True, dtype=jnp.float32)
-    return model, tokenizer, duat.graph(model, TEXT, "):", neurons=6, tokenizer=tokenizer)
+    return model, tokenizer, duat.graph(model, TEXT, "):", top_neurons=6, tokenizer=tokenizer)
 
 
 def test_what_a_neuron_reads_sums_to_its_pre_activation():
@@ -163,7 +165,7 @@ def test_a_neuron_raises_the_target_by_its_contribution():
     model, tokenizer, graph = graph_of()
     for each in graph.neurons[:2]:
         (raised, change) = each.raised[0]
-        target = duat.graph(model, TEXT, raised, neurons=0, tokenizer=tokenizer).explanation
+        target = duat.graph(model, TEXT, raised, top_neurons=0, tokenizer=tokenizer).explanation
         neuron = each.neuron
         near(target.terms[neuron.term][neuron.token_index, neuron.neuron], change, within=1e-5)
         assert each.raised[0][1] > each.raised[-1][1] > each.lowered[-1][1] > each.lowered[0][1]
@@ -187,11 +189,11 @@ def test_a_group_is_measured_by_the_model_without_its_neurons():
 @pytest.mark.parametrize("neurons", [-1, True])
 def test_a_number_of_neurons_is_whole(neurons):
     with pytest.raises(duat.InvalidInput, match="must be a whole number from 0"):
-        duat.graph(graph_of()[0], [5, 6, 7], neurons=neurons)
+        duat.graph(graph_of()[0], [5, 6, 7], top_neurons=neurons)
 
 
 def test_a_graph_of_one_token_has_no_other_sources():
-    graph = duat.graph(graph_of()[0], [5], neurons=1)
+    graph = duat.graph(graph_of()[0], [5], top_neurons=1)
     require_sums(graph)
     assert graph.moves["layers.0.attention.mixed"].sources.tolist() == [0]
 
@@ -229,7 +231,7 @@ def test_circuit_tracers_own_model_reads_the_graph():
 def test_every_node_of_a_viewer_has_an_identifier_of_its_own():
     # circuit-tracer 0.5 calls neuron n of layer 0 at token t, and the rest of layer n at token t, 0_n_t both.
     model, tokenizer, _ = graph_of()
-    graph = duat.graph(model, TEXT, "):", neurons=400, scores=0, tokenizer=tokenizer)
+    graph = duat.graph(model, TEXT, "):", top_neurons=400, top_heads=0, tokenizer=tokenizer)
     nodes = graph.to_viewer("x", biases=True)["nodes"]
     rest = [node for node in nodes if node["feature_type"] == "mlp reconstruction error"]
     identities = {node["node_id"] for node in nodes}
@@ -242,7 +244,7 @@ def test_every_node_of_a_viewer_has_an_identifier_of_its_own():
 def test_neurons_behind_the_stream_that_is_read_arent_among_a_graphs():
     model, given, _ = golden("mixtral")
     target = duat.targets.Direction(np.arange(model.config.features) - 3.0, 1)
-    graph = duat.graph(model, np.asarray(given), target=target, neurons=5, scores=0)
+    graph = duat.graph(model, np.asarray(given), target=target, top_neurons=5, top_heads=0)
     assert {each.neuron.term.layer for each in graph.neurons} == {0}
 
 

@@ -87,7 +87,7 @@ def test_an_edge_of_a_text_whose_pattern_is_not_kept(monkeypatch):
 
 def test_an_edges_prediction_is_its_part_of_the_graph_with_the_bias_of_its_value():
     model = golden("llama")  # without biases
-    graph = duat.graph(model, IDS, TOKEN, neurons=0)
+    graph = duat.graph(model, IDS, TOKEN, top_neurons=0)
     moves = graph.moves["layers.1.attention.mixed"]
     (edge,) = np.flatnonzero((moves.sources == 0) & (moves.tokens == len(IDS) - 1))
     found = duat.intervene(model, IDS, Heads(1, 2, tokens=-1).steer(HeadMove(0)), TOKEN)

@@ -259,7 +259,7 @@ def test_a_whole_classifier_and_an_adapter_sum_to_the_change_and_to_that_of_the_
     close(found.effects[0].first_order, np.asarray(by_hand))
     assert found.completeness.verdict == found.by_adapter.verdict == "holds"
     assert [corner.verdict for corner in found.corners] == ["holds"] * 4
-    split = duat.diff(merged, IDS, 1, reference=model, largest=0)
+    split = duat.diff(merged, IDS, 1, reference=model, top=0)
     assert split.completeness[0].verdict == "holds"
     close(split.parts["head.unembedding"], found.effects[0].part, 6)
 

@@ -142,7 +142,7 @@ def test_every_question_sums_through_dense_layers(tmp_path):
     model = duat.load(folder, dtype=jnp.float64)
     for found in (
         duat.contrast(model, TEXT, [5, 17, 9, 44, 2], against=OTHER),
-        duat.graph(model, TEXT, against=OTHER, neurons=2, scores=0),
+        duat.graph(model, TEXT, against=OTHER, top_neurons=2, top_heads=0),
         duat.intervene(model, TEXT, duat.edits.Heads(1, 1).set(0), against=OTHER),
     ):
         assert found.completeness.verdict == "holds"

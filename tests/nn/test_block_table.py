@@ -94,7 +94,7 @@ def test_modern_blocks_close(arrangement):
     stack, x = make_stack(block, 2, activation="silu"), make_input()
     value = stack(x)
     for neurons in (True, False):
-        parts = duat.decompose(lambda x: stack(x)[-1, 0], x, neurons=neurons)
+        parts = duat.decompose(lambda x: stack(x)[-1, 0], x, by_neuron=neurons)
         assert abs(float(parts.completeness.sum) - float(value[-1, 0])) < 1e-12
     close(duat.unroll(stack, x).evaluate(), value)
 

@@ -251,7 +251,7 @@ def test_experts_token_by_token(experts, chosen, normalised):
     close(layer(jnp.asarray(x)), expected)
     close(layer(jnp.asarray(np.stack([x, x[::-1]])))[1], expected[::-1])
     for fine in (True, False):
-        parts = duat.decompose(lambda x: (layer(x) * readout).sum(), jnp.asarray(x), neurons=fine)
+        parts = duat.decompose(lambda x: (layer(x) * readout).sum(), jnp.asarray(x), by_neuron=fine)
         close(parts.terms["mlp"], neurons.reshape(5, -1) if fine else neurons.sum((1, 2)))
         assert parts.completeness.holds
 
@@ -285,7 +285,7 @@ def test_a_gated_mlp_is_a_term_with_a_dynamic_outer_weight():
     def fn(x):
         return (layer(x) * readout).sum()
 
-    fine, coarse = duat.decompose(fn, x), duat.decompose(fn, x, neurons=False)
+    fine, coarse = duat.decompose(fn, x), duat.decompose(fn, x, by_neuron=False)
     close(fine.terms["mlp"], neurons)
     close(coarse.terms["mlp"], neurons.sum(-1))
     assert not np.asarray(fine.input).any()

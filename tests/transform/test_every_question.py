@@ -147,7 +147,7 @@ FUNCTIONS = {
         lambda r: duat.contributions(r, READOUT),
         lambda r: duat.contributions(r, READOUT, target=last(r)),
         lambda r: duat.contributions(r, READOUT, target=r.terms[0]),
-        lambda r: duat.contributions(r, READOUT, neurons=False),
+        lambda r: duat.contributions(r, READOUT, by_neuron=False),
     ),
     "collapse": lambda fn, x: [lambda: duat.collapse(fn, x)],
     "collapse_of": of_recording(collapse_of),

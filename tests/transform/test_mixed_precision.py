@@ -73,7 +73,7 @@ def split(fn, x):
     keys = [Site("point", Key((), name, 0)) for name in ("queries", "keys")]
     found = {
         "decompose": duat.decompose(lambda x: (read * fn(x)).sum(), x),
-        "decompose, tokens": duat.decompose(lambda x: (read * fn(x)).sum(), x, neurons=False),
+        "decompose, tokens": duat.decompose(lambda x: (read * fn(x)).sum(), x, by_neuron=False),
     }
     recording, form = duat.record(fn)(x), duat.unroll(fn, x)
     for k, step in enumerate((*recording.streams, *recording.terms)):
@@ -113,7 +113,7 @@ def test_a_wrong_part_fails(dtype, low):
     """Whatever changes the sum by more than the tolerance: each part that is so large, negated and dropped."""
     x = make_input(dtype)
     with jax.disable_jit():
-        found = duat.decompose(lambda x: (readout(dtype) * looped(low)(x)).sum(), x, neurons=False)
+        found = duat.decompose(lambda x: (readout(dtype) * looped(low)(x)).sum(), x, by_neuron=False)
     parts = [found.input, *found.terms.values(), *found.offsets.values(), found.unmarked]
     whole = np.concatenate([np.asarray(part, np.float64).reshape(-1) for part in parts])
     error, tolerance = abs(float(found.completeness.error)), float(found.completeness.tolerance)

@@ -190,7 +190,7 @@ def test_wherever_vmap_puts_its_axis_a_term_has_its_tokens(inside, outside):
     xs = jnp.moveaxis(jnp.stack([make_input(key=k) for k in range(3)]), 0, inside)
     weights = jnp.moveaxis(jax.random.normal(jax.random.key(5), (3, 4, 6)), 0, outside)
     mapped = jax.vmap(fn, in_axes=inside, out_axes=outside)
-    parts = duat.decompose(lambda xs: (weights * mapped(xs)).sum(), xs, neurons=False)
+    parts = duat.decompose(lambda xs: (weights * mapped(xs)).sum(), xs, by_neuron=False)
     assert parts.completeness.verdict == "holds"
     assert parts.terms["mlp"].shape == (3, 4)
     for k in range(3):
@@ -205,13 +205,13 @@ def test_nested_vmaps_and_a_scan_have_their_axes_in_front():
 
     xs = jax.random.normal(jax.random.key(2), (4, 2, 6, 5))  # tokens, one batch, features, another batch
     mapped = jax.vmap(jax.vmap(fn, in_axes=2, out_axes=0), in_axes=1, out_axes=2)
-    parts = duat.decompose(lambda xs: mapped(xs).sum(), xs, neurons=False)
+    parts = duat.decompose(lambda xs: mapped(xs).sum(), xs, by_neuron=False)
     assert parts.completeness.verdict == "holds"
     assert parts.terms["mlp"].shape == (STEPS, 5, 2, 4) or parts.terms["mlp"].shape == (STEPS, 2, 5, 4)
     table = parts.terms["mlp"] if parts.terms["mlp"].shape[1] == 2 else jnp.swapaxes(parts.terms["mlp"], 1, 2)
     for i in range(2):
         for j in range(5):
-            alone = duat.decompose(lambda x: fn(x).sum(), xs[:, i, :, j], neurons=False)
+            alone = duat.decompose(lambda x: fn(x).sum(), xs[:, i, :, j], by_neuron=False)
             close(table[:, i, j], alone.terms["mlp"])
 
 

@@ -50,7 +50,7 @@ CLAIMED_TOO_MUCH = {
 def test_an_outer_map_that_claims_what_isnt_its_own_is_refused(what, neurons):
     fn, message = CLAIMED_TOO_MUCH[what]
     with pytest.raises(duat.NotAffine, match=message) as raised:
-        duat.decompose(fn, make_input(), neurons=neurons)
+        duat.decompose(fn, make_input(), by_neuron=neurons)
     assert "the outer map of term('mlp')" in str(raised.value)
 
 
@@ -77,7 +77,7 @@ OWN = {
 @pytest.mark.parametrize("what", OWN)
 def test_an_outer_map_of_its_own_is_accepted(what, neurons):
     fn, x = OWN[what], make_input()
-    parts = duat.decompose(lambda x: fn(x)[-1].sum(), x, neurons=neurons)
+    parts = duat.decompose(lambda x: fn(x)[-1].sum(), x, by_neuron=neurons)
     assert parts.completeness.verdict == "holds"
     close(sum(term.sum() for term in parts.terms.values()) + parts.input.sum(), fn(x)[-1].sum())
 

@@ -66,7 +66,7 @@ def model(request):
 
 @pytest.fixture(scope="module")
 def compared(model):
-    return duat.diff(changed(model), IDS, largest=2, reference=model)
+    return duat.diff(changed(model), IDS, top=2, reference=model)
 
 
 def test_parts_sum_to_the_difference_of_the_losses(model, compared):
@@ -85,7 +85,7 @@ def test_of_a_parameter_that_changes_alone_the_part_is_the_whole_difference(mode
     for name in parameters_of(model):
         path = name.replace("layers.", "stack.blocks.")
         other = changed(model, only=path)
-        alone = duat.diff(other, IDS, largest=0, reference=model)
+        alone = duat.diff(other, IDS, top=0, reference=model)
         close(alone.parts[name], loss(other, IDS) - loss(model, IDS))
         assert not any(part for each, part in alone.parts.items() if each != name)
 
@@ -94,7 +94,7 @@ def test_small_changes_have_the_parts_of_first_order(model):
     """Of a change of size `ε` the part differs from the gradient times the change by `ε²`."""
     misses = []
     for size in (1e-2, 1e-3):
-        compared = duat.diff(changed(model, size), IDS, largest=0, reference=model)
+        compared = duat.diff(changed(model, size), IDS, top=0, reference=model)
         gradient = parameters_of(jax.grad(lambda model: loss_of(model, IDS))(model))
         steps = {name: step - parameters_of(model)[name] for name, step in parameters_of(changed(model, size)).items()}
         expected = {name: float((gradient[name] * step).sum()) for name, step in steps.items()}
@@ -146,7 +146,7 @@ def test_the_largest_units_are_listed_of_each_kind(compared):
 )
 def test_rows_are_named_by_their_texts(checkpoint, matrix, text):
     model, tokenizer = duat.load(checkpoint, tokenizer=True)
-    rows = duat.diff(changed(model, 0.05, only=matrix), text, largest=0, tokenizer=tokenizer, reference=model).units
+    rows = duat.diff(changed(model, 0.05, only=matrix), text, top=0, tokenizer=tokenizer, reference=model).units
     assert rows and {unit.weights for unit in rows} == {matrix}
     for unit in rows:
         number, label = unit.unit.removeprefix("row ").split(", ", 1)
@@ -156,15 +156,15 @@ def test_rows_are_named_by_their_texts(checkpoint, matrix, text):
 def test_units_of_experts_have_two_numbers_and_equal_models_none():
     model = duat.load(GOLDEN / "mixtral")
     other = changed(model, only="mlp.input")
-    units = duat.diff(other, [1, 2, 3], largest=0, reference=model).units
+    units = duat.diff(other, [1, 2, 3], top=0, reference=model).units
     assert any(unit.unit.startswith("expert ") and ", neuron " in unit.unit for unit in units)
-    assert duat.diff(model, [1, 2, 3], largest=0, reference=model).units == ()
+    assert duat.diff(model, [1, 2, 3], top=0, reference=model).units == ()
 
 
 def test_a_neurons_part_has_its_biases():
     model = small_model()
     other = changed(model, only="mlp.input.bias")
-    compared = duat.diff(other, IDS, largest=0, reference=model)
+    compared = duat.diff(other, IDS, top=0, reference=model)
     close(compared.neurons["layers.0.mlp.input"].sum(), compared.difference)
     assert np.count_nonzero(compared.neurons["layers.0.mlp.input"]) == 10
 
@@ -198,21 +198,21 @@ def test_every_row_of_the_flow_sums_to_the_difference(compared):
 
 
 def test_a_loop_over_layers_gives_the_same(model, compared):
-    looped = duat.diff(scanned(changed(model)), IDS, largest=2, reference=scanned(model))
+    looped = duat.diff(scanned(changed(model)), IDS, top=2, reference=scanned(model))
     assert list(looped.parts) != [] and set(looped.parts) == set(compared.parts)
     for name, part in compared.parts.items():
         close(looped.parts[name], part)
     for mine, other in zip(looped.again, compared.again, strict=True):
         assert mine.name == other.name
         close(np.array(mine[1:]), np.array(other[1:]))
-    mixed = duat.diff(changed(model), IDS, largest=0, reference=scanned(model))
+    mixed = duat.diff(changed(model), IDS, top=0, reference=scanned(model))
     close(mixed.difference, compared.difference)
 
 
 def test_several_texts_are_averaged(model, compared):
     other = changed(model)
-    both = duat.diff(other, [IDS, jnp.array(OTHER)], largest=1, reference=model)
-    alone = duat.diff(other, OTHER, largest=0, reference=model)
+    both = duat.diff(other, [IDS, jnp.array(OTHER)], top=1, reference=model)
+    alone = duat.diff(other, OTHER, top=0, reference=model)
     assert both.tokens == () and both.flow is None
     close(both.difference, (compared.difference + alone.difference) / 2)
     for name, part in both.parts.items():
@@ -277,7 +277,7 @@ def test_the_wider_dtype_is_computed_in(first, second, computed):
         jax.tree.map(lambda leaf, dtype=dtype: leaf.astype(dtype), each)
         for each, dtype in ((model, first), (changed(model), second))
     )
-    compared = duat.diff(after, IDS, largest=0, reference=before)
+    compared = duat.diff(after, IDS, top=0, reference=before)
     assert compared.completeness[0].dtype == computed
     assert compared.completeness[0].verdict == "holds"
 
@@ -287,7 +287,7 @@ def test_padding_changes_nothing(tokens):
     """Also of a text as long as what it is padded to, and of frequencies that depend on its length."""
     model = duat.load(GOLDEN / "llama-dynamic", dtype=jnp.float64)
     other, ids = changed(model, 0.02), np.arange(tokens) % model.config.vocab
-    compared = duat.diff(other, ids, largest=0, reference=model)
+    compared = duat.diff(other, ids, top=0, reference=model)
     close(compared.reference_value, loss(model, ids))
     close(compared.value, loss(other, ids))
     assert compared.flow.tokens.shape == (model.config.layers + 1, tokens)
@@ -298,7 +298,7 @@ def test_padding_changes_nothing(tokens):
 def test_the_flow_ends_where_the_number_is_read():
     model = small_model(layers=2)
     direction = duat.targets.Direction(jnp.arange(6.0), stream=1, position=-1)
-    compared = duat.diff(changed(model), IDS, direction, largest=0, reference=model)
+    compared = duat.diff(changed(model), IDS, direction, top=0, reference=model)
     assert compared.flow.tokens.shape == (2, len(IDS))
     for row in compared.flow.tokens.sum(1) + compared.flow.later:
         close(row, compared.difference)
@@ -311,7 +311,7 @@ def test_every_family(name):
     inputs = given if given.ndim == (1 if model.config.image is None else 3) else given[0]
     against = {"against": inputs[::-1]} if model.config.head.kind == "hidden" else {}
     position = {"position": 0} if model.config.head.kind == "masked token" else {}
-    compared = duat.diff(changed(model, 0.01), inputs, largest=1, **against, **position, reference=model)
+    compared = duat.diff(changed(model, 0.01), inputs, top=1, **against, **position, reference=model)
     assert [each.verdict for each in compared.completeness] == ["holds"]
     close(sum(compared.parts.values()) + sum(compared.discontinuities.values()), compared.difference)
 
@@ -360,8 +360,8 @@ def test_questions_without_a_number_are_refused():
     model = small_model()
     with pytest.raises(duat.InvalidInput, match="several inputs have no most probable output in common: give a target"):
         duat.diff(model, [IDS, OTHER], position=1, reference=model)
-    with pytest.raises(duat.InvalidInput, match="largest is -1"):
-        duat.diff(model, IDS, largest=-1, reference=model)
+    with pytest.raises(duat.InvalidInput, match="top is -1"):
+        duat.diff(model, IDS, top=-1, reference=model)
     with pytest.raises(duat.InvalidInput, match="one target is taken"):
         duat.diff(model, IDS, [1, 2], reference=model)
     with pytest.raises(duat.InvalidInput, match="text 1: one token has no loss; give at least two"):
@@ -374,7 +374,7 @@ def test_names_alone_dont_make_two_functions():
     config = duat.models.Config(**{**vars(model.config), "positions": 2 * model.config.positions})
     longer = duat.models.Transformer(config, dtype=jnp.float64, rngs=None)
     longer = jax.tree.unflatten(jax.tree.structure(longer), jax.tree.leaves(changed(model, 0.01)))
-    assert duat.diff(longer, [5, 7, 9], largest=0, reference=model).completeness[0].verdict == "holds"
+    assert duat.diff(longer, [5, 7, 9], top=0, reference=model).completeness[0].verdict == "holds"
 
 
 def test_it_shows_itself(compared):
@@ -405,10 +405,10 @@ def test_the_command_refuses_two_tokenizers(tmp_path):
     first, second = [token for token in vocabulary if token.startswith("w")][:2]
     vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
     file.write_text(json.dumps(tokenizer), encoding="utf-8")
-    result = run("diff", checkpoint, f"{first} {second}", "--reference", GOLDEN / "gpt2", "--largest", 0)
+    result = run("diff", checkpoint, f"{first} {second}", "--reference", GOLDEN / "gpt2", "--top", 0)
     assert result.exit_code == 2 and "compare models that share a tokenizer" in " ".join(result.output.split())
 
 
 def test_a_class_is_named_by_its_number_in_the_command():
-    result = run("diff", CLASSES, "w5 w7 w9", "--reference", CLASSES, "--target", 1, "--largest", 0)
+    result = run("diff", CLASSES, "w5 w7 w9", "--reference", CLASSES, "--target", 1, "--top", 0)
     assert result.exit_code == 0 and "logit of class 'b'" in result.output, result.output

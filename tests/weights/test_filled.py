@@ -45,18 +45,18 @@ def test_the_parts_of_a_pruned_model_sum(how):
     model, tokenizer = duat.load(tokenizer=True)
     after = PRUNED[how](model)
     ids = tokenizer.encode(TEXT).ids
-    found = duat.diff(after, ids, reference=model, largest=2, tokenizer=tokenizer)
+    found = duat.diff(after, ids, reference=model, top=2, tokenizer=tokenizer)
     near([found.reference_value, found.value], [loss_of(model, ids), loss_of(after, ids)], 1e-4)
     assert found.completeness[0].verdict == "holds"
     near(found.again[-1].part, sum(row.part for row in found.again[:-1]), 1e-5)
-    back = duat.diff(model, ids, reference=after, largest=0, tokenizer=tokenizer)
+    back = duat.diff(model, ids, reference=after, top=0, tokenizer=tokenizer)
     near(back.difference, -found.difference, 1e-5)
 
 
 def test_only_what_is_gone_has_a_part():
     model, tokenizer = duat.load(tokenizer=True)
     kept = np.arange(model.config.blocks[0].neurons) % 3 > 0
-    found = duat.diff(resized(model, {2: kept}), TEXT, reference=model, largest=0, tokenizer=tokenizer)
+    found = duat.diff(resized(model, {2: kept}), TEXT, reference=model, top=0, tokenizer=tokenizer)
     for name, part in found.neurons.items():
         gone = ~kept if name.startswith("layers.2.") else np.zeros_like(kept)
         assert not part[~gone].any() and part[gone].any() == gone.any()
@@ -75,7 +75,7 @@ def test_models_that_are_not_pruned_ones_are_told_apart():
 def test_the_command_takes_a_pruned_checkpoint(tmp_path):
     after = without_neurons(duat.load())
     save_pruned(after, None, tmp_path / "pruned", dtype=np.float32)
-    arguments = ["diff", str(tmp_path / "pruned"), TEXT, "--reference", "embedded", "--largest", "0", "--json", "-"]
+    arguments = ["diff", str(tmp_path / "pruned"), TEXT, "--reference", "embedded", "--top", "0", "--json", "-"]
     run = CliRunner().invoke(application, arguments)
     assert run.exit_code == 0, run.output
     ids = duat.load_tokenizer().encode(TEXT).ids

@@ -38,12 +38,12 @@ def test_every_matrix_of_a_layer_is_rounded_output_by_output(bits):
 
 
 def test_the_command_rounds_the_model():
-    arguments = ["diff", "embedded", TEXT, "--bits", "4", "--largest", "1", "--json", "-"]
+    arguments = ["diff", "embedded", TEXT, "--bits", "4", "--top", "1", "--json", "-"]
     run = CliRunner().invoke(application, arguments)
     assert run.exit_code == 0, run.output
     record = duat.records.read(run.stdout)
     model, tokenizer = duat.load(tokenizer=True)
-    found = duat.diff(rounded(model, 4), TEXT, reference=model, largest=0, tokenizer=tokenizer)
+    found = duat.diff(rounded(model, 4), TEXT, reference=model, top=0, tokenizer=tokenizer)
     near([record.value, record.reference_value], [found.value, found.reference_value], 1e-5)
     assert (record.model, record.reference) == ("embedded in 4 bits", "embedded")
     assert not any(part for name, part in record.parts.items() if not name.startswith("layers."))
@@ -120,7 +120,7 @@ def test_the_command_spends_a_budget_and_judges_it_on_fresh_text(tmp_path):
         "4",
         "--tokens",
         "48",
-        "--largest",
+        "--top",
         "0",
     ]
     ran = CliRunner().invoke(application, [*asked, "--budget", "0.25", "--json", "-"])

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from duat_jax.cli.command import command
-from duat_jax.cli.groups import Fields
+from duat_jax.cli.groups import Fields, OldName
 from duat_jax.cli.options import Number, Source, Tokens
 from duat_jax.cli.output import Answer, PictureFiles
 from duat_jax.cli.progress import progress_bar
@@ -62,8 +62,10 @@ def diff(
             position="Token at which the output is read; negative from the end; the last if absent.",
         ),
     ],
-    largest: Annotated[
-        int, typer.Option(min=0, help="Number of parameters, those with the largest parts, that are run again.")
+    top: Annotated[
+        int,
+        typer.Option(min=0, help="Number of parameters, those with the largest parts, that are run again."),
+        OldName("--largest"),
     ] = 10,
     written: PictureFiles,
 ) -> Answer:
@@ -138,7 +140,7 @@ def diff(
     if bits is not None:
         after = rounded(before, bits)
     with progress_bar("Comparing", "runs") as progress:
-        result = duat.diff(after, inputs, reference=before, largest=largest, progress=progress, **question)
+        result = duat.diff(after, inputs, reference=before, top=top, progress=progress, **question)
     tables, spent = [render(result.view(*names))], dict[str, Any]()
     if bits is not None and budget is not None:
         with progress_bar("Measuring", "losses") as progress:

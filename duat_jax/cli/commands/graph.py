@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from duat_jax.cli.command import CODE, command
-from duat_jax.cli.groups import Fields
+from duat_jax.cli.groups import Fields, OldName
 from duat_jax.cli.options import Number, Source
 from duat_jax.cli.output import Answer, Files, to_json
 from duat_jax.cli.progress import working
@@ -26,11 +26,15 @@ def graph(
             target="Token to follow, or class by name or number; the most probable if absent.",
         ),
     ],
-    neurons: Annotated[
-        int, typer.Option(min=0, help="Number of the largest neurons of which is split what they read and write.")
+    top_neurons: Annotated[
+        int,
+        typer.Option(min=0, help="Number of the largest neurons of which is split what they read and write."),
+        OldName("--neurons"),
     ] = 24,
-    scores: Annotated[
-        int, typer.Option(min=0, help="Number of the heads with the largest moves whose attention is explained.")
+    top_heads: Annotated[
+        int,
+        typer.Option(min=0, help="Number of the heads with the largest moves whose attention is explained."),
+        OldName("--scores"),
     ] = 3,
     top: Annotated[int, typer.Option(min=1, help="Number of the largest moves and neurons to list.")] = 10,
     files: Annotated[Files, Fields("plot", "html", "viewer", "graphml", "save", "csv", "json_file")],
@@ -47,7 +51,7 @@ def graph(
     warn_of_memory("explain", config, len(checked.real), source.dtype.value)
     model = source.load()
     with working("Following the value"):
-        result = duat.graph(model, text, neurons=neurons, scores=scores, **question)
+        result = duat.graph(model, text, top_neurons=top_neurons, top_heads=top_heads, **question)
     texts = {}
     if files.viewer is not None:
         texts[files.viewer] = to_json(result.to_viewer(files.viewer.stem))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import InvalidInput
 from duat_jax.forms import flow
 from duat_jax.forms.completeness import Completeness, completeness_of, entrywise_completeness
@@ -43,6 +44,7 @@ SCORES = 3
 """The default number of attention scores that are split."""
 
 
+@renamed_arguments(neurons="top_neurons", scores="top_heads")
 def graph(
     model: Transformer,
     inputs: "OneInput",
@@ -51,8 +53,8 @@ def graph(
     contrast: int | str | None = None,
     against: "OneInput | None" = None,
     position: int | None = None,
-    neurons: int = NEURONS,
-    scores: int = SCORES,
+    top_neurons: int = NEURONS,
+    top_heads: int = SCORES,
     tokenizer: "Tokenizer | None" = None,
 ) -> Graph:
     """Follow a number through a model: what every token of every stream is the sum of, head by head.
@@ -69,8 +71,8 @@ def graph(
         contrast: the token or class whose logit is subtracted.
         against: for an encoder, the other text, or its token ids.
         position: at which token the logit is read; negative counts from the end.
-        neurons: of how many neurons, those with the largest contributions, what they read and write is split.
-        scores: of how many heads, those with the largest moves, the attention score is split: why they attend where
+        top_neurons: of how many neurons, those with the largest contributions, what they read and write is split.
+        top_heads: of how many heads, those with the largest moves, the attention score is split: why they attend where
             they do.
         tokenizer: makes tokens readable and knows the mask.
 
@@ -84,7 +86,7 @@ def graph(
     Example:
         >>> import duat_jax as duat
         >>> model, tokenizer = duat.load(tokenizer=True)
-        >>> graph = duat.graph(model, "for i in range(10", "):", neurons=2, scores=0, tokenizer=tokenizer)
+        >>> graph = duat.graph(model, "for i in range(10", "):", top_neurons=2, top_heads=0, tokenizer=tokenizer)
         >>> graph.completeness.verdict, graph.streams.shape
         ('holds', (7, 6))
 
@@ -93,10 +95,12 @@ def graph(
     require_loaded(model)
     require_layers(model.config)
     checked, metric = check_one(model.config, inputs, target, contrast, against, position, tokenizer)
-    counts = {"neurons": whole_number(neurons), "scores": whole_number(scores)}
-    if wrong := [name for name, count in counts.items() if count is None or count < 0]:
-        given = {"neurons": neurons, "scores": scores}
-        raise InvalidInput("; ".join(f"{name} = {given[name]!r} must be a whole number from 0" for name in wrong))
+    counts = {"top_neurons": top_neurons, "top_heads": top_heads}
+    wrong = {name: count for name, count in counts.items() if whole_number(count) is None or count < 0}
+    if wrong:
+        raise InvalidInput(
+            "; ".join(f"{name} = {count!r} must be a whole number from 0" for name, count in wrong.items())
+        )
     explanation = explain(
         model, inputs, target, contrast=contrast, against=against, position=position, tokenizer=tokenizer
     )
@@ -109,7 +113,7 @@ def graph(
     moves = Marked({key: _edges(each, tokens) for key, each in found.moves.items()})
     outside = (part for key, part in explanation.biases.items() if key.name in ("head.bias", metric.constant, ENTROPY))
     after = float(found.after) + sum(outside)
-    chosen = explanation.top(neurons)
+    chosen = explanation.top(top_neurons)
     words = labels_of(model.config, checked, tokenizer)
     found_graph = Graph(
         explanation=explanation,
@@ -125,7 +129,7 @@ def graph(
         scores=(),
         completeness=_completeness(streams, [kept, terms, biases], moves, after, explanation),
     )
-    return replace(found_graph, scores=scores_of(model, inputs, found_graph, scores, tokenizer))
+    return replace(found_graph, scores=scores_of(model, inputs, found_graph, top_heads, tokenizer))
 
 
 class _Moves(NamedTuple):

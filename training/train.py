@@ -95,13 +95,13 @@ def optimizer(steps: int, *, decays: bool = True) -> optax.GradientTransformatio
         )
 
     def dimensions(parameters: nnx.State) -> nnx.State:
-        def of(path: tuple, leaf: jax.Array) -> optax.contrib.MuonDimensionNumbers | None:
+        def find_dimensions(path: tuple, leaf: jax.Array) -> optax.contrib.MuonDimensionNumbers | None:
             if "kernel" not in jax.tree_util.keystr(path) or leaf.ndim < 2:
                 return None
             # The last two axes are a matrix's, those before count several.
             return optax.contrib.MuonDimensionNumbers(leaf.ndim - 2, leaf.ndim - 1)
 
-        return jax.tree_util.tree_map_with_path(of, parameters)
+        return jax.tree_util.tree_map_with_path(find_dimensions, parameters)
 
     return optax.chain(
         optax.clip_by_global_norm(1.0),

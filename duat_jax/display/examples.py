@@ -10,6 +10,7 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
+from duat_jax.deprecation import renamed_fields
 from duat_jax.display.tables import NumberTable
 from duat_jax.errors import InvalidInput
 from duat_jax.files import path_of
@@ -45,6 +46,7 @@ class Example(msgspec.Struct, frozen=True, array_like=True):
 
 
 @final
+@renamed_fields(of="find_texts")
 class Examples(msgspec.Struct, frozen=True):
     """The texts in which each neuron is strongest.
 
@@ -60,7 +62,7 @@ class Examples(msgspec.Struct, frozen=True):
     tokens: int
     layers: dict[int, list[list[Example]]]
 
-    def of(self, layer: int | None, neuron: int) -> list[Example]:
+    def find_texts(self, layer: int | None, neuron: int) -> list[Example]:
         """Return a neuron's texts with different tokens, the strongest first; none if the survey has none of it.
 
         Args:
@@ -96,7 +98,7 @@ def read_examples(directory: Path | str | None = None) -> Examples:
         InvalidInput: if there is no finished survey, or its file is damaged.
 
     Example:
-        >>> [example.token for example in read_examples().of(5, 263)]
+        >>> [example.token for example in read_examples().find_texts(5, 263)]
         ['),', '],', 'coder']
     """
     directory = EMBEDDED if directory is None else path_of(directory, "a survey's directory")
@@ -125,7 +127,7 @@ def table(neurons: Iterable[Any], examples: Examples) -> list[RenderableType]:
     for column, justify in (("layer", "right"), ("neuron", "right"), ("at", "left"), ("the first of them", "left")):
         shown.add_column(column, justify=justify)
     for layer, neuron in dict.fromkeys((each.term.layer, each.neuron) for each in neurons):
-        if texts := examples.of(layer, neuron):
+        if texts := examples.find_texts(layer, neuron):
             tokens = Text("  ".join(_short(each.token) for each in texts))
             shown.add_row(str(layer), str(neuron), tokens, _in_its_text(texts[0]))
     return ["", shown] if shown.row_count else []

@@ -11,7 +11,7 @@ from jaxtyping import Array
 from duat_jax.forms.completeness import FACTOR, Completeness
 from duat_jax.processes import on_host
 from duat_jax.transform.double_precision import EXACT, DoublePrecision, double
-from duat_jax.transform.places import Path
+from duat_jax.transform.mark_places import Path
 from duat_jax.transform.program import Program
 from duat_jax.transform.rounding import eps_of
 

@@ -240,7 +240,7 @@ class _Rounded(NamedTuple):
     squares: Array
 
     @classmethod
-    def of(cls, arrays: Sequence[Array], eps: Sequence[float], value: Array) -> "_Rounded":
+    def from_arrays(cls, arrays: Sequence[Array], eps: Sequence[float], value: Array) -> "_Rounded":
         dtype = _real_of(value)
         largest = [_largest(array, value) for array in arrays]
         # Squares of numbers scaled by the largest one neither overflow nor vanish.
@@ -293,7 +293,7 @@ def completeness_of(
     largest = _gathered((_largest(part, value) for part in parts), _real_of(value)).max()
     # The number of nonzero entries, by their signs: comparing and counting takes several times as long.
     count = _gathered((jnp.abs(jnp.sign(_real(part, value))).sum() for part in rounded), _real_of(value)).sum()
-    completeness = _completeness(value, total, largest, _Rounded.of(rounded, eps, value), count)
+    completeness = _completeness(value, total, largest, _Rounded.from_arrays(rounded, eps, value), count)
     numbers = jnp.array([jnp.isfinite(array).all() for array in concatenated(finite)]).all()
     return completeness._replace(error=jnp.where(numbers, completeness.error, jnp.nan))
 
@@ -305,6 +305,6 @@ def entrywise_completeness(
     # The finer parts of each entry aren't known here: they are taken to be as many as the array's entries, and their
     # root of squares to be the largest entry.
     total = sum((part.astype(value.dtype) for part in parts), jnp.zeros_like(value))
-    rounded = _Rounded.of(parts, _on_the_way(parts, eps), value)
+    rounded = _Rounded.from_arrays(parts, _on_the_way(parts, eps), value)
     rounded = rounded._replace(squares=jnp.ones_like(rounded.squares))
     return _completeness(value, total, rounded.largest.max(), rounded, jnp.array(value.size * len(parts)))

@@ -26,8 +26,8 @@ from duat_jax.transform.program import Program, trace
 from duat_jax.transform.query import is_float
 from duat_jax.transform.recording import KINDS, Dynamics
 from duat_jax.transform.rounding import rounding_of
+from duat_jax.transform.secant.changed_value import movement, part, unchanged
 from duat_jax.transform.secant.difference import Sources, carry, distance_at
-from duat_jax.transform.secant.flow import movement, part, unchanged
 from duat_jax.transform.secant.plan import make_plan
 
 

@@ -29,7 +29,7 @@ def slopes_of(recording: Recording) -> tuple[Seen, Seen]:
     by_activation = {site._replace(kind=marks.ACTIVATION): site for site in z}
     points, origin = ({site: tree[by_activation[site]] for site in at_zero} for tree in (z, zeros))
 
-    def of(points: Seen) -> Seen:
+    def activate(points: Seen) -> Seen:
         return activations({by_activation[site]: point for site, point in points.items()})
 
     def derivative(points: Seen) -> Seen:
@@ -37,16 +37,16 @@ def slopes_of(recording: Recording) -> tuple[Seen, Seen]:
 
     values = {site: seen[site] for site in at_zero}
     slopes = slope(derivative, points, origin, values, at_zero)
-    return at_zero, _checked(of, points, slopes, values, at_zero)
+    return at_zero, _checked(activate, points, slopes, values, at_zero)
 
 
-def _checked(of: Callable[[Seen], Seen], points: Seen, slopes: Seen, values: Seen, at_zero: Seen) -> Seen:
+def _checked(activate: Callable[[Seen], Seen], points: Seen, slopes: Seen, values: Seen, at_zero: Seen) -> Seen:
     """Return slopes; where the difference of values is lost to rounding, those that central quotients confirm."""
     # There the derivative may be lost, too: that of `where(z == 0, 1, expm1(z) / z)` is a difference of two numbers as
     # large as `1 / z`. A function that isn't smooth, as far as its values tell, keeps its slope.
 
     def at(place: float) -> Seen:
-        return of(jax.tree.map(lambda z: z / 2 + jnp.asarray(place * _step(z), z.dtype), points))
+        return activate(jax.tree.map(lambda z: z / 2 + jnp.asarray(place * _step(z), z.dtype), points))
 
     def chosen(z: Array, slope: Array, value: Array, zero: Array, *around: Array) -> Array:
         h, eps, (below, left, middle, right, above) = _step(z), float(jnp.finfo(z.dtype).eps), around

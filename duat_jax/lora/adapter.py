@@ -10,7 +10,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
-from duat_jax.lora.places import READ_OUT, TABLES, AdaptableLayer, module_names, places, shapes_of
+from duat_jax.lora.adaptable_layers import READ_OUT, TABLES, AdaptableLayer, adaptable_layers, module_names, shapes_of
 from duat_jax.lora.replacement import Replacement
 from duat_jax.models.families.tensor_map import parameter_at, part_at
 from duat_jax.models.layer_parts import written_out
@@ -102,7 +102,7 @@ def new_adapters(
     """
     if rank < 1:
         raise DuatError(f"rank = {rank}: an adapter needs at least rank 1")
-    names, known = module_names(model, modules), places(model)
+    names, known = module_names(model, modules), adaptable_layers(model)
     dtype = jax.tree.leaves(model)[0].dtype
     random = np.random.default_rng(seed)
 
@@ -220,7 +220,7 @@ def _updated(model: Transformer, path: str, adapter: Adapter) -> Array:
 
 def _prepared(model: Transformer, adapters: AnyAdapters) -> tuple[Transformer, list[tuple[str, Adapter]]]:
     """Return a copy of the model with all replacements, and the adapter of every layer by its path."""
-    known = places(model)
+    known = adaptable_layers(model)
     low_rank = {name: each for name, each in adapters.items() if isinstance(each, Adapter)}
     whole = {name: each for name, each in adapters.items() if isinstance(each, Replacement)}
     problems = [f"{name} is no linear layer of this {model.config.family} model" for name in low_rank.keys() - known]
@@ -255,7 +255,7 @@ def _prepared(model: Transformer, adapters: AnyAdapters) -> tuple[Transformer, l
 
 def changes_table(model: Transformer, adapters: AnyAdapters) -> bool:
     """Return whether adapters change the token embedding or the read-out."""
-    known = places(model)
+    known = adaptable_layers(model)
     return any(
         path in TABLES
         for name, each in adapters.items()

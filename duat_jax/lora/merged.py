@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from duat_jax.files import check_new_directory, new_directory
+from duat_jax.lora.adaptable_layers import EMBEDDING, READ_OUT, adaptable_layers, entries_of
 from duat_jax.lora.adapter import Adapters, changes_table
-from duat_jax.lora.places import EMBEDDING, READ_OUT, entries_of, places
 from duat_jax.lora.replacement import Replacement, stored_tensors
 from duat_jax.models.checkpoint.derived import write_derived
 from duat_jax.models.checkpoint.place import open_checkpoint
@@ -36,7 +36,7 @@ def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, b
     """
     check_new_directory(directory)
     checkpoint = open_checkpoint(EMBEDDED if base is None else base)
-    known, family = places(model), family_of(model.config)
+    known, family = adaptable_layers(model), family_of(model.config)
     stored, single = checkpoint.tensors(), np.dtype(np.float32)
     full = Tensors(stored, single, prefix=family.prefix, ignored="(?!)", heads=family.heads, older=family.older).names
     tensors = {name: np.ascontiguousarray(stored.read(name, single)) for name in full.values()}

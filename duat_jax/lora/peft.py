@@ -13,10 +13,10 @@ from safetensors.numpy import save
 
 from duat_jax.errors import BadCheckpoint, warn_caller
 from duat_jax.files import check_new_directory, new_directory, path_of
+from duat_jax.lora.adaptable_layers import EMBEDDING, TABLES, AdaptableLayer, adaptable_layers, entries_of, shapes_of
 from duat_jax.lora.adapter import Adapter, Adapters
 from duat_jax.lora.names import full_module, full_tensor, prefixed, stored_module
 from duat_jax.lora.peft_settings import AdapterSettings
-from duat_jax.lora.places import EMBEDDING, TABLES, AdaptableLayer, entries_of, places, shapes_of
 from duat_jax.lora.replacement import Replacement, stored_tensors
 from duat_jax.lora.target_modules import ALL
 from duat_jax.models.checkpoint.json_file import read_json
@@ -73,7 +73,7 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
             or belongs to no linear layer of the model, at once.
     """
     place, settings, stored = _opened(directory)
-    known = places(model)
+    known = adaptable_layers(model)
     files = _Files(model, settings, stored)
     problems = files.problems
     if not stored.names():
@@ -130,7 +130,7 @@ class _Files:
         self.bases: dict[str, str] = {}
         self.whole: dict[str, list[Entry]] = {}
         self.tensors: dict[str, str] = {}
-        known, absent = places(model), []
+        known, absent = adaptable_layers(model), []
         self.model, self.stored, self.shapes = model, stored, shapes_of(model)
         single = {entry.names[0]: entry for entry in entries_of(model.config) if len(entry.names) == 1}
         modules = {name: _whole(settings, model, name) for name in single}
@@ -251,7 +251,7 @@ def save_adapters(directory: Path | str, adapters: Adapters, model: Transformer,
         raise BadCheckpoint("there is no adapter to save: give at least one")
     tensors: dict[str, np.ndarray] = {}
     ranks, alphas, whole = {}, {}, []
-    known = places(model)
+    known = adaptable_layers(model)
     for module, adapter in adapters.items():
         name = full_module(model, module)
         if isinstance(adapter, Replacement):

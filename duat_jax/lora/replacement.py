@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
-from duat_jax.lora.places import entries_of
+from duat_jax.lora.adaptable_layers import entries_of
 from duat_jax.models.families.tensor_map import parameter_at
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import alike

@@ -18,7 +18,7 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_layers
 from duat_jax.nn.linear import PRECISION
 from duat_jax.nn.stack import Stack
-from duat_jax.pruning import places
+from duat_jax.pruning import prunable_layers
 from duat_jax.pruning.calibration import in_batches, losses
 from duat_jax.pruning.compensation import COMPENSATIONS, refitted
 from duat_jax.pruning.resizing import rewrite, with_biases
@@ -151,8 +151,8 @@ def remove_layers(
     # The update of neighbouring removed layers, `y = x_end − x_begin`, is compensated in the layer before them: its
     # mean is folded into that layer's bias, `b_3 + E y`, or its `W_3` and `b_3` are refitted by least squares to its
     # own output plus `y`.
-    removed = places.chosen(model, layers)
-    problems = places.problems_of(model, removed)
+    removed = prunable_layers.chosen(model, layers)
+    problems = prunable_layers.problems_of(model, removed)
     if 0 in removed:
         problems.append("the first layer can't be removed: no earlier layer could compensate for it")
     problems += name_problems("compensation", [compensation], COMPENSATIONS) or compensation_problems(

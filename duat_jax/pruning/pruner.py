@@ -10,7 +10,7 @@ from duat_jax.models import layer_parts
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_layers, require_loaded
 from duat_jax.pruning import layers as of_layers
-from duat_jax.pruning import places
+from duat_jax.pruning import prunable_layers
 from duat_jax.pruning.budget import BUDGETS, MEASURED, Scores, measured
 from duat_jax.pruning.calibration import Moments, moments
 from duat_jax.pruning.compensation import COMPENSATIONS, compensated
@@ -43,7 +43,7 @@ def check(
     )
     for kind, names, known in choices:
         problems += name_problems(kind, names, known)
-    problems += places.problems_of(model, layers)
+    problems += prunable_layers.problems_of(model, layers)
     if what == "layers":
         if budget != "equal" or layers is not None:
             problems.append("whole layers are pruned without a budget or a list of layers: leave both out")
@@ -71,7 +71,7 @@ def scores(
         layer: METHODS[method].score(
             neurons_of(layer_parts.mlps(model)[layer], layer_moments[layer], replaced=replaced, random=random)
         )
-        for layer in places.chosen(model, layers)
+        for layer in prunable_layers.chosen(model, layers)
     }
 
 
@@ -175,7 +175,7 @@ def prune(
     check(model, [fraction], [method], [compensation], budget, layers)
     if rounds < 1:
         raise DuatError(f"rounds must be at least 1, not {rounds}")
-    chosen = places.chosen(model, layers)
+    chosen = prunable_layers.chosen(model, layers)
     total_neurons = sum(model.config.blocks[layer].neurons for layer in chosen)
     for done in range(rounds):
         left = sum(model.config.blocks[layer].neurons for layer in chosen)

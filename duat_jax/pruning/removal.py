@@ -13,7 +13,7 @@ from duat_jax.errors import DuatError
 from duat_jax.models import layer_parts
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.stack import Stack
-from duat_jax.pruning import places
+from duat_jax.pruning import prunable_layers
 from duat_jax.transform.query import replay
 from duat_jax.transform.recording import record
 
@@ -75,7 +75,7 @@ def without(model: Transformer, terms: Terms) -> Transformer:
     Raises:
         DuatError: naming every layer, neuron and head that the model doesn't have.
     """
-    if problems := places.problems_of(model) + terms.problems(model):
+    if problems := prunable_layers.problems_of(model) + terms.problems(model):
         raise DuatError("; ".join(problems))
     rest = layer_parts.written_out(model)
     for layer, (mlp, attention) in enumerate(zip(layer_parts.mlps(rest), layer_parts.attentions(rest), strict=True)):

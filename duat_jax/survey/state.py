@@ -167,11 +167,11 @@ def nested(arrays: dict[str, np.ndarray]) -> State:
     names = sorted({name.rsplit("/", 2)[0] for name in under("units/")})
 
     def units(name: str) -> UnitStatistics:
-        def of(field: str) -> Any:
+        def read_field(field: str) -> Any:
             parts = under(f"units/{name}/{field}/")
             return Extremes(**parts) if "places" in parts else parts[""]
 
-        return UnitStatistics(*map(of, UnitStatistics._fields))
+        return UnitStatistics(*map(read_field, UnitStatistics._fields))
 
     return State(
         int(arrays["predicted"]),

@@ -19,11 +19,11 @@ from duat_jax.transform import marks
 from duat_jax.transform.calls import programs_in, scan_of, sub_program
 from duat_jax.transform.diagnosis import advice, source_line
 from duat_jax.transform.elementwise import why_not_elementwise
-from duat_jax.transform.flow import CONSTANT, ZERO, Flows, Provenance
 from duat_jax.transform.keys import Occurrence, Site
-from duat_jax.transform.places import Path
+from duat_jax.transform.mark_places import Path
 from duat_jax.transform.primitives import adds_a_constant, linear_operands
 from duat_jax.transform.program import Program
+from duat_jax.transform.provenance import CONSTANT, ZERO, Flows, Provenance
 
 INPUT = "input"
 """The source that stands for the function's argument."""

@@ -14,8 +14,8 @@ from jaxtyping import Array
 from duat_jax.transform.calls import SubProgram, programs_in, scan_of, sub_program, while_of
 from duat_jax.transform.diagnosis import is_of_a_library, source_line
 from duat_jax.transform.identities import fence_p, mark_p
+from duat_jax.transform.mark_places import Path
 from duat_jax.transform.parameters import bind, bind_in_double, overwrites, role_of, scatter_of, scopes_of
-from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import ELEMENTWISE, LINEAR
 from duat_jax.transform.secant.plan import branches_of
 from duat_jax.transform.secant.rules import RULES

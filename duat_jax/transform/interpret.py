@@ -18,15 +18,15 @@ from jax.extend import core
 from duat_jax.errors import DuatError
 from duat_jax.transform import marks
 from duat_jax.transform.calls import RECOMPUTED, SubProgram, scan_of
-from duat_jax.transform.flow import Flows
 from duat_jax.transform.identities import fence_p, mark_p
 from duat_jax.transform.keys import Site
 from duat_jax.transform.layers import apart, stacked
 from duat_jax.transform.liveness import Live, ProgramQuestion, inside, liveness
+from duat_jax.transform.mark_places import Path
 from duat_jax.transform.parameters import role_of, scopes_of
-from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import apply
 from duat_jax.transform.program import Program, enters
+from duat_jax.transform.provenance import Flows
 
 Seen = dict[Site, jax.Array]
 

@@ -7,7 +7,7 @@ from jax.extend import core
 from duat_jax.transform.calls import scan_of
 from duat_jax.transform.keys import Site
 from duat_jax.transform.layers import provided_inside, stacks_of
-from duat_jax.transform.places import Path
+from duat_jax.transform.mark_places import Path
 from duat_jax.transform.program import Program, enters
 
 Live = dict[Path, tuple[bool, ...]]

@@ -17,7 +17,7 @@ from duat_jax.transform.closed_over import modules_restored
 from duat_jax.transform.content import Content, content_of, described
 from duat_jax.transform.counted import counted
 from duat_jax.transform.keys import Occurrence, Site, of_step
-from duat_jax.transform.places import Loop, MarkPlace, Path, order, sites_of
+from duat_jax.transform.mark_places import Loop, MarkPlace, Path, order, sites_of
 
 
 class Gated(NamedTuple):

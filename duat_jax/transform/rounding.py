@@ -13,8 +13,8 @@ from jax.extend import core
 from duat_jax.transform.calls import programs_in, scan_of, sub_program
 from duat_jax.transform.keys import Site
 from duat_jax.transform.layers import provided_inside, stacks_of
+from duat_jax.transform.mark_places import Path
 from duat_jax.transform.parameters import mantissa_bits
-from duat_jax.transform.places import Path
 from duat_jax.transform.program import Program
 
 

@@ -22,7 +22,7 @@ Networks = dict[tuple[str, str], dict[str, Any]]
 """The measurements of networks, by kind and number of layers."""
 
 
-def of(results: Results, name: str, number: str = "error") -> Errors:
+def read_errors(results: Results, name: str, number: str = "error") -> Errors:
     """Return a number of every seed of a network."""
     return np.array([seed[number] for seed in results["networks"][name]["seeds"]])
 
@@ -51,8 +51,8 @@ def _smooth(results: Results) -> tuple[list[list[str]], list[str]]:
     rivals = [kind for kind in results["settings"]["kinds"] if kind != TRANSFORMER]
     rows, of_sum, of_best = [], [], []
     for name in SMOOTH:
-        own = of(results, f"{name}; {TRANSFORMER}; {width}")
-        others = {kind: of(results, f"{name}; {kind}; {width}") for kind in rivals}
+        own = read_errors(results, f"{name}; {TRANSFORMER}; {width}")
+        others = {kind: read_errors(results, f"{name}; {kind}; {width}") for kind in rivals}
         best = min(others, key=lambda kind: others[kind].mean())
         of_sum.append(_said(others[rivals[0]], own))
         of_best.append(_said(others[best], own))
@@ -67,7 +67,7 @@ def slope(results: Results, name: str, kind: str) -> IntervalEstimate:
     widths, tested = results["settings"]["widths"], results["settings"]["tested"]
     names = [f"{name}; {kind}; {width}" for width in widths]
     x = np.log([results["networks"][of_size]["parameters"] for of_size in names])
-    y = np.log(np.maximum([of(results, of_size, "far") for of_size in names], 1 / tested))
+    y = np.log(np.maximum([read_errors(results, of_size, "far") for of_size in names], 1 / tested))
     return students_mean(np.array([np.polyfit(x, of_seed, 1)[0] for of_seed in y.T]))
 
 
@@ -76,11 +76,11 @@ def _jumps(results: Results) -> tuple[list[list[str]], list[str]]:
     rows, said = [], {kind: list[str]() for kind in kinds}
     for name in JUMPS:
         for kind in kinds:
-            far = students_mean(of(results, f"{name}; {kind}; {width}", "far"))
+            far = students_mean(read_errors(results, f"{name}; {kind}; {width}", "far"))
             falls = slope(results, name, kind)
             near, slower = falls.high < 0 and far.high < FAR, falls.low > 0 or far.low > FAR
             said[kind].append("near" if near else "not near" if slower else OPEN)
-            largest = of(results, f"{name}; {kind}; {width}", "largest").min()
+            largest = read_errors(results, f"{name}; {kind}; {width}", "largest").min()
             rows.append([name, kind, falls.written(2), far.written(3), f"{largest:.2f}", said[kind][-1]])
     return rows, [together(said[kind], "near", "not near") for kind in (TRANSFORMER, kinds[0])]
 
@@ -151,7 +151,7 @@ def _sizes(results: Results) -> list[list[str]]:
         task, kind, width = name.split("; ")
         if task == "pointers":
             continue
-        numbers = [interval(of(results, name, number)) for number in ("error", "far")]
+        numbers = [interval(read_errors(results, name, number)) for number in ("error", "far")]
         rows.append([task, kind, width, f"{network['parameters']:,}", *numbers, f"{network['rate']:g}"])
     return rows
 

@@ -143,16 +143,19 @@ def scores_of(model: Transformer, bits: int, ids: Int[np.ndarray, "texts tokens"
     errors = {name: float(((weights[1][name] - weights[0][name]) ** 2).sum()) for name in sizes}
     fine, few = rounded(model, bits, sizes), jnp.asarray(ids[:run])
 
-    def of(kind: str, reduce: Callable[[Any], Any], texts: int | None = None) -> dict[str, float]:
+    def reduce_parts(kind: str, reduce: Callable[[Any], Any], texts: int | None = None) -> dict[str, float]:
         return {name: float(reduce(parts[:texts])) for name, parts in every[kind].items()}
 
     found: Scores = {}
     for part in PARTS:
-        found |= {part + SIGNED: of(part, np.mean), part + SIZE: of(part, lambda parts: abs(np.mean(parts)))}
-        found[part + MEAN_SIZE] = of(part, lambda parts: np.mean(np.abs(parts)))
-    found[EXACT + FEW] = of(EXACT, lambda parts: abs(np.mean(parts)), run)
-    found[FISHER] = of(FISHER, np.mean)
-    found[OF_MATRICES] = of(START, lambda parts: np.mean(parts**2))
+        found |= {
+            part + SIGNED: reduce_parts(part, np.mean),
+            part + SIZE: reduce_parts(part, lambda parts: abs(np.mean(parts))),
+        }
+        found[part + MEAN_SIZE] = reduce_parts(part, lambda parts: np.mean(np.abs(parts)))
+    found[EXACT + FEW] = reduce_parts(EXACT, lambda parts: abs(np.mean(parts)), run)
+    found[FISHER] = reduce_parts(FISHER, np.mean)
+    found[OF_MATRICES] = reduce_parts(START, lambda parts: np.mean(parts**2))
     found |= {ROOT_FISHER: {name: score**0.5 for name, score in found[FISHER].items()}, ERROR: errors}
     found[ROOT_ERROR] = {name: score**0.5 for name, score in errors.items()}
     found[OUTPUTS] = {name: float(change) for name, (change, _) in outputs.items()}

@@ -48,10 +48,15 @@ def lower_when_read(losses: dict[int, dict[str, list[float]]]) -> Float[np.ndarr
     # Half of `L_b(R_a) − L_a(R_a) + L_a(R_b) − L_b(R_b)`: how well each of both models reads, and how hard the texts of
     # each are, cancel.
 
-    def of(model: int, texts: int) -> Float[np.ndarray, "times"]:
+    def read_losses(model: int, texts: int) -> Float[np.ndarray, "times"]:
         return np.array(losses[model][f"{READ_BY}{texts}"])
 
-    return np.array([(of(b, a) - of(a, a) + of(a, b) - of(b, b)) / 2 for a, b in combinations(losses, 2)]).round(6)
+    return np.array(
+        [
+            (read_losses(b, a) - read_losses(a, a) + read_losses(a, b) - read_losses(b, b)) / 2
+            for a, b in combinations(losses, 2)
+        ]
+    ).round(6)
 
 
 def table_of_texts(losses: dict[int, dict[str, list[float]]]) -> list[str]:

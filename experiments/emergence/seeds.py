@@ -69,11 +69,11 @@ class Seed:
     """
 
     def __init__(self, results: Found, seed: int) -> None:
-        def of(name: str) -> Any:
+        def read_piece(name: str) -> Any:
             return results["pieces"].get(f"seed {seed}, {name}")
 
-        self.states, self.counts, self.segments = of("states"), of("counts"), of("segments")
-        self.single, self.back, self.form = of("single steps"), of("set back"), of(FORM)
+        self.states, self.counts, self.segments = read_piece("states"), read_piece("counts"), read_piece("segments")
+        self.single, self.back, self.form = read_piece("single steps"), read_piece("set back"), read_piece(FORM)
         sizes = Sizes(**results["sizes"])
         self.numbers = np.arange(0, sizes.steps + 1, sizes.every, dtype=float)
         self.after_trained_on = steps_of_trained_on(sizes) + 1

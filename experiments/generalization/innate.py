@@ -34,10 +34,10 @@ Results = dict[str, Any]
 def features(network: Network, examples: Examples) -> Float[Array, "examples features"]:
     """Return the last token's vector after the last layer, and a one."""
 
-    def of(inputs: Array, mask: Array) -> Array:
+    def read_features(inputs: Array, mask: Array) -> Array:
         return jnp.append(network.stack(network.embed(inputs), mask)[-1], 1.0)
 
-    return jax.vmap(of)(examples.inputs, examples.mask)
+    return jax.vmap(read_features)(examples.inputs, examples.mask)
 
 
 def measured(network: Network) -> dict[str, dict[str, float]]:

@@ -81,7 +81,7 @@ def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
                 yield f"{name}; {layers}; {kind}", trained, (task, sizes_of(kind, layers, norms), rate)
 
 
-def of(results: Results, task: str, layers: int, kind: str, number: str) -> np.ndarray:
+def read_errors(results: Results, task: str, layers: int, kind: str, number: str) -> np.ndarray:
     """Return an error of every seed, at least `FLOOR`."""
     seeds = results["networks"][f"{task}; {layers}; {kind}"]["seeds"]
     return np.maximum([seed[number] for seed in seeds], FLOOR)
@@ -92,7 +92,7 @@ LARGE, NOT_LARGE, OPEN = "at least twice as large", "not larger", "open"
 
 def _ratio(results: Results, task: str, layers: int, number: str) -> np.ndarray:
     """Return the logarithm of an error without the residual path over that with it, of every seed."""
-    with_path, without = (of(results, task, layers, kind, number) for kind in KINDS)
+    with_path, without = (read_errors(results, task, layers, kind, number) for kind in KINDS)
     return np.log(without / with_path)
 
 
@@ -106,7 +106,7 @@ def _verdicts(results: Results) -> list[str]:
     rows, new, apart = [], {}, {}
     for layers in DEPTHS:
         logs = {number: _ratio(results, POOL, layers, number) for number in ("new", "trained")}
-        learned = of(results, POOL, layers, WITHOUT_RESIDUAL, "trained").mean() <= LEARNED
+        learned = read_errors(results, POOL, layers, WITHOUT_RESIDUAL, "trained").mean() <= LEARNED
         new[layers], apart[layers] = _verdict(logs["new"]), _verdict(logs["new"] - logs["trained"], decides=learned)
         rows += [
             [str(layers), "error on new functions", *new[layers]],

@@ -9,7 +9,7 @@ import numpy as np
 from experiments.generalization.curves import DENSE, EVEN
 from experiments.generalization.networks import KINDS
 from experiments.generalization.report import by_size, tuned
-from experiments.generalization.scarce_verdicts import FEW, LENGTHS, TUNED, Results, every, of, verdicts
+from experiments.generalization.scarce_verdicts import FEW, LENGTHS, TUNED, Results, every, read_errors, verdicts
 from experiments.generalization.verdicts import Case, network_of
 from experiments.markdown import interval, table
 
@@ -48,7 +48,7 @@ def rises(results: Results) -> list[str]:
             for width in widths:
                 if f"{name}, {DENSE}; {kind}; {width}" in results["networks"]:
                     dense, even = (
-                        of(results, f"{name}, {density}", kind, width, "outside") for density in (DENSE, EVEN)
+                        read_errors(results, f"{name}, {density}", kind, width, "outside") for density in (DENSE, EVEN)
                     )
                     logs = np.log(dense / even)
                     cells.append(Case("", logs, logs).ratio().written(1))

@@ -38,7 +38,7 @@ TUNED = 16
 FIXED = "one layer"
 
 
-def of(results: Results, study: str, kind: str, width: int, *keys: str) -> Float[np.ndarray, "seeds"]:
+def read_errors(results: Results, study: str, kind: str, width: int, *keys: str) -> Float[np.ndarray, "seeds"]:
     """Return a number of every seed, at least `FLOOR`."""
     seeds = network_of(results, study, kind, width)["seeds"]
     return np.maximum([reduce(getitem, keys, seed) for seed in seeds], FLOOR)
@@ -87,11 +87,11 @@ def length(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
     middle = _widths(results, LENGTHS[CONSTANT])[1]
 
     def rise(kind: str, filling: str) -> np.ndarray:
-        after, before = (of(results, LENGTHS[which], kind, middle, "error") for which in (filling, CONSTANT))
+        after, before = (read_errors(results, LENGTHS[which], kind, middle, "error") for which in (filling, CONSTANT))
         return np.log(after / before)
 
     def learns(kind: str) -> bool:
-        return float(of(results, LENGTHS[CONSTANT], kind, middle, "error").mean()) <= TARGET
+        return float(read_errors(results, LENGTHS[CONSTANT], kind, middle, "error").mean()) <= TARGET
 
     cases = []
     for filling in (RANDOM, MARKED):
@@ -100,7 +100,7 @@ def length(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
             (rival_low, rival_high), name = multiple(rival, filling), f"{rival}, {filling}"
             logs = rise(rival, filling) - rise(mover, filling)
             case = Case(name, rival_low - high, rival_high - low)
-            apart = max(of(results, LENGTHS[filling], kind, middle, "error").mean() for kind in (rival, mover))
+            apart = max(read_errors(results, LENGTHS[filling], kind, middle, "error").mean() for kind in (rival, mover))
             says = learns(rival) and learns(mover) and apart > FLOOR
             cases.append(_or_errors(case, Case(f"{name} (errors)", logs, logs), says=says))
     return cases
@@ -111,7 +111,7 @@ def learned(results: Results, kind: str) -> int | None:
     # Of several it is the one with the error nearest to `AIM`.
     low, high = LEARNED
     widths = _widths(results, CURVES[EVEN])
-    means = {width: float(of(results, CURVES[EVEN], kind, width, "outside").mean()) for width in widths}
+    means = {width: float(read_errors(results, CURVES[EVEN], kind, width, "outside").mean()) for width in widths}
     within = [width for width in widths if low <= means[width] <= high]
     return min(within, key=lambda width: abs(np.log(means[width] / AIM)), default=None)
 
@@ -122,7 +122,7 @@ def dense(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
     # which each network has learned.
 
     def outside(kind: str, density: str, width: int) -> np.ndarray:
-        return np.log(of(results, CURVES[density], kind, width, "outside"))
+        return np.log(read_errors(results, CURVES[density], kind, width, "outside"))
 
     def rise(kind: str, width: int) -> np.ndarray:
         return outside(kind, DENSE, width) - outside(kind, EVEN, width)
@@ -145,7 +145,7 @@ def alike(results: Results, mover: str, rivals: Sequence[str]) -> list[Case]:
     """Return how much less rivals' outputs differ in some other prompt's region, in the mean over widths."""
 
     def slope(kind: str, width: int) -> np.ndarray:
-        return np.log(of(results, CURVES[DENSE], kind, width, "alike", "some other's"))
+        return np.log(read_errors(results, CURVES[DENSE], kind, width, "alike", "some other's"))
 
     widths = _widths(results, CURVES[DENSE])
     logs = {rival: np.mean([slope(mover, w) - slope(rival, w) for w in widths], 0) for rival in rivals}
@@ -156,7 +156,7 @@ def every(results: Results) -> list[Case]:
     """Return outside over inside after dense training, divided by the same after even training, of each network."""
 
     def ratio(kind: str, density: str) -> np.ndarray:
-        outside, inside = (of(results, CURVES[density], kind, TUNED, where) for where in ("outside", "inside"))
+        outside, inside = (read_errors(results, CURVES[density], kind, TUNED, where) for where in ("outside", "inside"))
         return np.log(outside / inside)
 
     logs = {kind: ratio(kind, DENSE) - ratio(kind, EVEN) for kind in KINDS}
@@ -166,14 +166,14 @@ def every(results: Results) -> list[Case]:
 def reading(results: Results) -> Case:
     """Return the error of the best output independent of the prompt over that of the single layer, outside."""
     width, blind = _widths(results, CURVES[DENSE])[-1], results["blind"][CURVES[DENSE]]["blind"]["outside"]
-    own = of(results, CURVES[DENSE], FIXED, width, "outside")
+    own = read_errors(results, CURVES[DENSE], FIXED, width, "outside")
     return known(f"{FIXED}, {width}", np.full_like(own, blind), own)
 
 
 def rare(results: Results) -> Case:
     """Return the single layer's error outside over that after longer training."""
     longer = results["networks"][f"{CURVES[DENSE]}; {FIXED}; longer"]["seeds"]
-    own = of(results, CURVES[DENSE], FIXED, TUNED, "outside")
+    own = read_errors(results, CURVES[DENSE], FIXED, TUNED, "outside")
     return known(f"{FIXED}, {TUNED}", own, np.array([seed["outside"] for seed in longer]))
 
 

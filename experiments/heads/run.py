@@ -127,11 +127,11 @@ def measured(model: Transformer, prompt: Prompt, heads: Heads, top: int, other: 
     *runs, of_top = corrupted(model, prompt, heads, np.vstack([singles_and_pairs(count), np.arange(count) < top]))
     of_heads, measured = interactions(np.array(runs), count)
 
-    def of(function: Any, prompt: Prompt) -> dict[str, np.ndarray]:
+    def read_pairs(function: Any, prompt: Prompt) -> dict[str, np.ndarray]:
         return {name: np.asarray(table)[pairs] for name, table in function(model, prompt, *heads).items()}
 
-    tables = of(predicted, prompt) | of(similarities, prompt)
-    tables |= {f"{name}{ANOTHER}": table for name, table in of(predicted, other).items()}
+    tables = read_pairs(predicted, prompt) | read_pairs(similarities, prompt)
+    tables |= {f"{name}{ANOTHER}": table for name, table in read_pairs(predicted, other).items()}
     of_sets = {"effects": list(of_heads), "together": runs[0] - of_top, "measured": list(measured)}
     return _rounded({"clean": runs[0], **of_sets}) | {
         name: [float(f"{number:.3g}") for number in table] for name, table in tables.items()

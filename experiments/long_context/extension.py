@@ -49,12 +49,12 @@ def fine_tune(
     )
     start: Any = (initial(model, ADAPTERS, 0), _beside(model)) if adapters else ({}, leaves_of(model))
 
-    def of(weights: Any, *, merged: bool) -> Transformer:
+    def build_model(weights: Any, *, merged: bool) -> Transformer:
         factors, leaves = weights
         changed = replaced(model, leaves)
         return tuned(changed, ADAPTERS, factors, merged=merged) if adapters else changed
 
     def loss(weights: Any, texts: Array) -> Array:
-        return token_losses(WAYS[way](of(weights, merged=False), group), texts).mean()
+        return token_losses(WAYS[way](build_model(weights, merged=False), group), texts).mean()
 
-    return of(fit(loss, start, ids, rule)[0], merged=True)
+    return build_model(fit(loss, start, ids, rule)[0], merged=True)

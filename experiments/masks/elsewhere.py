@@ -150,7 +150,7 @@ def main(options: Sequence[str]) -> None:
     journal = journal_of("masks_elsewhere", {"asked": asked})
     loaded: dict[str, tuple[Transformer, Any]] = {}
 
-    def of(name: str, compute: Callable[..., Kept]) -> Kept:
+    def compute_with_model(name: str, compute: Callable[..., Kept]) -> Kept:
         jax.clear_caches()  # each task's length of text has programs of its own, which together fill the memory
         if name not in loaded:
             path = smollm2.path() if name == SMOLLM2 else None
@@ -162,13 +162,16 @@ def main(options: Sequence[str]) -> None:
         if name in chosen:
             found[name] = {
                 task: journal.once(
-                    f"{name}; {task}", partial(of, setting.model, partial(piece, task=task, setting=setting))
+                    f"{name}; {task}",
+                    partial(compute_with_model, setting.model, partial(piece, task=task, setting=setting)),
                 )
                 for task in track(setting.tasks, name)
             }
     if OPTIMISED in chosen:
         found[OPTIMISED] = {
-            task: journal.once(f"{OPTIMISED}; {task}", partial(of, SMOLLM2, partial(optimised, task=task)))
+            task: journal.once(
+                f"{OPTIMISED}; {task}", partial(compute_with_model, SMOLLM2, partial(optimised, task=task))
+            )
             for task in track(NEW + KNOWN, OPTIMISED)
         }
     if len(found) <= len(SETTINGS):

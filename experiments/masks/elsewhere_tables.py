@@ -144,12 +144,12 @@ def _optimised(tasks: Tasks) -> list[str]:
     methods = list(next(iter(tasks.values()))["runs"])
     last = methods[-1]
 
-    def of(task: Kept, method: str) -> float:
+    def read_score(task: Kept, method: str) -> float:
         best = statistic(task, method, COUNTED)
         return max(best, statistic(task, FIRST, COUNTED)) if method == last else best
 
-    rows = [[name, *(f"{of(task, method):.3f}" for method in methods)] for name, task in tasks.items()]
-    mean = ["mean", *(f"{np.mean([of(task, method) for task in tasks.values()]):.3f}" for method in methods)]
+    rows = [[name, *(f"{read_score(task, method):.3f}" for method in methods)] for name, task in tasks.items()]
+    mean = ["mean", *(f"{np.mean([read_score(task, method) for task in tasks.values()]):.3f}" for method in methods)]
     return table(["task", *methods], [*rows, mean])
 
 

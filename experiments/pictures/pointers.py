@@ -8,7 +8,7 @@ from matplotlib.ticker import NullFormatter
 
 from duat_jax.display.pictures import styled
 from duat_jax.evaluation.statistics import students_mean
-from experiments.approximation.further_tables import of, of_steps
+from experiments.approximation.further_tables import of_steps, read_errors
 from experiments.approximation.further_tables import pointers as networks_on_pointers
 from experiments.approximation.tokens import JUMPS, MOST
 from experiments.generalization.picture import COLOURS
@@ -41,7 +41,7 @@ def _by_size(results: dict[str, Any], name: str) -> dict[str, list[list[float]]]
     return {
         kind: [
             [results["networks"][f"{name}; {kind}; {width}"]["parameters"], *students_mean(
-                of(results, f"{name}; {kind}; {width}", "far")
+                read_errors(results, f"{name}; {kind}; {width}", "far")
             )]
             for width in settings["widths"]
         ]

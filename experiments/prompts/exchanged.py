@@ -120,14 +120,14 @@ def distances(
 ) -> dict[str, Float[Array, "texts"]]:
     """Return how far apart parameters are at a stretch of tokens, by group."""
 
-    def of(ids: Array) -> dict[str, list[Array]]:
+    def group_parameters(ids: Array) -> dict[str, list[Array]]:
         found = parameters_of(unroll(model.output, model.embed(ids)))
         groups = {name: list(group_of(found.held, name).values()) for name in HELD}
         groups[BIASES] = list(found.biases.values())
         return {name: [value[..., first:last, :] for value in values] for name, values in groups.items()}
 
     def of_pair(pair: tuple[Array, Array]) -> dict[str, Array]:
-        mine, others = map(of, pair)
+        mine, others = map(group_parameters, pair)
         return {name: _apart(values, others[name]) for name, values in mine.items()}
 
     return jax.lax.map(of_pair, (ids, others))

@@ -140,14 +140,14 @@ def verdicts(results: Found) -> list[list[str]]:
     grown = {name: bootstrap(added(results, name, SMALLEST, DECISIVE)) for name in results["models"]}
     most = {name: max(results["pieces"][f"{name}, shares"]["layers"]) for name in results["models"]}
 
-    def of(confirmed: list[bool], refuted: list[bool]) -> str:
+    def decide(confirmed: list[bool], refuted: list[bool]) -> str:
         return "confirmed" if all(confirmed) else "refuted" if all(refuted) else "undecided"
 
     def by(estimates: dict[str, IntervalEstimate]) -> str:
         return "; ".join(f"{name} {each.written(3, '+')}" for name, each in estimates.items())
 
-    can_go = of([each.high < LITTLE for each in grown.values()], [each.low > MUCH for each in grown.values()])
-    in_layers = of([each > TWICE for each in most.values()], [each < EVEN for each in most.values()])
+    can_go = decide([each.high < LITTLE for each in grown.values()], [each.low > MUCH for each in grown.values()])
+    in_layers = decide([each > TWICE for each in most.values()], [each < EVEN for each in most.values()])
     return [
         ["small parameters can go", can_go, by(grown)],
         ["in certain layers", in_layers, "; ".join(f"{name} {each:.2f}" for name, each in most.items())],

@@ -186,7 +186,7 @@ def tables_of(tasks: dict[str, Any]) -> str:
     """Return the tables of the documentation page."""
     found = leads(tasks)
 
-    def of(ranking: str, test: str, name: str = PLAIN) -> str:
+    def write_lead(ranking: str, test: str, name: str = PLAIN) -> str:
         return (
             f"{over_tasks(tasks, ranking, test, name).mean():.3f}" if test in tasks[TASKS[0]]["runs"][ranking] else ""
         )
@@ -195,7 +195,7 @@ def tables_of(tasks: dict[str, Any]) -> str:
         [
             ranking,
             *(
-                of(ranking, *column)
+                write_lead(ranking, *column)
                 for column in ((OWN,), (OWN, COUNTED), (REMOVED,), (OTHER, COUNTED), (MEANS, COUNTED))
             ),
         ]

@@ -206,7 +206,7 @@ def test_a_cells_neurons_have_their_texts_which_are_only_text(opened, scheme):
         assert units == [int(unit) for unit, *_ in page_data(result.view())["rows"][6]["units"][0]["top"][11]]
         for row, unit in zip(rows.all(), units, strict=True):
             shown = [each.replace("·", " ") for each in row.locator("mark").all_text_contents()]
-            assert shown == [each.token.replace("\n", "⏎") for each in examples.of(5, unit)]
+            assert shown == [each.token.replace("\n", "⏎") for each in examples.find_texts(5, unit)]
         assert page.locator("img").count() == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
         require_accessible(page)

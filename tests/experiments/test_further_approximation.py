@@ -129,10 +129,15 @@ def results(*, sum_over=3.0, best_over=3.0, far=(0.4, 0.2, 0.01), four_steps=0.1
         networks[f"pointers; {kind}; {layers}"] = of
         longer[f"pointers; {kind}; {layers}; 4 times as long"] = of
 
-    def of(error):
+    def make_results(error):
         return [{"error": error * shift} for shift in shifts]
 
-    ways = {"computed": of(computed), "trained": of(0.3), "as briefly trained": of(0.6), "read out": of(0.7)}
+    ways = {
+        "computed": make_results(computed),
+        "trained": make_results(0.3),
+        "as briefly trained": make_results(0.6),
+        "read out": make_results(0.7),
+    }
     times = {"seconds": 0.5, "seconds of training": 5.0, "steps": 300}
     kinds = dict.fromkeys((TRANSFORMER, "one layer"), ways | times)
     settings = {"widths": widths, "kinds": list(further.KINDS), "tested": 8192}

@@ -154,12 +154,12 @@ def test_far_tokens_are_another_texts():
 def test_gains_grow_and_are_worn_down():
     draw = np.random.default_rng(0)
 
-    def of(gain):
+    def draw_losses(gain):
         whole = draw.normal(3, 0.1, 48)
         return {"whole": whole.tolist(), "other": (whole + gain + draw.normal(0, 0.02, 48)).tolist()}
 
     def both(first, second):
-        return dict(zip(context.TEXTS, (of(first), of(second)), strict=True))
+        return dict(zip(context.TEXTS, (draw_losses(first), draw_losses(second)), strict=True))
 
     along = {str(steps): both(0.3, 0.5) for steps in context.STOPS}
     results = {"before": both(0.2, 1.0), "methods": {name: [along] * 3 for name in context.COMPARED}}

@@ -15,12 +15,12 @@ from safetensors.numpy import load_file, save_file
 
 import duat_jax as duat
 from duat_jax.files import new_directory
+from duat_jax.lora.adaptable_layers import adaptable_layers
 from duat_jax.lora.adapter import Adapter, adapt, merge, new_adapters
 from duat_jax.lora.change import lora_change
 from duat_jax.lora.merged import save_merged
 from duat_jax.lora.parameters import moved_parameters
 from duat_jax.lora.peft import load_adapters, save_adapters
-from duat_jax.lora.places import places
 
 FAMILIES = ("llama", "gpt_neox", "albert")
 
@@ -66,7 +66,8 @@ def test_an_update_is_s_a_b_in_the_checkpoints_own_layout(model):
     name = "h.0.attn.c_attn"
     (down, up, scale), merged = random_adapters(model, [name])[name], merge(model, random_adapters(model, [name]))
     assert float(scale) == 1.5
-    assert places(model)[name].paths == tuple(f"stack.blocks.0.attention.{part}" for part in ("query", "key", "value"))
+    paths = tuple(f"stack.blocks.0.attention.{part}" for part in ("query", "key", "value"))
+    assert adaptable_layers(model)[name].paths == paths
     updates = np.split(1.5 * np.asarray(down) @ np.asarray(up), 3, axis=1)
     before, after = (one.stack.blocks[0].attention for one in (model, merged))
     for part, update in zip(("query", "key", "value"), updates):

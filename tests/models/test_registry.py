@@ -11,7 +11,7 @@ from containers import same
 from damaged import copy_checkpoint
 
 import duat_jax as duat
-from duat_jax.lora.places import places
+from duat_jax.lora.adaptable_layers import adaptable_layers
 from duat_jax.models import Family, register_family
 from duat_jax.models.registry import FAMILIES
 
@@ -31,7 +31,7 @@ def test_a_family_of_ones_own_loads_and_is_asked_like_any_other(as_before, tmp_p
     model = duat.load(directory, dtype=jnp.float64)
     assert model.config.family == "ours"
     assert duat.unroll(model, jnp.array([3, 1, 4])).completeness().verdict == "holds"
-    assert "h.0.attn.c_attn" in places(model)
+    assert "h.0.attn.c_attn" in adaptable_layers(model)
 
 
 def test_the_example_of_the_page_is_the_family_that_the_package_has(as_before, tmp_path):

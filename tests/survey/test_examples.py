@@ -35,7 +35,7 @@ def test_the_first_example_is_the_largest_activation_of_the_windows(surveyed):
     for layer, key in enumerate(values[0]):
         fired = np.stack([each[key] for each in values])
         for neuron in range(0, fired.shape[-1], 97):
-            first = examples.of(layer, neuron)[0]
+            first = examples.find_texts(layer, neuron)[0]
             window, token = np.unravel_index(fired[..., neuron].argmax(), fired.shape[:2])
             near(first.activation, float(fired[window, token, neuron]), 1e-3)
             assert first.token == tokenizer.decode([int(windows[window, token])])
@@ -51,9 +51,17 @@ def test_the_embedded_models_examples_are_its_own():
 def test_a_neurons_examples_have_different_tokens_and_the_strongest_first():
     texts = [Example("a", token, "b", value) for token, value in (("x", 4.0), ("y", 2.0), ("x", 1.5), ("z", 1.0))]
     examples = Examples("", "", 9, {1: [[], [*texts, Example("a", "w", "b", 0.5)]]})
-    assert [(each.token, each.activation) for each in examples.of(1, 1)] == [("x", 4.0), ("y", 2.0), ("z", 1.0)]
-    assert len(examples.of(1, 1)) == SHOWN
-    assert examples.of(1, 0) == examples.of(1, 7) == examples.of(3, 0) == examples.of(None, 0) == []
+    assert [(each.token, each.activation) for each in examples.find_texts(1, 1)] == [("x", 4.0), ("y", 2.0), ("z", 1.0)]
+    assert len(examples.find_texts(1, 1)) == SHOWN
+    with pytest.warns(FutureWarning, match="'of' is called 'find_texts'"):
+        assert examples.of(1, 1) == examples.find_texts(1, 1)
+    assert (
+        examples.find_texts(1, 0)
+        == examples.find_texts(1, 7)
+        == examples.find_texts(3, 0)
+        == examples.find_texts(None, 0)
+        == []
+    )
 
 
 def test_a_table_and_a_page_show_every_neuron_that_they_list():

@@ -19,7 +19,7 @@ IN_WORDS = re.compile(r"treated as (a )?constants?|Nothing is held|No parameter 
 
 
 @cache
-def of(what):
+def derive_all(what):
     """Return the derivations of a name, or of a block."""
     if what != "a block":
         return derive(what)
@@ -28,7 +28,7 @@ def of(what):
 
 @pytest.mark.parametrize("what", EVERY)
 def test_hypotheses_stand_above_the_statement(what):
-    for derivation in of(what):
+    for derivation in derive_all(what):
         assert derivation.hypotheses
         text = derivation.unicode()
         assert text.index("\nHypotheses:\n· ") < re.search(r"^([✓✗○]|Claim| .*:=)", text, re.MULTILINE).start()
@@ -45,13 +45,13 @@ NOTHING_TO_HOLD = ("lemma", "linear", "mlp", "density", "diamond")
 
 @pytest.mark.parametrize("what", [what for what in EVERY if what not in NOTHING_TO_HOLD])
 def test_what_is_held_is_said_in_words(what):
-    for derivation in of(what):
+    for derivation in derive_all(what):
         assert any(IN_WORDS.search(each) for each in derivation.hypotheses if isinstance(each, str))
 
 
 @pytest.mark.parametrize("what", EVERY)
 def test_a_paper_whose_equations_are_numbered_is_named(what):
-    for derivation in of(what):
+    for derivation in derive_all(what):
         numbered = any(re.search(r"Eq\. \d", step.rule) for step in derivation.steps)
         assert numbered <= ("arXiv:2407.00958" in derivation.unicode())
         assert numbered <= ("arXiv:2407.00958" in section(derivation))
@@ -59,7 +59,7 @@ def test_a_paper_whose_equations_are_numbered_is_named(what):
 
 @pytest.mark.parametrize("what", EVERY)
 def test_an_induction_hypothesis_is_no_assumption(what):
-    for derivation in of(what):
+    for derivation in derive_all(what):
         assumed = [step for step in derivation.steps if step.assumed]
         stated = re.search(r"(\d+) assumptions?", derivation.verdict)
         assert len(assumed) == (int(stated[1]) if stated else 0)
@@ -72,7 +72,7 @@ def test_an_induction_hypothesis_is_no_assumption(what):
 
 
 def test_the_only_assumptions_are_those_of_the_difference_forms_and_of_pruning():
-    assumed = {what: sum(step.assumed for d in of(what) for step in d.steps) for what in EVERY}
+    assumed = {what: sum(step.assumed for d in derive_all(what) for step in d.steps) for what in EVERY}
     assert {what: count for what, count in assumed.items() if count} == {
         "difference": 1,
         "attention-difference": 3,
@@ -89,7 +89,7 @@ def test_what_is_checked_at_sizes_is_not_said_to_be_proved():
     assert "checked at (N, M) = (2, 3)" in density.unicode()
     assert "theorem" not in section(density) and "proof" not in section(density)
     assert section(density).count(r"\overset{\circ}{=}") == len(density.steps)
-    assert {what for what in EVERY if not all(d.proved for d in of(what))} == {"density"}
+    assert {what for what in EVERY if not all(d.proved for d in derive_all(what))} == {"density"}
 
 
 NAMES = {"diag", "vec", "exp", "Abs", "Matrix", "T", "UAT", "rho", "varepsilon"}
@@ -137,5 +137,5 @@ def test_a_blocks_theorems_have_its_own_parameters_in_every_layer():
 
 @pytest.mark.parametrize("what", EVERY)
 def test_no_character_is_printed_as_its_number(what):
-    for derivation in of(what):
+    for derivation in derive_all(what):
         assert "U+" not in compilable(section(derivation))

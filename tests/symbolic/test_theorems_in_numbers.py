@@ -207,11 +207,14 @@ def met(numbers, derivation, at):
 
 
 def secant(numbers, change_of_h, change_of_z):
-    def of(letter, accent):
+    def accent_letter(letter, accent):
         bare = letter.letter.removeprefix("Δ")
         return letter.func(bare + accent, *letter.args[1:])
 
-    h, z = (numbers.value(of(p, "")) - numbers.value(of(p, "\u0303")) for p in (change_of_h, change_of_z))
+    h, z = (
+        numbers.value(accent_letter(p, "")) - numbers.value(accent_letter(p, "\u0303"))
+        for p in (change_of_h, change_of_z)
+    )
     numbers.values[change_of_h], numbers.values[change_of_z] = h, z
     return h / z
 

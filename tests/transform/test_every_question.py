@@ -14,9 +14,9 @@ import duat_jax as duat
 from duat_jax import hold, offset, point, public, stream, term
 from duat_jax.forms.affine_form import collapse_of, collapsed_contributions
 from duat_jax.forms.coefficients import coefficients
-from duat_jax.forms.flow import flow
 from duat_jax.forms.pre_activation import NeuronsAtTokens, read_by, written_by
 from duat_jax.forms.score import neurons_of
+from duat_jax.forms.stream_flow import flow
 from duat_jax.operators.linear_map import LinearMap
 from duat_jax.transform import marks
 from duat_jax.transform.activations import activations_of
@@ -259,5 +259,5 @@ def test_only_what_proves_it_evaluates_an_affine_question():
         for path in package.rglob("*.py")
         if "affine=True" in path.read_text() or "import Seen, evaluate" in path.read_text()
     }
-    asking = {"forms/affine_form.py", "forms/flow.py", "forms/pre_activation.py"}
+    asking = {"forms/affine_form.py", "forms/stream_flow.py", "forms/pre_activation.py"}
     assert users == asking | {f"transform/{name}.py" for name in ("activations", "editing", "query", "recording")}

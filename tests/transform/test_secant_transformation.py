@@ -9,9 +9,8 @@ from jax import lax
 from two_inputs import X, Y, sums, tanh_slope
 
 import duat_jax as duat
+from duat_jax.transform.secant import changed_value, softmax
 from duat_jax.transform.secant import elementwise_secants as secants
-from duat_jax.transform.secant import flow as difference_flow
-from duat_jax.transform.secant import softmax
 
 # --- Equal inputs, exchanged inputs ---------------------------------------------------------------------------------
 
@@ -343,11 +342,11 @@ def at_the_midpoint(f, name, operands, k, x, y):
 
 
 LIES = {
-    "a product by one end": (difference_flow.ChangedValue, "middle", property(lambda self: self.both[0])),
+    "a product by one end": (changed_value.ChangedValue, "middle", property(lambda self: self.both[0])),
     "the derivative for the secant": (secants, "secant", at_the_midpoint),
     "the derivative of tanh at one end": (secants.CLOSED, "tanh", lambda x, y: 1 - jnp.tanh(x) ** 2),
     "one probability for their logarithmic mean": (softmax, "_logarithmic_means", lambda distance, pair: pair[0]),
-    "a jump that is dropped": (difference_flow, "finite", lambda x: 0 * x),
+    "a jump that is dropped": (changed_value, "finite", lambda x: 0 * x),
 }
 
 

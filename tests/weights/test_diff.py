@@ -16,9 +16,9 @@ from helpers import close, modern
 from scipy.stats import t as student_t
 
 import duat_jax as duat
+from duat_jax.lora.adaptable_layers import adaptable_layers
 from duat_jax.lora.adapter import adapt, merge
 from duat_jax.lora.change import lora_change
-from duat_jax.lora.places import places
 from duat_jax.models.config import Head
 from duat_jax.models.layer_parts import scanned
 from duat_jax.verification.networks import randomised
@@ -237,7 +237,8 @@ def test_merged_adapters_have_the_parts_that_lora_change_gives_them():
     compared = duat.diff(merge(model, adapters), IDS, TOKEN, reference=model)
     close(compared.difference, change.difference)
     for effect in change.effects:
-        paths = [path.replace("stack.blocks.", "layers.") + ".kernel" for path in places(model)[effect.name].paths]
+        stored = adaptable_layers(model)[effect.name]
+        paths = [path.replace("stack.blocks.", "layers.") + ".kernel" for path in stored.paths]
         close(sum(compared.parts[path] for path in paths), effect.part)
 
 

@@ -119,5 +119,5 @@ def _examples(kinds: list[dict[str, Any]], rows: list[dict[str, Any]], examples:
         for top in units["top"]
         for unit, *_ in top
     }
-    texts = {f"{layer}:{unit}": examples.of(layer, unit) for layer, unit in sorted(neurons)}
+    texts = {f"{layer}:{unit}": examples.find_texts(layer, unit) for layer, unit in sorted(neurons)}
     return {name: msgspec.to_builtins(each) for name, each in texts.items() if each}

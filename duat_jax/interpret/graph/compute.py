@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import InvalidInput
-from duat_jax.forms import flow
+from duat_jax.forms import stream_flow
 from duat_jax.forms.completeness import Completeness, completeness_of, entrywise_completeness
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import labels_of
@@ -153,8 +153,8 @@ def _recorded(model: Transformer, inputs: Inputs, stream: int | None, kinds: tup
 
 @partial(jax.jit, static_argnames=("stream", "count"))
 def _flow(model: Transformer, inputs: Inputs, readout: Array, stream: int | None, count: int) -> _Flow:
-    recording = _recorded(model, inputs, stream, flow.KINDS)
-    found = flow.flow(recording, readout, mixed=HEADS, values=VALUES)
+    recording = _recorded(model, inputs, stream, stream_flow.KINDS)
+    found = stream_flow.flow(recording, readout, mixed=HEADS, values=VALUES)
 
     def moves(key: Key) -> _Moves:
         block: Any = model.stack.blocks[key.layer or 0]

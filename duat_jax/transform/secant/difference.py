@@ -19,11 +19,11 @@ from duat_jax.transform.identities import fence_p
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Key, Site
 from duat_jax.transform.layers import apart, stacked, stacks_of
+from duat_jax.transform.mark_places import Path
 from duat_jax.transform.marks import STREAM
-from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import apply
 from duat_jax.transform.program import Program
-from duat_jax.transform.secant.flow import ChangedValue, movement, narrowed, part_of, unchanged, widened
+from duat_jax.transform.secant.changed_value import ChangedValue, movement, narrowed, part_of, unchanged, widened
 from duat_jax.transform.secant.moving import ProgramVariable
 from duat_jax.transform.secant.plan import DifferencePlan, branches_of
 from duat_jax.transform.secant.rules import changes, values_of

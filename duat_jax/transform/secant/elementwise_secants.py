@@ -139,18 +139,18 @@ def secant(f: Function, name: str, operands: Sequence[Array], k: int, x: Array, 
         return CLOSED[name](x, y).astype(dtype)
     operands = [widened(operand) for operand in operands]
 
-    def of(z: Array) -> Array:
+    def evaluate(z: Array) -> Array:
         return f(*operands[:k], z, *operands[k + 1 :])
 
     def derivative(z: Array) -> Array:
-        return jax.jvp(of, (z,), (jnp.ones_like(z),))[1]
+        return jax.jvp(evaluate, (z,), (jnp.ones_like(z),))[1]
 
     # The derivative of an angle is smooth across its cut, where its values jump.
     estimate = slope(
         derivative,
         x,
         y,
-        *_values(name, k, operands, x, y, of),
+        *_values(name, k, operands, x, y, evaluate),
         straight=name in STRAIGHT,
         rounding=ROUNDING.get(name, 8),
     )

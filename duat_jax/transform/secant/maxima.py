@@ -12,7 +12,7 @@ from jax.extend import core
 from jaxtyping import Array, Float
 
 from duat_jax.transform.parameters import cumulation_of, window_of
-from duat_jax.transform.secant.flow import ChangedValue, movement, wide
+from duat_jax.transform.secant.changed_value import ChangedValue, movement, wide
 
 
 def extremum_change(name: str, flow: ChangedValue, axes: Sequence[int]) -> Array:

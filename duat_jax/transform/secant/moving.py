@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from jax.extend import core
 
 from duat_jax.transform.entrywise import Axes, own_axes
-from duat_jax.transform.places import Path
+from duat_jax.transform.mark_places import Path
 from duat_jax.transform.secant.unrecognised_softmax import Exponentials, joined
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 from duat_jax.transform.parameters import scatter_of, sort_of, top_k_axis_of
 from duat_jax.transform.primitives import apply
-from duat_jax.transform.secant.flow import ChangedValue, movement, part_of, wide
+from duat_jax.transform.secant.changed_value import ChangedValue, movement, part_of, wide
 
 
 def ordered(

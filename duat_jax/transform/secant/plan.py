@@ -20,8 +20,8 @@ from duat_jax.transform.diagnosis import is_of_a_library, source_line
 from duat_jax.transform.entrywise import Axes, axes_of_results, own_axes
 from duat_jax.transform.keys import Site
 from duat_jax.transform.layers import stacks_of
+from duat_jax.transform.mark_places import Path
 from duat_jax.transform.parameters import scopes_of
-from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import REFUSED, linear_operands
 from duat_jax.transform.program import Program
 from duat_jax.transform.secant.moving import Moves, Moving, ProgramVariable, Univariate, begin, together

@@ -9,7 +9,7 @@ from jax.extend import core
 from jaxtyping import Array
 
 from duat_jax.transform.primitives import apply
-from duat_jax.transform.secant.flow import ChangedValue, finite, wide
+from duat_jax.transform.secant.changed_value import ChangedValue, finite, wide
 from duat_jax.transform.secant.quadrature import gauss_legendre
 
 

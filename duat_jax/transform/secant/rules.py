@@ -13,7 +13,14 @@ from jaxtyping import Array
 from duat_jax.transform.parameters import mixed_axes_of, power_of, reduced_axes_of
 from duat_jax.transform.primitives import ALL, ELEMENTWISE, LINEAR, apply, linear_operands
 from duat_jax.transform.secant import elementwise_secants as secants
-from duat_jax.transform.secant.flow import ChangedValue, finite, movement, part_of, wide, with_jumps_from_infinity
+from duat_jax.transform.secant.changed_value import (
+    ChangedValue,
+    finite,
+    movement,
+    part_of,
+    wide,
+    with_jumps_from_infinity,
+)
 from duat_jax.transform.secant.maxima import cumulative_extremum_change, extremum_change, windows
 from duat_jax.transform.secant.orders import extremes, ordered
 from duat_jax.transform.secant.products import product_change

@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from duat_jax.transform.parameters import cumulation_of
 from duat_jax.transform.secant import elementwise_secants as secants
-from duat_jax.transform.secant.flow import ChangedValue, part_of
+from duat_jax.transform.secant.changed_value import ChangedValue, part_of
 from duat_jax.transform.secant.normalisers import LOG_SOFTMAX, LOGSUMEXP, Normaliser, SumMask
 
 

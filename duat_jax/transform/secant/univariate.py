@@ -8,7 +8,7 @@ from jax.extend import core
 from jaxtyping import Array
 
 from duat_jax.transform.entrywise import Axes, laid
-from duat_jax.transform.secant.flow import ChangedValue, finite
+from duat_jax.transform.secant.changed_value import ChangedValue, finite
 from duat_jax.transform.secant.rules import changes
 
 

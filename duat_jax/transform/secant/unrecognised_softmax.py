@@ -11,8 +11,8 @@ import numpy as np
 from jax.extend import core
 
 from duat_jax.transform.definitions import Definitions
+from duat_jax.transform.mark_places import Path
 from duat_jax.transform.parameters import power_of
-from duat_jax.transform.places import Path
 from duat_jax.transform.primitives import LINEAR
 
 SUMS = frozenset(

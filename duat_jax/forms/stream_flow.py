@@ -1,4 +1,4 @@
-"""Flow: how a read-out comes about stream by stream, and what every head moves from which token to which."""
+"""The read-out at every stream, and what every head moves from which token to which."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -57,7 +57,7 @@ def flow(recording: Recording, readout: Any = None, *, mixed: str, values: str) 
     Example:
         >>> import jax.numpy as jnp
         >>> from duat_jax import stream
-        >>> from duat_jax.forms.flow import KINDS, flow
+        >>> from duat_jax.forms.stream_flow import KINDS, flow
         >>> from duat_jax.transform.recording import record_kinds
         >>> recording = record_kinds(lambda x: stream(x + x[::-1], "layer").sum(), jnp.array([[1.0], [2.0]]), KINDS)
         >>> flow(recording, mixed="attention.mixed", values="attention.values").kept[0].tolist()

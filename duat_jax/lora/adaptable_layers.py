@@ -56,12 +56,12 @@ def _stored(transform: Transform, shapes: list[tuple[int, ...]]) -> tuple:
     return tuple(shape)
 
 
-def places(model: Transformer) -> dict[str, AdaptableLayer]:
+def adaptable_layers(model: Transformer) -> dict[str, AdaptableLayer]:
     """Return every layer that can have an adapter, by its stored name without the model's prefix; tables last.
 
     Example:
         >>> import duat_jax as duat
-        >>> place = places(duat.load())["h.0.attn.c_attn"]
+        >>> place = adaptable_layers(duat.load())["h.0.attn.c_attn"]
         >>> place.paths[0], place.inputs, place.outputs
         ('stack.blocks.0.attention.query', 192, (192, 192, 192))
     """
@@ -112,7 +112,7 @@ def shapes_of(model: Transformer) -> dict[str, tuple[int, ...]]:
 
 def module_names(model: Transformer, modules: Iterable[str]) -> list[str]:
     """Return the stored names of the selected layers, in the order of the checkpoint."""
-    known, modules = places(model), list(modules)
+    known, modules = adaptable_layers(model), list(modules)
     if not modules:
         return [name for name, place in known.items() if place.paths[0].startswith("stack.")]
     if absent := [module for module in modules if not any(_called(name, module) for name in known)]:

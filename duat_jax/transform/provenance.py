@@ -1,9 +1,9 @@
-"""The flow of a value: what it depends on, and what on the way to it isn't linear."""
+"""The provenance of a value: the sources it depends on, and the operations on the way that aren't linear."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from duat_jax.transform.places import Path
+from duat_jax.transform.mark_places import Path
 
 
 class Provenance(NamedTuple):

@@ -1,6 +1,6 @@
 """Elements of tables: tokens, signed numbers, predictions, the line of completeness."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -42,11 +42,13 @@ class NumberTable(Table):
     on the right are numbers, and have no line breaks; their titles have, and so have labels, on the left.
 
     Args:
+        columns: the columns: on the right but for the first one and those of words.
         labels: how many of the first columns are labels.
         title: the title above the table.
+        words: the columns of words.
     """
 
-    def __init__(self, labels: int = 1, title: str | None = None) -> None:
+    def __init__(self, *columns: str, labels: int = 1, title: str | None = None, words: Collection[str] = ()) -> None:
         super().__init__(
             box=None,
             padding=(0, 1),
@@ -57,6 +59,8 @@ class NumberTable(Table):
             title_style="bold",
         )
         self.labels = labels
+        for i, column in enumerate(columns):
+            self.add_column(column, justify="right" if i and column not in words else "left")
 
     def add_column(self, header: RenderableType = "", *arguments: Any, **settings: Any) -> None:
         """Add a column."""

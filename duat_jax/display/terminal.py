@@ -44,9 +44,9 @@ def render(view: View, count: int = UNITS) -> RenderableType:
 
 def render_many(views: Sequence[tuple[str, View]]) -> RenderableType:
     """Return a table with a row for each of several results: target, value and completeness."""
-    table = NumberTable(labels=2)
-    for column in ("", "explained", "tokens", "value", "completeness"):
-        table.add_column(column, justify="right" if column in ("tokens", "value") else "left")
+    table = NumberTable(
+        "", "explained", "tokens", "value", "completeness", labels=2, words=("explained", "completeness")
+    )
     for name, view in views:
         verdict = "" if view.completeness is None else view.completeness.verdict
         table.add_row(Text(name), Text(view.target), str(len(view.tokens)), f"{view.value:z.6f}", verdict)
@@ -60,9 +60,7 @@ def _titled(title: str, table: RenderableType, note: str = "") -> list[Renderabl
 
 def _runs(view: View) -> RenderableType:
     """Return the value and the most probable outputs of each run, and the difference of several."""
-    table, predicted = NumberTable(), any(run.predictions for run in view.runs)
-    table.add_column("")
-    table.add_column("the number", justify="right")
+    table, predicted = NumberTable("", "the number"), any(run.predictions for run in view.runs)
     if predicted:
         table.add_column("the model says")
 

@@ -69,7 +69,7 @@ def render_circuit(title: str, circuit: TaskCircuit, tokens: Sequence[str]) -> N
         *(["token", "in the example"] if kind.positions else []),
         *([kind.unit] if kind.unit else []),
     ]
-    table = NumberTable(len(columns), title=title)
+    table = NumberTable(labels=len(columns), title=title)
     for column in columns:
         table.add_column(column, justify="left" if column == "in the example" else "right")
     for column in ("score", "units in this layer", "sum of their scores"):

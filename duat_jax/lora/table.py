@@ -4,18 +4,14 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from duat_jax.display.tables import (
-    NumberTable,
-)
+from duat_jax.display.tables import NumberTable
 from duat_jax.lora.parameters import Moved
 
 
 def render_moved(moved: Moved) -> RenderableType:
     """Return the table of the relative changes of the closed form's parameters, layer by layer, in percent."""
-    table = NumberTable()
-    table.add_column("layer")
-    for column in ("W'₁  input map", "b'₃  bias", "W'₂  inner maps", "b'₂  inner biases", "W'₃  outer maps"):
-        table.add_column(column, justify="right")
+    columns = "W'₁  input map", "b'₃  bias", "W'₂  inner maps", "b'₂  inner biases", "W'₃  outer maps"
+    table = NumberTable("layer", *columns)
     terms = list(moved.inner_maps)
     # A term of the head has no stream of a layer.
     rows = max(len(terms), len(moved.input_maps) - 1)

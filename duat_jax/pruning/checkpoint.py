@@ -9,7 +9,7 @@ from jax.typing import DTypeLike
 from duat_jax.errors import BadCheckpoint
 from duat_jax.files import check_new_directory, new_directory
 from duat_jax.models.checkpoint.place import open_checkpoint
-from duat_jax.models.loader import EMBEDDED, load_config
+from duat_jax.models.loader import EMBEDDED, load, load_config
 from duat_jax.models.saver import write_model
 from duat_jax.models.transformer import Transformer
 
@@ -43,6 +43,14 @@ def require_writable(model: Transformer, compensation: str = "none") -> None:
             f"a model of the family {family} pruned with compensation {compensation!r} can't be saved: its MLPs"
             " get biases, which that family's config.json has no field for; choose compensation 'none'"
         )
+
+
+def saved_again(
+    model: Transformer, source: Path | str | None, directory: Path, *, dtype: DTypeLike = np.float16
+) -> Transformer:
+    """Write a pruned model, and return what the directory holds."""
+    save_pruned(model, source, directory, dtype=dtype)
+    return load(directory)
 
 
 def save_pruned(

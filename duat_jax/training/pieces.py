@@ -48,10 +48,8 @@ def extremes(parts: Float[np.ndarray, "pieces"], count: int) -> Int[np.ndarray, 
 def render(pieces: list[Piece], examples: float, difference: float) -> RenderableType:
     """Return the table of pieces, with the sum of all others and of all else that moved the number."""
     table = NumberTable(title="Pieces of text that moved the number most, and the token in each that did")
-    for column in ("piece", "read"):
+    for column in ("piece", "read", "part", "of the token"):
         table.add_column(column, justify="right")
-    table.add_column("part", justify="right")
-    table.add_column("of the token", justify="right")
     table.add_column("begins at")
     table.add_column("text")
     for piece in pieces:

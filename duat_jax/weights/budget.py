@@ -56,9 +56,7 @@ def spend(
 
 def render(budget: Budget) -> RenderableType:
     """Return the table of a budget."""
-    table = NumberTable(title="A budget of bits, judged on fresh text")
-    table.add_column("matrices")
-    table.add_column("loss", justify="right")
+    table = NumberTable("matrices", "loss", title="A budget of bits, judged on fresh text")
     rows = {
         "not rounded": budget.original,
         f"all in {FINER} bits": budget.all,

@@ -196,7 +196,7 @@ from duat_jax.cli import application
 run = study.mean_loss
 def dying(*arguments):
     loss = run(*arguments)
-    if sys.argv[1] == "dies" and os.path.getsize({str(tmp_path / "work")!r}) > {200}:
+    if sys.argv[1] == "dies" and os.path.getsize({str(tmp_path / "work")!r}) > {300}:
         os.kill(os.getpid(), 9)
     return loss
 study.mean_loss = dying

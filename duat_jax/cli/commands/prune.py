@@ -3,7 +3,7 @@
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,9 +13,6 @@ from duat_jax.cli.output import Answer, StudyFiles
 from duat_jax.cli.progress import progress_bar
 from duat_jax.errors import InvalidInput
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 
 class StorageDtype(StrEnum):
     """The storage dtype of a saved model."""
@@ -23,21 +20,6 @@ class StorageDtype(StrEnum):
     float16 = "float16"
     bfloat16 = "bfloat16"
     float32 = "float32"
-
-
-def _table(title: str, dense: dict[str, Any], rows: list[dict[str, Any]]) -> "RenderableType":
-    from duat_jax.display.tables import NumberTable
-
-    table = NumberTable(labels=2, title=title)
-    for column in ("ranked by", "in their place", "removed", "loss", "more than whole"):
-        table.add_column(column, justify="left" if column in ("ranked by", "in their place") else "right")
-    table.add_row("the whole model", "", "", f"{dense['loss']:z.4f}", "")
-    for row in rows:
-        more = row["loss"] - dense["loss"]
-        table.add_row(
-            row["method"], row["compensation"], f"{row['fraction']:.0%}", f"{row['loss']:z.4f}", f"{more:+z.4f}"
-        )
-    return table
 
 
 @command(
@@ -82,26 +64,15 @@ def prune(
     config = source.open()
     import jax.numpy as jnp
 
-    import duat_jax as duat
-    from duat_jax.evaluation.journal import Journal, fingerprint
-    from duat_jax.evaluation.running_text import mean_loss, read_texts, stream, windows
+    from duat_jax.evaluation.running_text import read_texts, stream, windows
     from duat_jax.files import check_new_directory
-    from duat_jax.json_record import as_record
     from duat_jax.models.loader import skeleton
-    from duat_jax.pruning.checkpoint import require_writable, save_pruned
-    from duat_jax.pruning.layers import how_many_layers, prune_layers
+    from duat_jax.pruning.checkpoint import require_writable, saved_again
     from duat_jax.pruning.plot import draw
     from duat_jax.pruning.pruner import check
-    from duat_jax.pruning.pruner import prune as prune_model
-    from duat_jax.pruning.record import PruningRecord
-    from duat_jax.pruning.study import Pruner, losses_of
+    from duat_jax.pruning.study import pruners_of, study
 
-    pruners = [
-        Pruner(name, how, share, budget, what)
-        for name in dict.fromkeys(methods)
-        for how in dict.fromkeys(compensations)
-        for share in dict.fromkeys(fraction)
-    ]
+    pruners = pruners_of(methods, compensations, fraction, budget, what)
     if output is not None:
         check_new_directory(output)
         if len(pruners) > 1:
@@ -111,67 +82,26 @@ def prune(
     if output is not None:
         require_writable(shapes, pruners[0].compensation)
     drawn = windows(stream(source.tokenizer, read_texts(text)), 2 * pieces, tokens, seed=seed)
-    dense_model = source.load()
-    if what == "layers":  # only whole layers are removed: the reported fraction is the actual one
-        layers = dense_model.config.layers
-        shares = [
-            pruner._replace(fraction=how_many_layers(dense_model, pruner.fraction) / layers) for pruner in pruners
-        ]
-        pruners = list(dict.fromkeys(shares))
-    ids, measured_ids = drawn[:pieces], drawn[pieces:]
+    model = source.load()
     settings = {"model": source.name, "seed": seed, "pieces": pieces, "tokens": tokens, "layers": layer}
-    work_of = settings | {"text": fingerprint(drawn), "model": fingerprint(dense_model, dense_model.config)}
-    journal = Journal(files.work, work_of)
-    dense = {
-        "loss": journal.once("dense", lambda: mean_loss(dense_model, measured_ids)),
-        "parameters": _parameters(dense_model),
-    }
+    saved = None
+    if output is not None:
+        saved = partial(saved_again, source=source.model, directory=output, dtype=jnp.dtype(dtype.value))
+    with progress_bar("Pruning", "models") as progress:
+        result = study(
+            *(model, pruners, drawn),
+            layers=layer,
+            seed=seed,
+            saved=saved,
+            work=files.work,
+            settings=settings,
+            progress=progress,
+        )
     summary = [f"{pieces} pieces of {tokens} tokens to calibrate on, and as many others of the same files"]
-    if output is None:
-        with progress_bar("Pruning", "models") as progress:
-            losses = losses_of(
-                dense_model, pruners, ids, measured_ids, layers=layer, seed=seed, journal=journal, progress=progress
-            )
-        rows = [{**pruner._asdict(), "loss": loss} for pruner, loss in losses.items()]
-    else:
-        (pruner,) = pruners
-        with progress_bar("Calibrating", "pieces") as progress:
-            if what == "layers":
-                smaller = prune_layers(
-                    dense_model,
-                    ids,
-                    pruner.fraction,
-                    method=pruner.method,
-                    compensation=pruner.compensation,
-                    seed=seed,
-                )
-            else:
-                smaller = prune_model(
-                    dense_model,
-                    ids,
-                    pruner.fraction,
-                    method=pruner.method,
-                    compensation=pruner.compensation,
-                    budget=pruner.budget,
-                    layers=layer,
-                    seed=seed,
-                    progress=progress,
-                )
-        save_pruned(smaller, source.model, output, dtype=jnp.dtype(dtype.value))
-        # The reported loss is that of the saved file.
-        saved = duat.load(output)
-        losses = {pruner: mean_loss(saved, measured_ids)}
-        sizes = {"neurons": [block.neurons for block in saved.config.blocks], "parameters": _parameters(saved)}
-        rows = [{**pruner._asdict(), "loss": losses[pruner], **sizes}]
-        summary.append(f"{output}: {_parameters(saved):,} of {dense['parameters']:,} parameters")
+    if output is not None:
+        summary.append(f"{output}: {result.pruned[0].parameters:,} of {result.whole.parameters:,} parameters")
     return Answer(
-        record=as_record(PruningRecord, None, **settings, whole=dense, pruned=rows),
-        parts=[*summary, "", _table(source.name, dense, rows)],
-        figure=partial(draw, dense["loss"], losses),
+        record=result.as_dict(**settings),
+        parts=[*summary, "", result.table(source.name)],
+        figure=partial(draw, result.whole.loss, result.losses),
     )
-
-
-def _parameters(model: Any) -> int:
-    import jax
-
-    return sum(leaf.size for leaf in jax.tree.leaves(model))

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
         operators,
         plots,
         pruning,
-        records,
         results,
+        schemas,
         survey,
         symbols,
         targets,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NAMESPACES = (
     *("baselines", "circuits", "edits", "evaluation", "in_context", "lora", "models", "nn", "operators", "plots"),
-    *("pruning", "records", "results", "survey", "symbols", "targets", "training"),
+    *("pruning", "results", "schemas", "survey", "symbols", "targets", "training"),
 )
 
 
@@ -52,5 +52,8 @@ if not TYPE_CHECKING:  # for a type checker it would give any name
             raise AttributeError(f"module 'duat_jax' has no attribute {name!r}")
         if hasattr(public, name):
             return getattr(public, name)
-        namespace, _, new_name = import_module("duat_jax.deprecation").new_name(name).rpartition(".")
+        new_name = import_module("duat_jax.deprecation").new_name(name)
+        if new_name in NAMESPACES:
+            return import_module(f"duat_jax.{new_name}")
+        namespace, _, new_name = new_name.rpartition(".")
         return getattr(import_module(f"duat_jax.{namespace or 'public'}"), new_name)

@@ -36,12 +36,13 @@ NEW_NAMES = {
     "edits.Moved": "edits.HeadMove",
     "edits.On": "edits.FromInput",
     "lora.Settings": "lora.TrainingSettings",
+    "records": "schemas",
 }
 """Old names in `duat_jax` and its namespaces, and what they are called now."""
 
 WRAPPERS = tuple(
     str(PACKAGE / name)
-    for name in ("errors.py", "deprecation.py", "namespaces.py", "__init__.py", "weights/old_order.py")
+    for name in ("errors.py", "deprecation.py", "namespaces.py", "records.py", "__init__.py", "weights/old_order.py")
 )
 """The beginnings of the names of files that stand between an old name and the line that used it."""
 

@@ -57,7 +57,7 @@ def read_result(path: Path | str) -> Any:
         raise
     except Exception as error:  # a file that `save` didn't write may raise anything
         if content.lstrip()[:1] == b"{":
-            raise InvalidInput(f"{path} is JSON: duat.records.read(Path({str(path)!r}).read_text()) reads it") from None
+            raise InvalidInput(f"{path} is JSON: duat.schemas.read(Path({str(path)!r}).read_text()) reads it") from None
         reason = f"it {error}" if isinstance(error, DuatError) else type(error).__name__
         raise InvalidInput(
             f"{path} is no file that a result's save wrote, or damaged ({reason}): give another"

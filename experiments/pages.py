@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable
 
-from duat_jax.records import schema
+from duat_jax.schemas import schema
 from experiments.kept_results import ROOT
 from experiments.markdown import Fields
 from experiments.pictures.run import write_pictures

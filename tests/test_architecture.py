@@ -127,6 +127,7 @@ PUBLIC = {
         "plots",
         "records",
         "results",
+        "schemas",
         "symbols",
         "targets",
     ),

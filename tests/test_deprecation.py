@@ -103,3 +103,18 @@ def test_an_old_option_of_the_command_is_the_new_one():
     warning, *rest = old.stderr.splitlines()
     assert warning == "--carries is called --gate-rule now; the old name goes with the next release"
     assert rest == new.stderr.splitlines() and "gate_rule = 'gate' is for gated models" in new.stderr
+
+
+def test_the_old_module_of_schemas_is_the_new_one():
+    script = (
+        "import warnings\n"
+        "with warnings.catch_warnings(record=True) as seen:\n"
+        "    warnings.simplefilter('always')\n"
+        "    from duat_jax.records import AuditRecord, read\n"
+        "import duat_jax.schemas as schemas\n"
+        "assert (AuditRecord, read) == (schemas.AuditRecord, schemas.read)\n"
+        "print(seen[0].category.__name__, seen[0].filename, seen[0].message)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    words = "duat_jax.records is called duat_jax.schemas now; the old name goes with the next release"
+    assert run.stdout == f"FutureWarning <string> {words}\n", run.stderr

@@ -64,7 +64,7 @@ def documented(value):
 
 
 def test_help_names_nothing_that_a_reader_cant_reach():
-    wrong, results = set(), {*vars(duat.results), *vars(duat.records), *dir(duat.results.Explanation)}
+    wrong, results = set(), {*vars(duat.results), *vars(duat.schemas), *dir(duat.results.Explanation)}
     for names, values in namespaces():
         for value in values:
             if not (inspect.isfunction(value) or inspect.isclass(value)):

@@ -120,7 +120,7 @@ def test_an_option_for_a_reference_has_one_name():
 def test_a_command_says_which_side_is_first():
     shared = "--model", MODEL, "--target", "w7"
     there, back = (
-        duat.records.read(run("contrast", a, "--reference", b, *shared, "--json", "-").stdout).difference
+        duat.schemas.read(run("contrast", a, "--reference", b, *shared, "--json", "-").stdout).difference
         for a, b in ((TEXT, OTHER), (OTHER, TEXT))
     )
     assert abs(there + back) < 1e-6 < abs(there)

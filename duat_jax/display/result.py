@@ -132,7 +132,7 @@ class Displayed(ABC):
         return document([page_data(each.view(), examples) for each in (self, *others)])
 
     def to_json(self, **fields: Any) -> str:
-        """Return what `as_dict` gives as JSON, which `duat.records.read` reads; of neurons the largest.
+        """Return what `as_dict` gives as JSON, which `duat.schemas.read` reads; of neurons the largest.
 
         Args:
             fields: arguments of `as_dict`, such as `model="my model"` and `count=20`.

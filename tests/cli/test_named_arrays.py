@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import duat_jax as duat
-from duat_jax import records
+from duat_jax import schemas
 from duat_jax.display.named_arrays import as_dataframe, as_dataset, by_mark, by_name, of_tokens, whole
 from duat_jax.transform.keys import Key
 from tests.every_result import classes_of_results, every_result
@@ -77,7 +77,7 @@ def test_a_data_set_has_the_numbers_of_the_table():
 @pytest.mark.slow
 def test_json_is_read_as_the_record_of_its_kind():
     for result in every_result().values():
-        assert type(records.read(result.to_json())) in records.KINDS
+        assert type(schemas.read(result.to_json())) in schemas.KINDS
 
 
 def test_parts_of_other_shapes_stand_in_one_table():

@@ -9,7 +9,7 @@ from cases import GOLDEN
 from typer.testing import CliRunner
 
 import duat_jax as duat
-from duat_jax import records
+from duat_jax import schemas
 from duat_jax.cli import application
 from duat_jax.in_context import exchange, ledger, question_of
 from duat_jax.json_record import as_record, plain
@@ -52,8 +52,8 @@ def results():
 @pytest.mark.slow
 def test_every_result_is_read_back():
     for plain_result in results():
-        record = records.read(json.dumps(plain_result))
-        assert type(record) in records.KINDS and type(record).__struct_config__.tag == plain_result["kind"]
+        record = schemas.read(json.dumps(plain_result))
+        assert type(record) in schemas.KINDS and type(record).__struct_config__.tag == plain_result["kind"]
         assert msgspec.to_builtins(record) == plain_result
 
 
@@ -61,7 +61,7 @@ def test_every_result_is_read_back():
 def test_every_command_writes_a_record(name):
     result = CliRunner().invoke(application, [*RUNS[name], "--json", "-"])
     assert result.exit_code == 0, result.output
-    assert type(records.read(result.stdout)) in records.KINDS
+    assert type(schemas.read(result.stdout)) in schemas.KINDS
 
 
 @pytest.mark.parametrize(
@@ -77,38 +77,38 @@ def test_every_command_writes_a_record(name):
 )
 def test_what_is_no_record_is_refused_in_one_line(wrong):
     with pytest.raises(duat.InvalidInput, match="isn't the JSON of a result"):
-        records.read(wrong)
+        schemas.read(wrong)
 
 
-@pytest.mark.parametrize("kind", records.KINDS)
+@pytest.mark.parametrize("kind", schemas.KINDS)
 @pytest.mark.parametrize("newer", [False, True])
 def test_another_version_is_refused_in_one_line(kind, newer):
     tag, version = kind.__struct_config__.tag, kind.VERSION + (1 if newer else -1)
     says = f"has version {version} of the kind '{tag}', not version {kind.VERSION}: "
     with pytest.raises(duat.InvalidInput, match=says + ("install a newer" if newer else "write it again")) as refused:
-        records.read(json.dumps({"kind": tag, "version": version}))
+        schemas.read(json.dumps({"kind": tag, "version": version}))
     assert "\n" not in str(refused.value)
 
 
 def test_a_field_of_another_type_is_no_record():
     with pytest.raises(msgspec.ValidationError, match=r"findings"):
-        as_record(records.AuditRecord, None, findings=[{"equation": 1}])
+        as_record(schemas.AuditRecord, None, findings=[{"equation": 1}])
 
 
 def test_the_schema_has_every_kind_and_field():
-    schema = records.schema()
-    for kind in records.KINDS:
+    schema = schemas.schema()
+    for kind in schemas.KINDS:
         defined = schema["$defs"][kind.__name__]
         assert set(defined["properties"]) == {"kind", *kind.__struct_fields__}
         assert defined["properties"]["kind"]["enum"] == [kind.__struct_config__.tag]
 
 
 def test_every_property_of_the_schema_is_described():
-    for name, definition in records.schema()["$defs"].items():
+    for name, definition in schemas.schema()["$defs"].items():
         assert "Args:" not in definition["description"]
         for field, described in definition["properties"].items():
             assert described["description"].endswith("."), (name, field)
-    context = records.schema()["$defs"]["ContextRecord"]["properties"]
+    context = schemas.schema()["$defs"]["ContextRecord"]["properties"]
     assert context["first"]["description"] == "the mean log-probability of the first run."
     assert context["version"]["description"].startswith("of the format of this kind;")
 
@@ -144,7 +144,7 @@ def test_layers_have_one_spelling():
 
 
 def test_the_published_schema_is_that_of_the_code():
-    assert json.loads(SCHEMA.read_text(encoding="utf-8")) == records.schema(), "run `make pages`"
+    assert json.loads(SCHEMA.read_text(encoding="utf-8")) == schemas.schema(), "run `make pages`"
 
 
 def test_marks_are_their_names():

@@ -220,7 +220,7 @@ def headed(**changed):
         (seal({}, {"run": 0}), "no file that"),
         (save({}, {"duat": json.dumps({"format": saved.FORMAT, "version": saved.VERSION})}), "digest that contradict"),
         (b"", "no file that"),
-        (b'{"kind": "audit"}', "is JSON: duat.records.read"),
+        (b'{"kind": "audit"}', "is JSON: duat.schemas.read"),
         (b"\xff" * 64, "no file that"),
         (headed()[:-5], "no file that"),
     ],

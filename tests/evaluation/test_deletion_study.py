@@ -164,7 +164,7 @@ def test_the_command_shows_and_writes_what_it_measured(tmp_path):
         assert said in result.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
     found, model = json.loads(file.read_text()), duat.load()
-    assert duat.records.read(file.read_text()).version == 2 and found["target"]["kind"] == "LogProbability"
+    assert duat.schemas.read(file.read_text()).version == 2 and found["target"]["kind"] == "LogProbability"
     assert found["target"]["headline"] == "log-probability of the model's next token"
     expected = study(model, duat.load_tokenizer(), manual(), asked[5::2], count=3, longest=12).as_dict()
     for removal in REMOVALS:

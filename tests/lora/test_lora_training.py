@@ -19,7 +19,7 @@ from helpers import close, near
 from typer.testing import CliRunner
 
 import duat_jax as duat
-from duat_jax import records
+from duat_jax import schemas
 from duat_jax.cli import application
 from duat_jax.lora import training
 from duat_jax.lora.adapter import merge, new_adapters
@@ -163,7 +163,7 @@ def test_adapters_are_trained_and_merged_by_the_commands(text, tmp_path):
     assert ended.exit_code == 0, ended.output
     told = json.loads(files["train.json"].read_text())
     assert told["adapters"] == [f"h.{i}.attn.c_attn" for i in range(3)]
-    assert type(records.read(files["train.json"].read_text())) is records.LoraTrainingRecord
+    assert type(schemas.read(files["train.json"].read_text())) is schemas.LoraTrainingRecord
     assert told["pieces"] == {"trained_on": 45, "held_out": 5}
     assert len(told["losses"]) == 3
     model = duat.load(GOLDEN / "gpt2")

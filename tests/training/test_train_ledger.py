@@ -17,7 +17,7 @@ from tokenizer_layouts import LAYOUTS
 from tokenizers import processors
 
 import duat_jax as duat
-from duat_jax import records
+from duat_jax import schemas
 from duat_jax.errors import InvalidInput
 from duat_jax.evaluation.running_text import lines, stream, token_losses, windows
 from duat_jax.training import influence, train
@@ -86,8 +86,8 @@ def test_the_command_explains_and_keeps_a_training(corpus, tmp_path):
     check_written(output[1], GOLDEN / "gpt2", corpus, tmp_path / "states", TrainingSettings(steps=5, batch=2))
     refused = run(*asked, *output)
     assert refused.exit_code == 2 and "trained is there already" in refused.stderr
-    record = records.read(files[2].read_text())
-    assert isinstance(record, records.TrainLedgerRecord) and record.steps == 5
+    record = schemas.read(files[2].read_text())
+    assert isinstance(record, schemas.TrainLedgerRecord) and record.steps == 5
     near(sum(record.influence.parts.values()), record.influence.difference, within=1e-4)
     assert [piece.part for piece in record.pieces] == sorted(piece.part for piece in record.pieces)
     assert record.places == [f"{corpus}:{4 * piece + 1}" for piece in range(10)]  # a word is a token and a line
@@ -170,7 +170,7 @@ def test_routers_choices_are_among_the_parts(tmp_path):
     text = "w5 w17 w3 w44 w9 w30 w21 w12 w50 w8"
     ran = run("train-ledger", text, "--text", tmp_path / "a.txt", *asked, "--json", "-")
     assert ran.exit_code == 0, ran.output
-    record = records.read(ran.stdout)
+    record = schemas.read(ran.stdout)
     assert abs(record.influence.parts["discontinuities"]) > 1e-3
     near(sum(record.influence.parts.values()), record.influence.difference, within=1e-4)
 

@@ -79,4 +79,4 @@ def test_the_command_takes_a_pruned_checkpoint(tmp_path):
     run = CliRunner().invoke(application, arguments)
     assert run.exit_code == 0, run.output
     ids = duat.load_tokenizer().encode(TEXT).ids
-    near(duat.records.read(run.stdout).value, loss_of(after, ids), 1e-4)
+    near(duat.schemas.read(run.stdout).value, loss_of(after, ids), 1e-4)

@@ -41,7 +41,7 @@ def test_the_command_rounds_the_model():
     arguments = ["diff", "embedded", TEXT, "--bits", "4", "--top", "1", "--json", "-"]
     run = CliRunner().invoke(application, arguments)
     assert run.exit_code == 0, run.output
-    record = duat.records.read(run.stdout)
+    record = duat.schemas.read(run.stdout)
     model, tokenizer = duat.load(tokenizer=True)
     found = duat.diff(rounded(model, 4), TEXT, reference=model, top=0, tokenizer=tokenizer)
     near([record.value, record.reference_value], [found.value, found.reference_value], 1e-5)
@@ -125,7 +125,7 @@ def test_the_command_spends_a_budget_and_judges_it_on_fresh_text(tmp_path):
     ]
     ran = CliRunner().invoke(application, [*asked, "--budget", "0.25", "--json", "-"])
     assert ran.exit_code == 0, ran.output
-    record = duat.records.read(ran.stdout)
+    record = duat.schemas.read(ran.stdout)
     found = record.budget
     model, tokenizer = duat.load(tokenizer=True)
     pieces = windows(stream(tokenizer, [file.read_text()]), 8, 48, seed=0)

@@ -140,13 +140,14 @@ def survey(
         raise DuatError("the model has experts, and each token chooses others: only neurons of all tokens are surveyed")
     if not 2 <= tokens <= config.positions:
         raise InvalidInput(f"windows of {tokens} tokens: the model reads from 2 to {config.positions}")
-    loaded, tokenizer = load(name, dtype=dtype), load_tokenizer(name, add_special_tokens=add_special_tokens)
+    tokenizer = load_tokenizer(name, add_special_tokens=add_special_tokens)
     corpus = windows(stream(tokenizer, texts), None, tokens)
     explained = _explained(config, corpus[0], target, contrast, tokenizer)
     arrays = {"windows": corpus}
     if baseline is not None:
         reference = baseline_of(config, _inputs(corpus), baseline, tokenizer)
         arrays |= {"baseline": reference.inputs.given, "averaged": reference.averaged}
+    loaded = load(name, dtype=dtype)
     number = -(-len(corpus) // PART)
     manifest: dict[str, Any] = {
         "version": VERSION,

@@ -179,8 +179,8 @@ SCHEDULER = "the parts were cancelled, since the scheduler ended or the executor
     ids=lambda given: given.split()[-1] if isinstance(given, str) else type(given).__name__,
 )
 def test_a_lost_scheduler_is_one_line_that_says_how_to_go_on(error, reason, at_once, tmp_path, monkeypatch):
-    module = import_module("duat_jax.cli.commands.survey")
-    monkeypatch.setattr(module, "_executor", lambda *_: contextlib.nullcontext(Failing(error, at_once)))
+    module = import_module("duat_jax.survey.executors")
+    monkeypatch.setattr(module, "executor_of", lambda *_: contextlib.nullcontext(Failing(error, at_once)))
     ended = command(tmp_path / "survey", "--model", SMALL, "--dask", "tcp://scheduler:8786")
     last = ended.stderr.splitlines()[-1]
     assert ended.exit_code == 2 and last == f"duat: {reason}: run the same again, and what is left is measured then"
@@ -230,7 +230,7 @@ def test_a_killed_worker_changes_no_byte_and_one_that_dies_for_good_is_one_line(
 
 def test_addresses_where_no_scheduler_answers_are_one_line(tmp_path, monkeypatch):
     """The last one listens, and says nothing."""
-    monkeypatch.setattr(import_module("duat_jax.cli.commands.survey"), "ANSWERS_WITHIN", 0.2)
+    monkeypatch.setattr(import_module("duat_jax.survey.executors"), "ANSWERS_WITHIN", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for address, message in {
             "tcp://127.0.0.1:1": "no scheduler answers within",

@@ -114,17 +114,17 @@ def _owed(evaluation: DoublePrecision, leaves: list[Array]) -> _Owed:
         terms = jax.tree.map(lambda u, v: jnp.nan_to_num(u * v, nan=0, posinf=0, neginf=0), slopes, values)
         return {
             path: (
-                jnp.stack([(term * term).sum() for term in jax.tree.leaves(of)]).sum(),
-                jnp.stack([jnp.count_nonzero(term) for term in jax.tree.leaves(of)]).sum(),
+                jnp.stack([(term * term).sum() for term in jax.tree.leaves(arrays)]).sum(),
+                jnp.stack([jnp.count_nonzero(term) for term in jax.tree.leaves(arrays)]).sum(),
             )
-            for path, of in terms.items()
+            for path, arrays in terms.items()
         }
 
-    found = on_host(shares())
-    return _Owed({path: float(s) for path, (s, _) in found.items()}, float(sum(n for _, n in found.values())))
+    sums = on_host(shares())
+    return _Owed({path: float(s) for path, (s, _) in sums.items()}, float(sum(n for _, n in sums.values())))
 
 
-def explains(rounding: DifferenceRounding, found: Completeness, in_double: Completeness) -> bool:
+def explains(rounding: DifferenceRounding, judged: Completeness, in_double: Completeness) -> bool:
     """Return whether rounding of the function alone may be the error of a sum."""
-    pairs = ((found, rounding.bound), (in_double, rounding.in_double))
+    pairs = ((judged, rounding.bound), (in_double, rounding.in_double))
     return all(bool(abs(float(sum_.error)) <= bound) for sum_, bound in pairs)

@@ -133,9 +133,9 @@ class Completeness(NamedTuple):
         Args:
             value: that of the plain forward pass.
         """
-        found = self.on_host()
-        error: Any = np.where(np.isnan(found.error), found.error, found.sum - np.asarray(value))
-        return found._replace(value=value, error=error).on_host()
+        here = self.on_host()
+        error: Any = np.where(np.isnan(here.error), here.error, here.sum - np.asarray(value))
+        return here._replace(value=value, error=error).on_host()
 
     def of_parts(self, total: Any) -> "Completeness":
         """Return the same on the host if a sum of the parts agrees with it, and else the completeness of that sum.
@@ -156,11 +156,11 @@ class Completeness(NamedTuple):
             model: the model that computed the value.
             recompute: computes the value by a model; called with the model in double precision, if at all.
         """
-        found = self.on_host()
-        if found.verdict != FAILS or found.dtype == jnp.float64:
-            return found
+        here = self.on_host()
+        if here.verdict != FAILS or here.dtype == jnp.float64:
+            return here
         with jax.enable_x64(True):
-            return found._replace(in_float64=float(recompute(in_double_precision(model))))
+            return here._replace(in_float64=float(recompute(in_double_precision(model))))
 
     def on_host(self) -> "Completeness":
         """Return the same with NumPy's numbers in place of JAX's arrays."""

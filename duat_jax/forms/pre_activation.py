@@ -91,15 +91,15 @@ def _read_by(recording: Recording, neurons: NeuronsAtTokens) -> Reads:
 
     def read(floats: dict[int, Array], linear: dict[Site, Array]) -> list[Array]:
         arguments = [floats.get(i, argument) for i, argument in enumerate(recording.arguments)]
-        found = answer(recording, question, recording.terms, arguments, linear)[1]
-        return [found[site] for site in before]
+        values = answer(recording, question, recording.terms, arguments, linear)[1]
+        return [values[site] for site in before]
 
     pull_back, constants = (
         jax.linear_transpose(read, floats, linear),
         read(*jax.tree.map(jnp.zeros_like, (floats, linear))),
     )
 
-    def one(neuron: NeuronsAtTokens) -> Reads:
+    def read_one(neuron: NeuronsAtTokens) -> Reads:
         at = (neuron.tokens, neuron.units)
 
         def chosen(arrays: list[Array]) -> Array:
@@ -124,7 +124,7 @@ def _read_by(recording: Recording, neurons: NeuronsAtTokens) -> Reads:
             jnp.take_along_axis(each, neurons.terms[None], 0)[0],
         )
 
-    return jax.lax.map(one, neurons, batch_size=AT_ONCE)
+    return jax.lax.map(read_one, neurons, batch_size=AT_ONCE)
 
 
 def _over_features(part: Array) -> Array:
@@ -152,7 +152,7 @@ def _written_by(recording: Recording, neurons: NeuronsAtTokens) -> Float[Array, 
     question = question_of(recording, None, linear=activations)
     zeros = {site: jnp.zeros_like(seen[site]) for site in activations}
 
-    def one(neuron: NeuronsAtTokens) -> Array:
+    def write_one(neuron: NeuronsAtTokens) -> Array:
         at = (neuron.tokens, neuron.units)
         alone = {
             site: zeros[site].at[at].set(jnp.where(neuron.terms == i, seen[site][at], 0))
@@ -160,4 +160,4 @@ def _written_by(recording: Recording, neurons: NeuronsAtTokens) -> Float[Array, 
         }
         return jax.jvp(lambda given: ask(recording, question, None, recording.arguments, given), (zeros,), (alone,))[1]
 
-    return jax.lax.map(one, neurons, batch_size=AT_ONCE)
+    return jax.lax.map(write_one, neurons, batch_size=AT_ONCE)

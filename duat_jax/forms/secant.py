@@ -203,23 +203,35 @@ def _secant(fn: Callable, kinds: tuple[str, ...], names: bool | tuple[str, ...],
 
 
 def _judged(
-    program: Program, held: frozenset[Site], constants: list[Any], xs: list[Array], ys: list[Array], found: Completeness
+    program: Program,
+    held: frozenset[Site],
+    constants: list[Any],
+    xs: list[Array],
+    ys: list[Array],
+    completeness: Completeness,
 ) -> Completeness:
     """Return completeness, with the line at which the function cancels where this is why the sum is off."""
-    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((found, constants, xs, ys))) or found.verdict != FAILS:
-        return found
-    if not np.isfinite(found.error):
-        return found
+    if (
+        any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((completeness, constants, xs, ys)))
+        or completeness.verdict != FAILS
+    ):
+        return completeness
+    if not np.isfinite(completeness.error):
+        return completeness
     with jax.enable_x64(True):
         rounding = rounding_of_difference(program, constants, xs, ys)
-        if not abs(float(found.error)) <= rounding.bound:
-            return found
+        if not abs(float(completeness.error)) <= rounding.bound:
+            return completeness
         arguments = [list(map(double, leaves)) for leaves in (xs, ys)]
         evaluation = DoublePrecision(program.jaxpr, constants)
         doubled, constants = trace(lambda leaves: evaluation(leaves, {})[0], arguments[0])
         kept = frozenset(site for site in doubled.of_kind(marks.HOLD) if site in held)
         in_double = _split(doubled, kept, frozenset(), constants, *arguments).completeness
-        return found._replace(cancels=rounding.line) if explains(rounding, found, in_double) else found
+        return (
+            completeness._replace(cancels=rounding.line)
+            if explains(rounding, completeness, in_double)
+            else completeness
+        )
 
 
 class _SecantSplit(NamedTuple):

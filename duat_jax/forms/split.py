@@ -66,8 +66,14 @@ def split_between(
     """
 
     def split(x: Any, y: Any) -> Split:
-        found = secant(number, at=at, held=held)(x, y)
-        return Split(found.values, parts_of(found), found.discontinuities, found.completeness, found.unrecognised)
+        difference = secant(number, at=at, held=held)(x, y)
+        return Split(
+            difference.values,
+            parts_of(difference),
+            difference.discontinuities,
+            difference.completeness,
+            difference.unrecognised,
+        )
 
     return split
 

@@ -87,10 +87,10 @@ def _flow(recording: Recording, readout: Any, mixed: str, values: str) -> Stream
     terms = [outputs.get(site.key, site) for site in program.of_kind(marks.ACTIVATION)]
     offsets = [*program.of_kind(marks.OFFSET)]
     local = partial(_changes, recording, [*streams, *valued, *mixing])
-    from_before, _ = local([*streams, *mixing], of=streams, argument=True)
-    linear, _ = local(streams, of=streams)
-    from_terms, terms_after = local(streams, of=terms)
-    from_offsets, offsets_after = local(streams, of=offsets)
+    from_before, _ = local([*streams, *mixing], moved=streams, argument=True)
+    linear, _ = local(streams, moved=streams)
+    from_terms, terms_after = local(streams, moved=terms)
+    from_offsets, offsets_after = local(streams, moved=offsets)
 
     def parts(changes: dict[Site, Array]) -> list[Array]:
         return [(on[site] * changes[site]).sum(-1) for site in streams]
@@ -108,12 +108,12 @@ def _flow(recording: Recording, readout: Any, mixed: str, values: str) -> Stream
 
 
 def _changes(
-    recording: Recording, wanted: list[Site], cut: list[Site], *, of: list[Site], argument: bool = False
+    recording: Recording, wanted: list[Site], cut: list[Site], *, moved: list[Site], argument: bool = False
 ) -> tuple[dict[Site, Array], Any]:
     """Return how marks and the result change by some marks alone, as far as the next cuts."""
     program, seen = recording.program, recording.seen
-    moving = {site: seen[site] for site in of}
-    linear = frozenset((*cut, *of))
+    moving = {site: seen[site] for site in moved}
+    linear = frozenset((*cut, *moved))
     question = ProgramQuestion(
         provided=linear | frozenset(program.of_kind(marks.HOLD, marks.ACTIVATION, marks.OFFSET)),
         linear=linear,

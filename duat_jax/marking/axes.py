@@ -66,7 +66,8 @@ class Axes:
 
 def label(graph: ProgramGraph, arguments: Sequence[Labels | None], axes: Axes) -> None:
     """Give every axis of every value that moves a label."""
-    labels = graph.labels = {v: of for v, of in zip(graph.arguments, arguments, strict=True) if of is not None}
+    given = zip(graph.arguments, arguments, strict=True)
+    labels = graph.labels = {v: names for v, names in given if names is not None}
     for node in graph.nodes:
         moving = [labels[ref] for ref in node.moving_operands() if ref in labels]
         if not moving or not graph.moving & set(node.results):
@@ -75,8 +76,8 @@ def label(graph: ProgramGraph, arguments: Sequence[Labels | None], axes: Axes) -
             _label_body(graph, node, labels, axes)
             continue
         for v in node.results:
-            found = _of_result(graph, node, labels, axes, graph.shape(v))
-            labels[v] = [name if size > 1 else None for name, size in zip(found, graph.shape(v), strict=True)]
+            axis_names = _of_result(graph, node, labels, axes, graph.shape(v))
+            labels[v] = [name if size > 1 else None for name, size in zip(axis_names, graph.shape(v), strict=True)]
 
 
 def _of_result(
@@ -87,32 +88,32 @@ def _of_result(
     given, before = operands[first] or [], graph.shape(node.operands[first])
     equation, name = node.equation, node.name
     if equation is None or name in ELEMENTWISE or name in ("cumsum", "optimization_barrier"):
-        rows = [of for of in operands if of is not None and len(of) == len(shape)]
-        return [axes.join(of[axis] for of in rows) for axis in range(len(shape))]
+        rows = [names for names in operands if names is not None and len(names) == len(shape)]
+        return [axes.join(names[axis] for names in rows) for axis in range(len(shape))]
     match name:
         case "dot_general":
             return _of_product(graph, node, operands, axes)
         case "conv_general_dilated":
             features = output_features_of(equation)
-            return [axes.new(True) if axis == features else axes.derived([of]) for axis, of in enumerate(given)]
+            return [axes.new(True) if axis == features else axes.derived([name]) for axis, name in enumerate(given)]
         case "transpose":
             return [given[axis] for axis in permutation_of(equation)]
         case "broadcast_in_dim":
-            found: Labels = [None] * len(shape)
+            kept_names: Labels = [None] * len(shape)
             for axis, to in enumerate(broadcast_dimensions_of(equation)):
-                found[to] = given[axis] if before[axis] == shape[to] else None
-            return found
+                kept_names[to] = given[axis] if before[axis] == shape[to] else None
+            return kept_names
         case "squeeze":
-            return [of for axis, of in enumerate(given) if axis not in mixed_axes_of(equation)]
+            return [name for axis, name in enumerate(given) if axis not in mixed_axes_of(equation)]
         case "reshape":
             return _reshaped(axes, given, before, shape)
     if name in MIXES_AXES and reduces(equation):
         removed = mixed_axes_of(equation)
         if name == "reduce_sum":
             _note_contraction(graph, node, labels, axes, removed)
-        return [of for axis, of in enumerate(given) if axis not in removed]
+        return [name for axis, name in enumerate(given) if axis not in removed]
     if len(shape) == len(before):
-        return [of if a == b else axes.derived([of]) for of, a, b in zip(given, before, shape, strict=True)]
+        return [name if a == b else axes.derived([name]) for name, a, b in zip(given, before, shape, strict=True)]
     return [axes.derived(given) for _ in shape]
 
 
@@ -123,18 +124,23 @@ def _of_product(graph: ProgramGraph, node: Node, operands: list[Labels | None], 
     both_move = None not in operands
     # An axis of weights that is left over is one of features.
     factors = [
-        [axes.new(True) for _ in graph.shape(ref)] if of is None else of
-        for of, ref in zip(operands, node.operands, strict=True)
+        [axes.new(True) for _ in graph.shape(ref)] if names is None else names
+        for names, ref in zip(operands, node.operands, strict=True)
     ]
     for pair in zip(*contracted, strict=True):
-        together = axes.join(of[axis] for of, axis in zip(factors, pair, strict=True))
+        together = axes.join(names[axis] for names, axis in zip(factors, pair, strict=True))
         axes.note(together, features=not both_move, contracted=both_move)
     shared = [
-        axes.join(of[axis] for k, (of, axis) in enumerate(zip(factors, pair, strict=True)) if operands[k] is not None)
+        axes.join(
+            names[axis] for k, (names, axis) in enumerate(zip(factors, pair, strict=True)) if operands[k] is not None
+        )
         for pair in zip(*batch, strict=True)
     ]
     free = [
-        of[axis] for k, of in enumerate(factors) for axis in range(len(of)) if axis not in (*contracted[k], *batch[k])
+        names[axis]
+        for k, names in enumerate(factors)
+        for axis in range(len(names))
+        if axis not in (*contracted[k], *batch[k])
     ]
     return shared + free
 
@@ -147,19 +153,19 @@ def _note_contraction(
     factors = [labels[ref] for ref in made.moving_operands() if ref in labels] if made and made.name == "mul" else []
     if len(factors) == 2 and factors[0] is not factors[1]:
         for axis in removed:
-            if all(axis < len(of) and of[axis] is not None for of in factors):
+            if all(axis < len(names) and names[axis] is not None for names in factors):
                 axes.note(factors[0][axis], contracted=True)
 
 
 def _reshaped(axes: Axes, given: Labels, before: tuple[int, ...], after: tuple[int, ...]) -> Labels:
     """Label the axes of a reshaped value: an axis keeps its label where it is neither split nor merged."""
-    found: Labels = [None] * len(after)
+    reshaped: Labels = [None] * len(after)
     for olds, news in _groups(before, after):
         sources = [given[axis] for axis in olds if before[axis] > 1]
         wide = [axis for axis in news if after[axis] > 1]
         for axis in wide:
-            found[axis] = sources[0] if len(sources) == len(wide) == 1 else axes.derived(sources)
-    return found
+            reshaped[axis] = sources[0] if len(sources) == len(wide) == 1 else axes.derived(sources)
+    return reshaped
 
 
 def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> Iterator[tuple[range, range]]:
@@ -184,17 +190,17 @@ def _label_body(graph: ProgramGraph, node: Node, labels: dict[int, Labels], axes
     body, (first, carries) = node.body, node.carries
     given: list[Labels | None] = []
     for k, (ref, inside) in enumerate(zip(node.operands, body.arguments, strict=True)):
-        of = labels.get(ref) if isinstance(ref, int) else None
-        if of is None and body.moves(inside):
-            of = [axes.new() if size > 1 else None for size in body.shape(inside)]
-        elif of is not None and k >= first + carries and node.name == "scan":
-            of = of[1:]
-        given.append(of)
+        names = labels.get(ref) if isinstance(ref, int) else None
+        if names is None and body.moves(inside):
+            names = [axes.new() if size > 1 else None for size in body.shape(inside)]
+        elif names is not None and k >= first + carries and node.name == "scan":
+            names = names[1:]
+        given.append(names)
     label(body, given, axes)
     for k, (v, ref) in enumerate(zip(node.results, body.results, strict=True)):
-        of = body.labels.get(ref) if isinstance(ref, int) else None
-        if k < carries and of is not None and (before := given[first + k]) is not None:
-            of = [axes.join(pair) for pair in zip(of, before, strict=True)]
+        names = body.labels.get(ref) if isinstance(ref, int) else None
+        if k < carries and names is not None and (before := given[first + k]) is not None:
+            names = [axes.join(pair) for pair in zip(names, before, strict=True)]
         stacked = [None] if node.name == "scan" and k >= carries else []
-        if of is not None:
-            labels[v] = [*stacked, *of]
+        if names is not None:
+            labels[v] = [*stacked, *names]

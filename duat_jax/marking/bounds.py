@@ -32,24 +32,24 @@ NOT_NEGATIVE = frozenset(("abs", "square", "sqrt", "integer_pow"))
 
 def bounds(graph: ProgramGraph, value: int, root: int, region: Iterable[Node]) -> Bounds:
     """Return numbers between which a function of one value lies."""
-    found: dict[int, Bounds] = {root: UNBOUNDED}
+    known: dict[int, Bounds] = {root: UNBOUNDED}
 
     def read(ref: Ref) -> Bounds:
-        if isinstance(ref, int) and ref in found:
-            return found[ref]
+        if isinstance(ref, int) and ref in known:
+            return known[ref]
         entries = graph.constant(ref)
         return UNBOUNDED if entries is None or not entries.size else (float(entries.min()), float(entries.max()))
 
     with np.errstate(all="ignore"):
         for node in region:
-            of = _of(graph, node, [read(ref) for ref in node.operands])
-            found |= dict.fromkeys(node.results, UNBOUNDED if np.isnan(of).any() else of)
-    return found[value]
+            interval = _of(graph, node, [read(ref) for ref in node.operands])
+            known |= dict.fromkeys(node.results, UNBOUNDED if np.isnan(interval).any() else interval)
+    return known[value]
 
 
 def _of(graph: ProgramGraph, node: Node, operands: list[Bounds]) -> Bounds:
     """Return bounds of a result from those of its operands."""
-    (low, high), *others = operands
+    (low, high), *further = operands
     if node.name in INCREASING:
         return float(INCREASING[node.name](low)), float(INCREASING[node.name](high))
     if node.name in SAME:
@@ -57,7 +57,7 @@ def _of(graph: ProgramGraph, node: Node, operands: list[Bounds]) -> Bounds:
     if node.name in NOT_NEGATIVE:
         odd = node.name == "integer_pow" and node.equation is not None and (power_of(node.equation) or 0) % 2
         return UNBOUNDED if odd else (0.0, math.inf)
-    match node.name, others:
+    match node.name, further:
         case "add" | "add_any", [other]:
             return low + other[0], high + other[1]
         case "sub", [other]:
@@ -79,7 +79,7 @@ def _of(graph: ProgramGraph, node: Node, operands: list[Bounds]) -> Bounds:
         case "select_n", [first, *_] if _asks_for_nan(graph, node):
             return first
         case "select_n", cases:
-            return min(of[0] for of in cases), max(of[1] for of in cases)
+            return min(case[0] for case in cases), max(case[1] for case in cases)
     return UNBOUNDED
 
 

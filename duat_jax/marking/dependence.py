@@ -16,8 +16,8 @@ def depend(graph: ProgramGraph, moving: Sequence[bool]) -> list[bool]:
     graph.moving = {v for v, moves in zip(graph.arguments, moving, strict=True) if moves}
     for node in graph.nodes:
         node.moving = tuple(k for k, ref in enumerate(node.operands) if graph.moves(ref))
-        others = [ref for k, ref in enumerate(node.operands) if k not in node.moving]
-        if node.moving and LINEAR.get(node.name) == ONE and any(map(graph.is_zero, others)):
+        fixed = [ref for k, ref in enumerate(node.operands) if k not in node.moving]
+        if node.moving and LINEAR.get(node.name) == ONE and any(map(graph.is_zero, fixed)):
             node.moving = ()
             graph.zeros |= set(node.results)
         elif node.moving and node.name in LOOKED_UP and 0 not in node.moving:

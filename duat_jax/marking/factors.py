@@ -51,7 +51,7 @@ def regrouped(graph: ProgramGraph, equation: core.JaxprEqn, operands: Sequence[R
     values = sorted(full, key=lambda factor: (factor.ref, factor.divides))
     groups, separated = [], False
     while values:
-        group = [f for f in values if _is_entrywise_function(graph, f.ref, of=values[0].ref)]
+        group = [f for f in values if _is_entrywise_function(graph, f.ref, argument=values[0].ref)]
         values = [f for f in values if f not in group]
         numerators = [f for f in group if not f.divides]
         if numerators:
@@ -98,12 +98,12 @@ def _of_product(equation: core.JaxprEqn, operands: Sequence[Ref], side: int | No
     return [Factor(ref, divides and k == 1, k if side is None else side) for k, ref in enumerate(operands)]
 
 
-def _is_entrywise_function(graph: ProgramGraph, value: int, of: int) -> bool:
+def _is_entrywise_function(graph: ProgramGraph, value: int, argument: int) -> bool:
     """Return whether a value is another one, or depends on it entry by entry alone."""
-    dependent = {of}
-    for node in sorted(graph.ancestors(value, after=of), key=lambda node: node.results[0]):
+    dependent = {argument}
+    for node in sorted(graph.ancestors(value, after=argument), key=lambda node: node.results[0]):
         if not dependent.isdisjoint(ref for ref in node.operands if isinstance(ref, int)):
-            if not keeps_entries(node) or any(graph.shape(v) != graph.shape(of) for v in node.results):
+            if not keeps_entries(node) or any(graph.shape(v) != graph.shape(argument) for v in node.results):
                 return False
             dependent |= set(node.results)
     return value in dependent

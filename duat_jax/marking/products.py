@@ -125,11 +125,11 @@ class Products:
         return NEITHER
 
 
-def _is_sum_of(graph: ProgramGraph, ref: Ref, of: Ref) -> bool:
+def _is_sum_of(graph: ProgramGraph, ref: Ref, summand: Ref) -> bool:
     """Return whether a divisor is the sum of what it divides, up to shape and a constant that guards against zero."""
     while isinstance(ref, int) and (node := graph.producer.get(ref)) is not None and len(node.moving) == 1:
         if node.name == "reduce_sum":
-            return node.operands[0] == of
+            return node.operands[0] == summand
         if node.name not in MOVES_NOTHING | {"stop_gradient", "add", "max"}:
             break
         (ref,) = node.moving_operands()

@@ -95,9 +95,14 @@ def _is_neurons(plan: MarkingPlan, ref: Ref) -> bool:
     if node is None or ref in plan.terms:
         return ref in plan.terms
     graph = plan.graph
-    made_of = [of for k in node.action.flowing if isinstance(of := node.operands[k], int) and _is_neurons(plan, of)]
+    made_of = [
+        operand
+        for k in node.action.flowing
+        if isinstance(operand := node.operands[k], int) and _is_neurons(plan, operand)
+    ]
     return node.name in SCALES and any(
-        node.name != "broadcast_in_dim" or math.prod(graph.shape(of)) == math.prod(graph.shape(ref)) for of in made_of
+        node.name != "broadcast_in_dim" or math.prod(graph.shape(operand)) == math.prod(graph.shape(ref))
+        for operand in made_of
     )
 
 
@@ -205,11 +210,11 @@ def _choice(plan: MarkingPlan, node: Node, operands: list[Any]) -> list[Any]:
     entries = [jnp.asarray(operands[k]) for k in flows]
     at = [marks.hold(x, "choice") for x in entries]
     # The derivative multiplies entries that aren't chosen by zero, and some of them may be infinite.
-    finite = [jnp.where(jnp.isfinite(of), x, 0) for of, x in zip(at, entries, strict=True)]
+    finite = [jnp.where(jnp.isfinite(value), x, 0) for value, x in zip(at, entries, strict=True)]
     results, linear = jax.jvp(f, at, finite)
     return [
-        jnp.where(jnp.isfinite(x), of, x) if v in plan.flowing else x
-        for v, x, of in zip(node.results, results, linear, strict=True)
+        jnp.where(jnp.isfinite(x), linear_value, x) if v in plan.flowing else x
+        for v, x, linear_value in zip(node.results, results, linear, strict=True)
     ]
 
 

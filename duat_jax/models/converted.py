@@ -192,10 +192,10 @@ def converted(module: Any, name: str) -> Transformer:
     module.config._experts_implementation = _experts_by_choice()
     # Ids in the middle: the first are often padding and masks, whose positions some models don't count.
     sample = (config.vocab // 2 + torch.arange(min(8, config.positions))).remainder(config.vocab)[None]
-    asked = {"attention_mask": torch.ones_like(sample), **_arguments(module)}
+    keywords = {"attention_mask": torch.ones_like(sample), **_arguments(module)}
     output = "logits" if module is whole and kind != "hidden" else "last_hidden_state"
     try:
-        computed = torch_outputs(whole, (), {"input_ids": sample, **asked})
+        computed = torch_outputs(whole, (), {"input_ids": sample, **keywords})
     except Exception as error:
         raise BadCheckpoint(f"{name}: PyTorch can't compute it: {_line(error)}") from None
     result = "last_hidden_state" if kind == "hidden" else "logits"
@@ -218,8 +218,8 @@ def converted(module: Any, name: str) -> Transformer:
         model.head.bias = None if read_out.bias is None else nnx.Param(_array(read_out.bias))
     elif kind == "classes":
         model.head.unembedding = nnx.Param(jnp.eye(config.head.outputs, dtype=embedding.token.dtype))
-    found = jax.jit(lambda model, ids: model(ids[0]))(model, jnp.asarray(sample.numpy()))
-    require_agreement(function, computed[result][0], found, "a sample")
+    ours = jax.jit(lambda model, ids: model(ids[0]))(model, jnp.asarray(sample.numpy()))
+    require_agreement(function, computed[result][0], ours, "a sample")
     return model
 
 
@@ -243,15 +243,15 @@ def _units(stack: ConvertedStack, table: Array, tokens: int) -> tuple[UnitLayout
     """Return how the units of every mark lie that has one axis of tokens, which is found by texts of two lengths."""
     lengths = tokens, tokens - 1
     programs = [trace(stack, table[:1].repeat(length, 0))[0] for length in lengths]
-    found = []
+    layouts = []
     for site in programs[0].of_kind(marks.STREAM, marks.POINT, marks.ACTIVATION):
         if site not in programs[1].places:
             continue
         first, second = (program.place(site).shape for program in programs)
         axes = [axis for axis, sizes in enumerate(zip(first, second, strict=False)) if sizes == lengths]
         if len(axes) == 1 and not programs[0].place(site).loops:
-            found.append(units_at(site, first, axes[0]))
-    return tuple(found)
+            layouts.append(units_at(site, first, axes[0]))
+    return tuple(layouts)
 
 
 def _array(tensor: Any) -> Array:
@@ -271,9 +271,9 @@ def require_source_agrees(model: Transformer, batch: Any, states: Callable[[], A
     stack = model.stack
     if not isinstance(stack, ConvertedStack):
         return
-    for row, mask, found in zip(*map(np.asarray, (batch.given, batch.real, states())), strict=True):
+    for row, mask, ours in zip(*map(np.asarray, (batch.given, batch.real, states())), strict=True):
         tokens = int(mask.sum())
         text = row[None, :tokens].astype(np.int64)
-        asked = {"input_ids": text, "attention_mask": np.ones_like(text), **_arguments(stack.module)}
-        expected = _at_tokens(torch_outputs(stack.module, (), asked)[stack.output], tokens)
-        require_agreement(TorchFunction({}, stack.module), expected[0], found[:tokens], "this text")
+        keywords = {"input_ids": text, "attention_mask": np.ones_like(text), **_arguments(stack.module)}
+        expected = _at_tokens(torch_outputs(stack.module, (), keywords)[stack.output], tokens)
+        require_agreement(TorchFunction({}, stack.module), expected[0], ours[:tokens], "this text")

@@ -50,6 +50,11 @@ class UnitLayout(NamedTuple):
 
 def units_at(site: Site, shape: tuple[int, ...], axis: int) -> UnitLayout:
     """Return how units lie at a mark that `duat.auto` placed."""
-    others = (*shape[:axis], *shape[axis + 1 :])
+    other_sizes = (*shape[:axis], *shape[axis + 1 :])
     in_heads = site.key.name == MIXED and axis < len(shape) - 1
-    return UnitLayout(site, axis, others, (math.prod(others[:-1]), others[-1]) if in_heads else (math.prod(others),))
+    return UnitLayout(
+        site,
+        axis,
+        other_sizes,
+        (math.prod(other_sizes[:-1]), other_sizes[-1]) if in_heads else (math.prod(other_sizes),),
+    )

@@ -71,8 +71,8 @@ def placement(config: Config, mesh: Mesh) -> Callable[[str], NamedSharding]:
         )
 
     def place(parameter: str) -> NamedSharding:
-        found = re.match(r"stack\.blocks\.(\d+)\.", parameter)
-        layer = int(found[1]) if found else 0
+        match = re.match(r"stack\.blocks\.(\d+)\.", parameter)
+        layer = int(match[1]) if match else 0
         for pattern, (what, spec) in RULES.items():
             if MODEL in mesh.axis_names and re.search(rf"(?:^|\.){pattern}$", parameter):
                 return NamedSharding(mesh, P() if sizes[layer][what] % shards else spec)

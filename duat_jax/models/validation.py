@@ -81,8 +81,8 @@ def checked_ids(
             remedy = f"{ids} holds nothing; give token ids, or a text"
         problems.append(f"{label} is empty: {remedy}")
     elif array.ndim != 1 or array.dtype.kind not in "iu":
-        found = f"{array.dtype} {list(array.shape)}" if array.dtype.kind in "biuf" else quoted(ids)
-        problems.append(f"{label}: token ids must be whole numbers in one row, not {found}")
+        described = f"{array.dtype} {list(array.shape)}" if array.dtype.kind in "biuf" else quoted(ids)
+        problems.append(f"{label}: token ids must be whole numbers in one row, not {described}")
     elif len(array) > config.positions:
         problems.append(f"{label} has {len(array)} tokens, but the model's context is {config.positions}: shorten it")
     elif array.min() < 0 or array.max() >= config.vocab:

@@ -136,9 +136,9 @@ class Block(nnx.Module):
         """Run a part, which devices divide by heads or neurons, on all tokens of streams that they divide by tokens."""
         if self.tokens is None or x.shape[-2] <= LONGEST_STORED or x.shape[-2] % _devices(self.tokens):
             return part(x)
-        others = [P.UNCONSTRAINED] * (x.ndim - 2)
-        divided = NamedSharding(self.tokens.mesh, P(*others, *self.tokens.spec, None))
-        whole = NamedSharding(self.tokens.mesh, P(*others, None, None))
+        unconstrained = [P.UNCONSTRAINED] * (x.ndim - 2)
+        divided = NamedSharding(self.tokens.mesh, P(*unconstrained, *self.tokens.spec, None))
+        whole = NamedSharding(self.tokens.mesh, P(*unconstrained, None, None))
         constrained = jax.lax.with_sharding_constraint
         # Whole on both sides, so that a transpose gathers the part's covectors and not its weights.
         return constrained(constrained(part(constrained(constrained(x, divided), whole)), whole), divided)

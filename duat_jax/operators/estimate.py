@@ -92,11 +92,11 @@ def _enough(samples: int) -> int:
     return samples
 
 
-@partial(jax.jit, static_argnames=("of", "samples"))
-def _sampled(linear: LinearMap, of: Callable[[Array, Array], Array], samples: int, key: Array) -> Array:
+@partial(jax.jit, static_argnames=("statistic", "samples"))
+def _sampled(linear: LinearMap, statistic: Callable[[Array, Array], Array], samples: int, key: Array) -> Array:
     def sample(key: Array) -> Array:
         z = jax.random.rademacher(key, linear.input.shape, linear.input.dtype)
-        return of(z, linear(z))
+        return statistic(z, linear(z))
 
     return jax.lax.map(sample, jax.random.split(key, samples), batch_size=at_once(linear))
 

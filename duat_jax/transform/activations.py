@@ -13,7 +13,7 @@ from duat_jax.transform.recording import Recording
 def activations_of(recording: Recording, pre_activations: Seen) -> Seen:
     """Compute `σ(z)` of every term; of a term within another's `σ` that one computes its pre-activation itself."""
     recording.traced.affinity.require(value=False)
-    program, found = recording.program, Seen()
+    program, activations = recording.program, Seen()
     holds, levels = program.of_kind(marks.HOLD), _levels(program)
     for depth in sorted(levels):
         provided = {*holds, *levels[depth]}
@@ -21,8 +21,8 @@ def activations_of(recording: Recording, pre_activations: Seen) -> Seen:
         question = ProgramQuestion(frozenset(provided), wanted=wanted, value=False)
         values = {site: pre_activations[site] if site in pre_activations else recording.seen[site] for site in provided}
         live = recording.traced.live(question)
-        found |= evaluate(program, recording.constants, recording.arguments, question, values, live)[1]
-    return {site: found[site] for site in program.of_kind(marks.ACTIVATION)}
+        activations |= evaluate(program, recording.constants, recording.arguments, question, values, live)[1]
+    return {site: activations[site] for site in program.of_kind(marks.ACTIVATION)}
 
 
 def _levels(program: Program) -> dict[int, list[Site]]:

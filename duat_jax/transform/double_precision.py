@@ -150,8 +150,10 @@ class DoublePrecision:
 
         def step(carry: list[Any], xs: tuple[list[Any], dict[Path, Any]]) -> tuple[list[Any], Any]:
             slices, shifts = xs
-            (results, found), seen = self._run(body, here, line, [*operands[:first], *carry, *slices], places, shifts)
-            at[:] = found
+            (results, computed), seen = self._run(
+                body, here, line, [*operands[:first], *carry, *slices], places, shifts
+            )
+            at[:] = computed
             return results[:carries], (results[carries:], seen)
 
         after, (stacked, seen) = lax.scan(
@@ -176,9 +178,9 @@ class DoublePrecision:
 
         branches = [partial(follow, branch, path) for branch, path in branches_of(equation, here)]
         nothing = {
-            path: jax.tree.map(lambda like: jnp.zeros(like.shape, like.dtype), of)
+            path: jax.tree.map(lambda like: jnp.zeros(like.shape, like.dtype), shapes)
             for branch in branches
-            for path, of in jax.eval_shape(branch)[1].items()
+            for path, shapes in jax.eval_shape(branch)[1].items()
         }
 
         def with_all(branch: Callable[[], tuple[list[Any], dict[Path, Any]]]) -> tuple[list[Any], dict[Path, Any]]:

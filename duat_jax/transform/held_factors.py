@@ -49,13 +49,13 @@ STILL, LINEAR = Dependence(Kind.STILL), Dependence(Kind.LINEAR)
 
 def dependences(program: SubProgram, arguments: Sequence[Dependence]) -> list[Dependence]:
     """Return how each result of a program depends on what flows."""
-    found = dict.fromkeys(program.jaxpr.constvars, STILL) | dict(zip(program.jaxpr.invars, arguments, strict=True))
+    known = dict.fromkeys(program.jaxpr.constvars, STILL) | dict(zip(program.jaxpr.invars, arguments, strict=True))
 
     def read(atom: Any) -> Dependence:
-        return STILL if isinstance(atom, core.Literal) else found[atom]
+        return STILL if isinstance(atom, core.Literal) else known[atom]
 
     for equation in program.jaxpr.eqns:
-        found |= zip(equation.outvars, _of_results(equation, list(map(read, equation.invars))), strict=True)
+        known |= zip(equation.outvars, _of_results(equation, list(map(read, equation.invars))), strict=True)
     return list(map(read, program.jaxpr.outvars))
 
 
@@ -67,18 +67,18 @@ def with_held_factors(
     # count as zero, so that a derivative of zero stays zero.
 
     def run(values: Sequence[jax.Array]) -> list[jax.Array]:
-        found: dict[Any, Any] = dict(zip(program.jaxpr.constvars, program.consts, strict=True))
+        computed_values: dict[Any, Any] = dict(zip(program.jaxpr.constvars, program.consts, strict=True))
         known = dict.fromkeys(program.jaxpr.constvars, STILL) | dict(zip(program.jaxpr.invars, arguments, strict=True))
-        found |= zip(program.jaxpr.invars, map(_held, values, arguments), strict=True)
+        computed_values |= zip(program.jaxpr.invars, map(_held, values, arguments), strict=True)
 
         def read(atom: Any) -> tuple[Any, Dependence]:
-            return (atom.val, STILL) if isinstance(atom, core.Literal) else (found[atom], known[atom])
+            return (atom.val, STILL) if isinstance(atom, core.Literal) else (computed_values[atom], known[atom])
 
         for equation in program.jaxpr.eqns:
             operands, own = zip(*map(read, equation.invars), strict=True) if equation.invars else ((), ())
             results = _of_results(equation, own)
             computed = _computed(equation, operands, own, results)
-            found |= zip(equation.outvars, map(_held, computed, results), strict=True)
+            computed_values |= zip(equation.outvars, map(_held, computed, results), strict=True)
             known |= zip(equation.outvars, results, strict=True)
         return [read(atom)[0] for atom in program.jaxpr.outvars]
 
@@ -113,8 +113,8 @@ def _of_results(equation: core.JaxprEqn, operands: Sequence[Dependence]) -> list
     return [flowing if jnp.issubdtype(v.aval.dtype, jnp.inexact) else held for v in outputs]  # type: ignore[attr-defined]
 
 
-def _joined(found: Sequence[Dependence]) -> Dependence:
-    return reduce(Dependence.__or__, found, STILL)
+def _joined(dependences: Sequence[Dependence]) -> Dependence:
+    return reduce(Dependence.__or__, dependences, STILL)
 
 
 def _carried(equation: core.JaxprEqn, operands: Sequence[Dependence]) -> tuple[list[Dependence], list[Dependence]]:
@@ -148,8 +148,8 @@ def _computed(
 
         return list(lax.switch(operands[0], [partial(run, branch) for branch in branches], *operands[1:]))
     finite = [
-        x if of.kind is Kind.LINEAR else _finite(equation, k, x)
-        for k, (x, of) in enumerate(zip(operands, own, strict=True))
+        x if dependence.kind is Kind.LINEAR else _finite(equation, k, x)
+        for k, (x, dependence) in enumerate(zip(operands, own, strict=True))
     ]
     return apply(equation, finite)
 

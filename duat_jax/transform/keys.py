@@ -19,8 +19,8 @@ def range_of(scope: str) -> tuple[str, range] | None:
         >>> range_of("layers.0:6:2"), range_of("layers.3")
         (('layers.', range(0, 6, 2)), None)
     """
-    found = re.fullmatch(r"(.*\.)(\d+):(\d+)(?::([1-9]\d*))?", scope)
-    return None if found is None else (found[1], range(int(found[2]), int(found[3]), int(found[4] or 1)))
+    match = re.fullmatch(r"(.*\.)(\d+):(\d+)(?::([1-9]\d*))?", scope)
+    return None if match is None else (match[1], range(int(match[2]), int(match[3]), int(match[4] or 1)))
 
 
 def has_slice(scope: str) -> bool:
@@ -41,7 +41,7 @@ def of_step(scopes: tuple[str, ...], step: int) -> tuple[str, ...]:
         ('layers.5', 'mlp')
     """
     named = [(scope, range_of(scope)) for scope in scopes]
-    return tuple(scope if found is None else f"{found[0]}{found[1][step]}" for scope, found in named)
+    return tuple(scope if stacked is None else f"{stacked[0]}{stacked[1][step]}" for scope, stacked in named)
 
 
 @kept_as("key")

@@ -48,17 +48,17 @@ def stacks_of(program: Program, sites: Iterable[Site]) -> frozenset[Site]:
 def provided_inside(program: Program, sites: Iterable[Site]) -> dict[Site, Site]:
     """Return what stands inside a scan for each provided mark; one provided in some layers only is an edit in all."""
     single, stacks = _by_stack(program, sites)
-    found = {site: site for site in single}
+    provided = {site: site for site in single}
     for stack, given in stacks.items():
         edited = Site(marks.ADDED[stack.kind], stack.key) if _in_part(program, stack, given) else stack
-        found |= dict.fromkeys(given, edited)
-    return found
+        provided |= dict.fromkeys(given, edited)
+    return provided
 
 
 def stacked(program: Program, values: Mapping[Site, jax.Array]) -> dict[Site, jax.Array]:
     """Stack the values that are provided at the marks of layers."""
     single, stacks = _by_stack(program, values)
-    found, in_part = {site: values[site] for site in single}, dict[Site, tuple[jax.Array, jax.Array]]()
+    arrays, in_part = {site: values[site] for site in single}, dict[Site, tuple[jax.Array, jax.Array]]()
     for stack, given in stacks.items():
         axis, like, every = program.axis(_mark_of(stack)), values[given[0]], _of_every_layer(program, stack)
         unchanged = jnp.full_like(like, stack.kind in marks.KEPT.values())
@@ -66,22 +66,22 @@ def stacked(program: Program, values: Mapping[Site, jax.Array]) -> dict[Site, ja
         if _in_part(program, stack, given):
             in_part[stack] = array, jnp.stack([jnp.full_like(like, site not in given) for site in every], axis)
         else:
-            found[stack] = array
+            arrays[stack] = array
     for stack, (array, computed) in in_part.items():
         kept, added = (Site(part[stack.kind], stack.key) for part in (marks.KEPT, marks.ADDED))
-        found[added] = found.get(kept, 1) * array + found.get(added, 0)
-        found[kept] = found.get(kept, 1) * computed
-    return found
+        arrays[added] = arrays.get(kept, 1) * array + arrays.get(added, 0)
+        arrays[kept] = arrays.get(kept, 1) * computed
+    return arrays
 
 
 def apart(program: Program, values: Mapping[Site, jax.Array]) -> dict[Site, jax.Array]:
     """Return values with those of a scan over layers taken apart, one for every layer."""
-    found = dict[Site, jax.Array]()
+    by_site = dict[Site, jax.Array]()
     for site, value in values.items():
         if site in program.stacks:
             axis = program.axis(site)
             layers = enumerate(program.stacks[site])
-            found |= {each: lax.index_in_dim(value, layer, axis, keepdims=False) for layer, each in layers}
+            by_site |= {each: lax.index_in_dim(value, layer, axis, keepdims=False) for layer, each in layers}
         else:
-            found[site] = value
-    return found
+            by_site[site] = value
+    return by_site

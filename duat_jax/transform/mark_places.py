@@ -103,10 +103,10 @@ def _hidden(kind: str, name: str, primitive: str) -> str:
     return f"the mark {kind}({name!r}) is inside {primitive!r}, {why.get(primitive, otherwise)}"
 
 
-def _scans_of_layers(found: Iterable[_Mark]) -> set[Path]:
+def _scans_of_layers(all_marks: Iterable[_Mark]) -> set[Path]:
     """Return the scans in which a scope names a number for each step."""
     scans, in_scope = set(), dict[Path, str]()
-    for mark in found:
+    for mark in all_marks:
         for k, scope in enumerate(mark.scope):
             around = [loop for loop in mark.place.loops if loop.scopes <= k]
             inside = mark.place.loops[len(around) :]
@@ -156,11 +156,11 @@ def _by_step(mark: _Mark, scans: set[Path]) -> list[_Mark]:
     ]
 
 
-def _numbered(found: Iterable[_Mark]) -> list[Site]:
+def _numbered(all_marks: Iterable[_Mark]) -> list[Site]:
     """Return marks with the numbers of those of one kind, scope and name."""
     number: Counter = Counter()
     sites: dict[Site, None] = {}
-    for kind, scope, name, _ in found:
+    for kind, scope, name, _ in all_marks:
         begins = marks.PRE_ACTIVATION if kind in marks.OF_A_TERM else kind
         # All marks of one term carry the number of the pre-activation that they begin with.
         number[kind, scope, name] += 1
@@ -176,9 +176,9 @@ def _numbered(found: Iterable[_Mark]) -> list[Site]:
 
 def sites_of(jaxpr: core.Jaxpr) -> tuple[dict[Path, Site], dict[Site, MarkPlace]]:
     """Return the mark at every path, one for all steps of a scan, and the place of every mark as it is computed."""
-    found = list(_walk(jaxpr, (), (), ()))
-    scans = _scans_of_layers(found)
-    by_step = [(mark, _by_step(mark, scans)) for mark in found]
+    all_marks = list(_walk(jaxpr, (), (), ()))
+    scans = _scans_of_layers(all_marks)
+    by_step = [(mark, _by_step(mark, scans)) for mark in all_marks]
 
     def computed(mark: _Mark) -> list[int]:
         return order(mark.place.path, mark.place.loops, (loop.step or 0 for loop in mark.place.loops))

@@ -204,8 +204,8 @@ def _gather(equation: core.JaxprEqn, operand: Any, *indices: Any) -> list[Any]:
     """Gather out of half precision in single: transposed, it sums over all places that read one entry."""
     if not jnp.issubdtype(operand.dtype, jnp.floating) or jnp.finfo(operand.dtype).bits > 16:
         return bind(equation, [operand, *indices])
-    (found,) = bind(equation, [lax.convert_element_type(operand, jnp.float32), *indices])
-    return [lax.convert_element_type(found, operand.dtype)]
+    (gathered,) = bind(equation, [lax.convert_element_type(operand, jnp.float32), *indices])
+    return [lax.convert_element_type(gathered, operand.dtype)]
 
 
 def _ragged_product(equation: core.JaxprEqn, lhs: Any, rhs: Any, sizes: Any) -> list[Any]:

@@ -64,8 +64,8 @@ def _with_weights(folder: Path, shape: tuple[Any, Any], bias: bool, activation: 
         )
     stored = Safetensors(path, [path])
     wanted = {"linear.weight": [*shape]} | ({"linear.bias": [*shape[:1]]} if bias else {})
-    found = {name: stored.shape(name) for name in stored.names()}
-    if found != wanted:
-        raise BadCheckpoint(f"{path}: must hold {wanted}, as config.json states, not {found}")
+    shapes = {name: stored.shape(name) for name in stored.names()}
+    if shapes != wanted:
+        raise BadCheckpoint(f"{path}: must hold {wanted}, as config.json states, not {shapes}")
     arrays = {name: stored.read(name, np.dtype(np.float64)) for name in wanted}
     return Dense(arrays["linear.weight"], arrays.get("linear.bias"), activation)

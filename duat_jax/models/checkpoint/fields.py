@@ -163,16 +163,16 @@ class JsonFields:
             return 1
         return value
 
-    def divisor(self, name: str, of: str) -> int:
+    def divisor(self, name: str, multiple: str) -> int:
         """Return a positive whole number that divides another field.
 
         Args:
             name: the field.
-            of: the field that it divides.
+            multiple: the field that it divides.
         """
-        value, total = self.integer(name), self.integer(of)
+        value, total = self.integer(name), self.integer(multiple)
         if total % value:
-            self._problem(name, f"= {value} must divide {of} = {total}")
+            self._problem(name, f"= {value} must divide {multiple} = {total}")
         return value
 
     def number(self, name: str, default: float) -> float:

@@ -87,14 +87,14 @@ class _Bytes:
             return self.number(_CODES[kind])
         if kind != _ARRAY:
             raise ValueError(f"at byte {self.at} it announces a value of type {kind}")
-        of, count = self.number("I"), self.number("Q")
-        if of == _STRING:
+        kind_of_items, count = self.number("I"), self.number("Q")
+        if kind_of_items == _STRING:
             self.strings += count
             check_limit(self.path, "strings", self.strings, GGUF_STRINGS)
             return [self.string() for _ in range(count)]
-        if of not in _CODES:
-            raise ValueError(f"at byte {self.at} it announces an array of type {of}")
-        dtype = np.dtype(_CODES[of]).newbyteorder("<")
+        if kind_of_items not in _CODES:
+            raise ValueError(f"at byte {self.at} it announces an array of type {kind_of_items}")
+        dtype = np.dtype(_CODES[kind_of_items]).newbyteorder("<")
         return np.frombuffer(self.data, dtype, count, self.skip(count * dtype.itemsize))
 
 
@@ -170,6 +170,6 @@ def _misplaced(places: dict[str, TensorPlace], size: int) -> list[str]:
         last, before = end, name
     if beyond:
         more = len(beyond) - 1
-        others = f", and {more} of the {len(places)} tensors after it are missing too" if more else ""
-        problems.append(f"{beyond[0]}{others}: copy it again")
+        and_more = f", and {more} of the {len(places)} tensors after it are missing too" if more else ""
+        problems.append(f"{beyond[0]}{and_more}: copy it again")
     return problems

@@ -94,11 +94,11 @@ class Tensors:
         """Mark a tensor as read."""
         self.unread.discard(name)
 
-    def ignore_copy(self, name: str, of: jax.Array | jax.ShapeDtypeStruct, of_name: str) -> None:
+    def ignore_copy(self, name: str, original: jax.Array | jax.ShapeDtypeStruct, of_name: str) -> None:
         """Mark a tensor as read if it is absent or equals another."""
-        if not isinstance(of, jax.Array):  # the other one has a problem itself
+        if not isinstance(original, jax.Array):  # the other one has a problem itself
             self.ignore(name)
-        elif name in self.names and not np.array_equal(self.read(name, *of.shape), on_host(of)):
+        elif name in self.names and not np.array_equal(self.read(name, *original.shape), on_host(original)):
             self.problems.append(f"tensor {name} differs from {of_name}, but the configuration says they are tied")
 
     def all_problems(self) -> list[str]:

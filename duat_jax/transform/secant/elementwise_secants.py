@@ -69,13 +69,13 @@ def slope(
     # Unrolled, compilers evaluate all points in one pass.
     derivatives, _ = lax.scan(step, nothing, (places, weights), unroll=True)
 
-    def chosen(x: Array, y: Array, at_x: Array, at_y: Array, of: _Derivatives) -> Array:
-        mean, distance, moved = of.mean, jnp.where(x == y, 0, x - y), at_x - at_y
+    def chosen(x: Array, y: Array, at_x: Array, at_y: Array, derivatives: _Derivatives) -> Array:
+        mean, distance, moved = derivatives.mean, jnp.where(x == y, 0, x - y), at_x - at_y
         eps = float(jnp.finfo(x.dtype).eps)
         # Values are rounded by their own size, and by how far a rounding of their points moves them; where derivatives
         # differ, so that their mean may be off, by their own size alone.
         by_points = jnp.minimum(jnp.abs(x), jnp.abs(y)) * jnp.abs(mean)
-        by_points = jnp.where(of.most - of.least <= jnp.abs(mean) / 2, by_points, 0)
+        by_points = jnp.where(derivatives.most - derivatives.least <= jnp.abs(mean) / 2, by_points, 0)
         size = jnp.maximum(jnp.maximum(jnp.abs(at_x), jnp.abs(at_y)), by_points)
         near = (distance == 0) | ((not straight) & (jnp.abs(mean * distance - moved) <= rounding * eps * size))
         quotient = moved / jnp.where(distance == 0, 1, distance)

@@ -1,8 +1,10 @@
 """Options that several commands share: the model, what it reads, and the number that is read from it."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -240,6 +242,14 @@ class Input:
         if self.pair is None:
             return text
         return encode_pair(source.tokenizer, text, self.pair, source.config)
+
+
+def check_training(**numbers: float) -> None:
+    """Raise for numbers that aren't positive, and where training isn't installed."""
+    if wrong := [f"--{name} {value}" for name, value in numbers.items() if not 0 < value < math.inf]:
+        raise InvalidInput(f"{', '.join(wrong)}: give a positive number")
+    if find_spec("optax") is None:
+        raise InvalidInput("training needs optax: pip install 'duat-jax[train]'")
 
 
 Text = Annotated[str, typer.Argument(help="The text that the model reads.")]

@@ -1,13 +1,15 @@
 """Tables of circuits for a terminal: methods beside each other, one circuit's units, and what their columns say."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from rich.console import RenderableType
 from rich.text import Text
 
 from duat_jax.display.tables import NumberTable, number
 from duat_jax.evaluation.circuit_curve import FRACTIONS, STATISTICS, faithfulness
+from duat_jax.evaluation.circuit_study import Study
 from duat_jax.evaluation.circuits import UNITS
 from duat_jax.evaluation.comparison import Row
 from duat_jax.evaluation.task_circuit import RULE, TaskCircuit, Unit
@@ -24,13 +26,40 @@ NINE_TENTHS = 0.9
 PAGE = "docs/circuits.md"
 
 
+def render(study: Study, mean: bool, chosen: bool, model: str | None) -> Iterator[RenderableType]:
+    """Yield tables and sentences: methods beside each other, circuits, what columns say, and what to do next."""
+    for name, drawn in study.drawn.items():
+        count, tokens = drawn.prompts.clean.shape
+        yield Text(
+            f"{name}: the first {count} of {drawn.read} prompts whose answers the model knows, {tokens} tokens each"
+        )
+    methods = study.titled()
+    for title, rows in methods.items():
+        yield ""
+        yield render_methods(title, rows)
+    yield ""
+    yield from map(Text, columns_explained(mean, any(len(rows) > 1 for rows in methods.values())))
+    for name, circuits in study.circuits.items():
+        for kind, circuit in circuits.items():
+            yield ""
+            title = f"{name}, {kind}: the circuit of {circuit.method}" + ", refined" * bool(circuit.refinement)
+            yield render_circuit(title, circuit, study.tokens[name])
+            yield from map(Text, circuit_lines(circuit, study.drawn[name].cases[0], chosen))
+    yield ""
+    yield Text("What to do next", style="bold")
+    names = list(study.drawn)
+    example = study.drawn[names[0]].cases[0]
+    steps = next_steps(study.tables(names), study.circuits[names[0]], example, model)
+    # A command is one line, to be copied.
+    yield from (Text(step, no_wrap=step.startswith("duat ") or None) for step in steps)
+
+
 def render_methods(title: str, rows: Mapping[str, Row]) -> NumberTable:
     """Return the table of methods beside each other."""
-    table = NumberTable(title=title)
-    table.add_column("", max_width=26)
+    sizes = [f"{size:.1%}" for size in SHOWN]
+    table = NumberTable("", *sizes, "logf", "CPR", "CMD", "removed", "first ahead by", title=title)
+    table.columns[0].max_width = 26
     columns = [FRACTIONS.index(size) for size in SHOWN]
-    for column in (*(f"{size:.1%}" for size in SHOWN), "logf", "CPR", "CMD", "removed", "first ahead by"):
-        table.add_column(column, justify="right")
     for i, (method, row) in enumerate(rows.items()):
         table.add_row(
             method,

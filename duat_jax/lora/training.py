@@ -4,19 +4,21 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import DuatError, InvalidInput, NotFinite
 from duat_jax.evaluation.journal import fingerprint
-from duat_jax.evaluation.running_text import token_losses
+from duat_jax.evaluation.running_text import mean_loss, token_losses
 from duat_jax.files import path_of, write_file
-from duat_jax.lora.adapter import Adapters, adapt
+from duat_jax.json_record import as_record
+from duat_jax.lora.adapter import Adapters, adapt, parameters_of
+from duat_jax.lora.record import LoraTrainingRecord, PiecesRecord
 from duat_jax.models.transformer import Transformer
 from duat_jax.sealed import seal, unseal_file
 from duat_jax.training.next_token import TrainingSettings, optimiser_of, require_enough, rows_of_step
@@ -26,6 +28,73 @@ SECONDS = 2.0
 
 Weights = dict[str, Any]
 """Trained arrays, by the names of the adapters: `A` and `B`, or weights that replace the model's."""
+
+
+class MeasuredTraining(NamedTuple):
+    """Adapters that were trained on most pieces of a text, and the loss on the others.
+
+    Args:
+        adapters: the trained adapters.
+        losses: the loss at every step before it, in nats per token.
+        pieces: the numbers of pieces that were trained on, and held out.
+        held_out_before: the loss on the held-out pieces before the training.
+        held_out_after: the same after it.
+    """
+
+    adapters: Adapters
+    losses: Float[np.ndarray, "steps"]
+    pieces: PiecesRecord
+    held_out_before: float
+    held_out_after: float
+
+    @property
+    def parameters(self) -> int:
+        """The number of trained parameters."""
+        return parameters_of(self.adapters)
+
+    def as_dict(self, **fields: Any) -> dict[str, Any]:
+        """Return the result as plain data for JSON, with the fields of `LoraTrainingRecord`.
+
+        Args:
+            fields: fields of the record that aren't in the result.
+        """
+        return as_record(LoraTrainingRecord, self, adapters=list(self.adapters), **fields)
+
+
+def held_out_of(pieces: Int[np.ndarray, "pieces tokens"], settings: TrainingSettings) -> int:
+    """Return how many pieces are held out, a tenth; raise unless there are as many others as a step reads."""
+    held_out = max(1, len(pieces) // 10)
+    if len(pieces) - held_out < settings.batch:
+        raise InvalidInput(
+            f"the text has {len(pieces)} pieces of {pieces.shape[1]} tokens, of which {held_out} are held out: give"
+            f" more text than that for steps of {settings.batch} pieces, or shorter pieces"
+        )
+    return held_out
+
+
+def train_and_measure(
+    model: Transformer,
+    adapters: Adapters,
+    pieces: Int[np.ndarray, "pieces tokens"],
+    settings: TrainingSettings,
+    *,
+    work: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> MeasuredTraining:
+    """Train adapters on pieces of text without the last tenth of them, and measure the loss there before and after.
+
+    Args:
+        model: a language model.
+        adapters: the initial adapters.
+        pieces: texts of one length.
+        settings: the settings of the training.
+        work: a file for the state, as in `train`.
+        progress: called with the number of steps done and their total number.
+    """
+    held_out = held_out_of(pieces, settings)
+    trained, losses = train(model, adapters, pieces[:-held_out], settings, work=work, progress=progress)
+    before, after = (mean_loss(each, pieces[-held_out:]) for each in (model, adapt(model, trained)))
+    return MeasuredTraining(trained, losses, PiecesRecord(len(pieces) - held_out, held_out), before, after)
 
 
 def train(

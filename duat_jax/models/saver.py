@@ -9,11 +9,22 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from duat_jax.errors import BadCheckpoint
+from duat_jax.files import new_directory
 from duat_jax.models.checkpoint.derived import write_derived
+from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.stored import Checkpoint
 from duat_jax.models.families.tensor_map import parameter_at
+from duat_jax.models.loader import EMBEDDED
 from duat_jax.models.registry import family_of
 from duat_jax.models.transformer import Transformer
+
+
+def save_model(
+    model: Transformer, source: Path | str | None, directory: Path | str, dtype: DTypeLike = np.float32
+) -> None:
+    """Save a model in a new directory, with the files of the checkpoint that it was made from."""
+    with new_directory(directory) as folder:
+        write_model(folder, model, open_checkpoint(EMBEDDED if source is None else source), dtype)
 
 
 def write_model(

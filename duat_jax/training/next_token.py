@@ -1,6 +1,7 @@
 """The training of a language model on pieces of text, as a `Run`, and the part of every piece's tokens."""
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,10 +9,15 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import InvalidInput
-from duat_jax.evaluation.running_text import token_losses
+from duat_jax.evaluation.running_text import stream, token_losses, windows
+from duat_jax.models.config import Config
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.validation import require_layers
 from duat_jax.training.over_examples.result import Influence
 from duat_jax.training.run import Run
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 class TrainingSettings(NamedTuple):
@@ -36,6 +42,20 @@ def require_enough(ids: Int[np.ndarray, "pieces tokens"], settings: TrainingSett
         raise InvalidInput(
             f"a step needs {settings.batch} texts, and there are {len(ids)}: give more text, or a smaller batch"
         )
+
+
+def training_pieces(
+    config: Config, tokenizer: "Tokenizer", texts: Iterable[str], tokens: int
+) -> Int[np.ndarray, "pieces tokens"]:
+    """Return texts as pieces of one length, of which a language model is trained to predict the next tokens."""
+    require_layers(config)
+    if config.head.kind != "next token":
+        raise InvalidInput(f"a {config.family} model doesn't predict the next token: give a language model")
+    if tokens > config.positions:
+        raise InvalidInput(
+            f"pieces of {tokens} tokens: the model's context is {config.positions} tokens; give shorter pieces"
+        )
+    return windows(stream(tokenizer, texts), None, tokens)
 
 
 def learning_rate(settings: TrainingSettings) -> optax.Schedule:

@@ -1,15 +1,9 @@
 """The record of a training whose effect on a text is explained."""
 
-from typing import Any
-
 import msgspec
-import numpy as np
-from jaxtyping import Float
 
-from duat_jax.json_record import Record, as_record
-from duat_jax.training.next_token import TrainingSettings
+from duat_jax.json_record import Record
 from duat_jax.training.over_examples.record import InfluenceRecord
-from duat_jax.training.over_examples.result import Influence
 
 
 class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,28 +58,3 @@ class TrainLedgerRecord(Record, tag="train ledger"):
     parts: list[float]
     influence: InfluenceRecord
     places: list[str] | None = None
-
-
-def as_training_record(
-    found: Influence,
-    model: str,
-    family: str,
-    text: str,
-    settings: TrainingSettings,
-    parts: Float[np.ndarray, "pieces predicted"],
-    pieces: list[Piece],
-    places: list[str],
-) -> dict[str, Any]:
-    """Return the record as plain data."""
-    return as_record(
-        TrainLedgerRecord,
-        settings,
-        model=model,
-        family=family,
-        text=text,
-        tokens=parts.shape[1] + 1,
-        pieces=pieces,
-        parts=parts.sum(1),
-        influence=found,
-        places=places,
-    )

@@ -94,6 +94,7 @@ SAID_BY = {
     "evaluation/circuit_table.py": ["circuit"],
     "interpret/memory.py": ["explain", "graph"],
     "json_record.py": ["explain"],
+    "survey/executors.py": ["survey"],
     "verification/networks.py": ["verify"],
 }
 """Modules outside of the commands that name options, and the commands that print what they say."""
@@ -109,7 +110,8 @@ def test_texts_of_the_library_name_options_of_the_commands_that_print_them():
         module = str(file.relative_to(package))
         for text in re.findall(r'"[^"\n]*"', file.read_text(encoding="utf-8")):
             # An option in parentheses is left out by commands that lack it; a named command's own is right.
-            named = named_options(re.sub(r"\(--[^()]*\)|duat \w+ --[a-z-]+|gguf-split --merge|^\"--\S+\"$", "", text))
+            others = r"\(--[^()]*\)|duat \w+ --[a-z-]+|gguf-split --merge|dask worker \S+ --nthreads|^\"--\S+\"$"
+            named = named_options(re.sub(others, "", text))
             assert not named or all(named <= options_of(name) for name in SAID_BY[module])
 
 

@@ -201,7 +201,11 @@ def test_what_an_adapter_changes_is_told_by_the_command(saved, tmp_path):
         files[1],
     )
     assert ended.exit_code == 0, ended.output
-    for part in ("Explained:  logit of 'w4' at token 2", "of first order", "every parameter of the closed form"):
+    for part in (
+        "Explained:  the change of the logit of 'w4' at token 2",
+        "of first order",
+        "every parameter of the closed form",
+    ):
         assert part in ended.output
     diff = json.loads(files[0].read_text())
     model = duat.load(GOLDEN / "gpt2")

@@ -1,8 +1,7 @@
 """The command `duat circuit`."""
 
-from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,44 +11,6 @@ from duat_jax.cli.options import ModelAndDtype
 from duat_jax.cli.output import Answer, Files
 from duat_jax.cli.progress import progress_bar
 from duat_jax.inputs.tasks.registry import TASKS
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from duat_jax.evaluation.circuit_study import Study
-
-
-def _output(result: "Study", mean: bool, size: float | None, model: str | None) -> "Iterator[RenderableType]":
-    """Yield tables and sentences: methods beside each other, circuits, what columns say, and what to do next."""
-    from rich.text import Text
-
-    from duat_jax.evaluation import circuit_table
-
-    names = list(result.drawn)
-    for name, drawn in result.drawn.items():
-        count, tokens = drawn.prompts.clean.shape
-        yield Text(
-            f"{name}: the first {count} of {drawn.read} prompts whose answers the model knows, {tokens} tokens each"
-        )
-    for title, rows in result.titled().items():
-        yield ""
-        yield circuit_table.render_methods(title, rows)
-    yield ""
-    compared = any(len(rows) > 1 for rows in result.tables(names).values())
-    yield from map(Text, circuit_table.columns_explained(mean, compared))
-    for name in names:
-        for kind, circuit in result.circuits[name].items():
-            yield ""
-            title = f"{name}, {kind}: the circuit of {circuit.method}" + ", refined" * bool(circuit.refinement)
-            yield circuit_table.render_circuit(title, circuit, result.tokens[name])
-            example = result.drawn[name].cases[0]
-            yield from map(Text, circuit_table.circuit_lines(circuit, example, size is not None))
-    yield ""
-    yield Text("What to do next", style="bold")
-    example = result.drawn[names[0]].cases[0]
-    steps = circuit_table.next_steps(result.tables(names), result.circuits[names[0]], example, model)
-    # A command is one line, to be copied.
-    yield from (Text(step, no_wrap=step.startswith("duat ") or None) for step in steps)
 
 
 @command(
@@ -97,15 +58,15 @@ def circuit(
     from duat_jax.evaluation.circuit_csv import to_csv
     from duat_jax.evaluation.circuit_plot import draw
     from duat_jax.evaluation.circuit_study import check, study
+    from duat_jax.evaluation.circuit_table import render
     from duat_jax.evaluation.circuits import METHODS
     from duat_jax.inputs.prompts import require_next_token
 
     question = task, method or list(METHODS), units or ["neuron x position"]
     check(*question, size)
     require_next_token(config)
-    tokenizer = source.tokenizer
     result = study(
-        *(source.load(), tokenizer, *question),
+        *(source.load(), source.tokenizer, *question),
         prompts=prompts,
         seed=seed,
         mean=mean,
@@ -116,7 +77,7 @@ def circuit(
     )
     return Answer(
         record=result.as_dict(model=source.name, seed=seed, others="mean" if mean else "corrupted"),
-        parts=_output(result, mean, size, None if source.model is None else source.name),
+        parts=render(result, mean, size is not None, None if source.model is None else source.name),
         texts={} if files.circuits is None else {files.circuits: to_csv(result)},
         figure=partial(draw, result.titled()),
     )

@@ -1,23 +1,28 @@
 """The commands `duat lora train`, `duat lora diff` and `duat lora merge`."""
 
-import math
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from duat_jax.cli.command import CODE, application, command, group
 from duat_jax.cli.errors import EXIT_STATUS
 from duat_jax.cli.groups import Fields
-from duat_jax.cli.options import Batch, ModelOfTexts, Number, Rate, Source, Steps, Text, Tokens, TrainedModel
+from duat_jax.cli.options import (
+    Batch,
+    ModelOfTexts,
+    Number,
+    Rate,
+    Source,
+    Steps,
+    Text,
+    Tokens,
+    TrainedModel,
+    check_training,
+)
 from duat_jax.cli.output import Answer, Files, PictureFiles
 from duat_jax.cli.progress import progress_bar, working
-from duat_jax.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 lora = group(name="lora", short_help="Train low-rank adapters, show exactly what they change, and merge them.")
 
@@ -62,70 +67,33 @@ def train(
     from duat_jax.files import check_new_directory
 
     check_new_directory(output)
-    numbers = {"--alpha": alpha, "--rate": rate}
-    if wrong := [f"{name} {value}" for name, value in numbers.items() if not 0 < value < math.inf]:
-        raise InvalidInput(f"{', '.join(wrong)}: give a positive number")
-    if find_spec("optax") is None:
-        raise InvalidInput("training needs optax: pip install 'duat-jax[train]'")
+    check_training(alpha=alpha, rate=rate)
     config = source.open()
-    from duat_jax.evaluation.running_text import mean_loss, read_texts, stream, windows
-    from duat_jax.json_record import as_record
-    from duat_jax.lora import adapt, new_adapters, save_adapters
-    from duat_jax.lora.adapter import parameters_of
-    from duat_jax.lora.record import LoraTrainingRecord
-    from duat_jax.lora.training import train as train_adapters
-    from duat_jax.training.next_token import TrainingSettings
+    from duat_jax.evaluation.running_text import read_texts
+    from duat_jax.lora import new_adapters, save_adapters
+    from duat_jax.lora.plot import draw_losses
+    from duat_jax.lora.training import held_out_of, train_and_measure
+    from duat_jax.training.next_token import TrainingSettings, training_pieces
 
-    texts = read_texts(text)
-    if length > config.positions:
-        raise InvalidInput(f"--length {length}: the model's context is {config.positions} tokens; give shorter pieces")
-    pieces = windows(stream(source.tokenizer, texts), None, length)
-    held_out = max(1, len(pieces) // 10)
-    if len(pieces) - held_out < batch:
-        raise InvalidInput(
-            f"the text has {len(pieces)} pieces of {length} tokens, of which {held_out} are held out: give more text"
-            f" than that for a --batch of {batch}, or shorter pieces"
-        )
+    settings = TrainingSettings(steps, batch, rate, seed)
+    pieces = training_pieces(config, source.tokenizer, read_texts(text), length)
+    held_out_of(pieces, settings)
     base = source.load()
     adapters = new_adapters(base, module or (), rank=rank, alpha=alpha, seed=seed)
-    settings = TrainingSettings(steps, batch, rate, seed)
     with progress_bar("Training", "steps") as progress:
-        adapters, losses = train_adapters(
-            base, adapters, pieces[:-held_out], settings, work=files.work, progress=progress
-        )
-    before, after = (mean_loss(model, pieces[-held_out:]) for model in (base, adapt(base, adapters)))
-    record = as_record(
-        LoraTrainingRecord,
-        settings,
-        model=source.name,
-        family=config.family,
-        adapters=list(adapters),
-        parameters=parameters_of(adapters),
-        rank=rank,
-        alpha=alpha,
-        length=length,
-        pieces={"trained_on": len(pieces) - held_out, "held_out": held_out},
-        losses=losses,
-        held_out_before=before,
-        held_out_after=after,
-    )
-
-    def draw() -> "Figure":
-        from duat_jax.lora.plot import draw_losses
-
-        return draw_losses(losses, before, after)
-
+        result = train_and_measure(base, adapters, pieces, settings, work=files.work, progress=progress)
+    given = {"model": source.name, "family": config.family, "rank": rank, "alpha": alpha, "length": length}
+    stored_base = None if source.model is None else str(source.model)
     return Answer(
-        record=record,
+        record=result.as_dict(**given, **settings._asdict()),
         parts=[
-            f"{len(adapters)} adapters of rank {rank}, {parameters_of(adapters):,} numbers, trained in {steps} steps",
-            f"held-out text ({held_out} pieces): {before:z.4f} nats per token before, {after:z.4f} after",
+            f"{len(adapters)} adapters of rank {rank}, {result.parameters:,} numbers, trained in {steps} steps",
+            f"held-out text ({result.pieces.held_out} pieces): {result.held_out_before:z.4f} nats per token before,"
+            f" {result.held_out_after:z.4f} after",
             f"written to {output}",
         ],
-        figure=draw,
-        directory=partial(
-            save_adapters, output, adapters, base, base=None if source.model is None else str(source.model)
-        ),
+        figure=partial(draw_losses, result.losses, result.held_out_before, result.held_out_after),
+        directory=partial(save_adapters, output, result.adapters, base, base=stored_base),
     )
 
 

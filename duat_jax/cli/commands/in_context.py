@@ -64,61 +64,30 @@ def in_context(
     if problems := [problem for problem, holds in wrong.items() if holds]:
         raise InvalidInput("; ".join(problems))
     config = source.open()
-    from duat_jax.in_context.compute import check, ledger, model_problems
-    from duat_jax.in_context.controls import exchange
+    from duat_jax.in_context.compute import check, model_problems
+    from duat_jax.in_context.demonstrations import explain_demonstrations, task_of
     from duat_jax.in_context.prompts import draw_question, question_of
-    from duat_jax.in_context.reach import measure_reach
-    from duat_jax.in_context.record import ContextRecord
-    from duat_jax.inputs.labels import readable
-    from duat_jax.json_record import as_record
-    from duat_jax.models.vocabulary.running import run_texts
-    from duat_jax.models.vocabulary.token import in_quotes
-    from duat_jax.models.vocabulary.visible import visible
 
     if problems := model_problems(config):
         raise InvalidInput("; ".join(problems))
-    tokenizer = source.tokenizer
-    reference_prompt = None
+    tokenizer, other = source.tokenizer, None
     if task is not None:
         prompt = draw_question(tokenizer, task, demonstrations, seed=seed)
         if control:
-            reference_prompt = draw_question(tokenizer, task, demonstrations, seed=seed, control=control)
+            other = draw_question(tokenizer, task, demonstrations, seed=seed, control=control)
     else:
         prompt = question_of(tokenizer, demonstration or [], question or "", answer or "")
         if reference:
-            reference_prompt = question_of(tokenizer, reference, question or "", answer or "")
-    compared = prompt.whole if reference_prompt is None else exchange(prompt, reference_prompt, whole=True)
-    check(config, compared)
+            other = question_of(tokenizer, reference, question or "", answer or "")
+    check(config, task_of(prompt, other))
     model = source.load()
     with progress_bar("Splitting", "steps") as progress:
-        result = ledger(model, compared, progress=progress)
-    ((_, answer_text),) = run_texts(tokenizer, [[prompt.ids.tolist(), prompt.answers]])
-    reached = measure_reach(model, compared.ids)
-    title = (
-        f"{source.name}: {in_quotes(visible(answer_text))} after {int(prompt.hidden.sum())} tokens of demonstrations"
-    )
-    if reference_prompt is not None:
-        title += ", compared with others"
-    if len(prompt.answers) > 1:
-        title += f"; a mean over the {len(prompt.answers)} tokens of the answer"
+        effect = explain_demonstrations(model, tokenizer, prompt, other, progress=progress)
+    result = effect.ledger
     return Answer(
         result=result,
-        record=as_record(
-            ContextRecord,
-            prompt,
-            **{name: value for name, value in result.as_dict().items() if name not in ("kind", "version")},
-            model=source.name,
-            reference=None if reference_prompt is None else reference_prompt.text,
-            words=readable(tokenizer, compared.ids.tolist()),
-            hidden=compared.hidden,
-            answer=answer_text,
-            reach={
-                "density": reached.density,
-                "distance": reached.distance.mean(1),
-                "tokens_read": reached.tokens_read.mean(1),
-            },
-        ),
-        parts=[title, *source.notes({"--answer": answer}), result.table()],
+        record=effect.as_dict(source.name),
+        parts=[f"{source.name}: {effect.title}", *source.notes({"--answer": answer}), result.table()],
         certified=[
             ("the account of dynamic parameters", result.completeness),
             ("the account of what layers read", result.reads_completeness),

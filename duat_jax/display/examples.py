@@ -70,9 +70,9 @@ class Examples(msgspec.Struct, frozen=True):
             neuron: its index.
         """
         neurons = self.layers.get(-1 if layer is None else layer, [])
-        found = neurons[neuron] if neuron < len(neurons) else []
-        first = {each.token: each for each in reversed(found)}
-        return [first[token] for token in dict.fromkeys(each.token for each in found)][:SHOWN]
+        texts = neurons[neuron] if neuron < len(neurons) else []
+        first = {each.token: each for each in reversed(texts)}
+        return [first[token] for token in dict.fromkeys(each.token for each in texts)][:SHOWN]
 
     def fit(self, config: Config) -> bool:
         """Return whether a model has the family, the layers and the neurons of the surveyed one.

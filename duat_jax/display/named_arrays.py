@@ -51,12 +51,12 @@ def at_mark(key: Key) -> Mapping[str, Label]:
 def by_mark(part: str, values: Mapping[Key, Any], axes: Axes, *unnamed: str) -> Iterator[NamedArray]:
     """Yield the arrays of a part by their marks."""
     for key, array in values.items():
-        found = np.asarray(array)
-        further = zip(unnamed, found.shape[len(axes) :], strict=True)
+        numbers = np.asarray(array)
+        further = zip(unnamed, numbers.shape[len(axes) :], strict=True)
         labels = {
             name: labels for axis in (axes, *(numbered(*each) for each in further)) for name, labels in axis.items()
         }
-        yield NamedArray(part, found, labels, at_mark(key))
+        yield NamedArray(part, numbers, labels, at_mark(key))
 
 
 def by_name(part: str, values: Mapping[str, float]) -> Iterator[NamedArray]:
@@ -94,15 +94,15 @@ def as_dataframe(arrays: Iterable[NamedArray]) -> "DataFrame":
 
 def _columns(array: NamedArray) -> dict[str, np.ndarray]:
     """Return an array's labels and values by column, each entry of the array a row."""
-    shape, found = array.values.shape, {"part": np.full(array.values.size, array.part, object)}
-    found |= {name: np.full(array.values.size, label, object) for name, label in array.place.items()}
+    shape, columns = array.values.shape, {"part": np.full(array.values.size, array.part, object)}
+    columns |= {name: np.full(array.values.size, label, object) for name, label in array.place.items()}
     for place, labels in enumerate(array.axes.values()):
         along = [-1 if i == place else 1 for i in range(len(shape))]
         for name, each in labels.items():
             column = np.empty(len(each), object)
             column[:] = list(each)
-            found[name] = np.broadcast_to(column.reshape(along), shape).reshape(-1)
-    return found | {"value": array.values.reshape(-1)}
+            columns[name] = np.broadcast_to(column.reshape(along), shape).reshape(-1)
+    return columns | {"value": array.values.reshape(-1)}
 
 
 def as_dataset(arrays: Iterable[NamedArray]) -> "Dataset":
@@ -124,12 +124,12 @@ def as_dataset(arrays: Iterable[NamedArray]) -> "Dataset":
         parts.setdefault(array.part, []).append(array)
     variables = {}
     for part, places in parts.items():
-        found = [_data_array(array) for array in places]
+        data_arrays = [_data_array(array) for array in places]
         dimension, *_ = (*(f"{part}_{name}" for name in places[0].place), None)
         variables[part] = (
-            found[0]
+            data_arrays[0]
             if dimension is None
-            else xr.concat(found, dimension, coords="different", compat="equals", join="outer")
+            else xr.concat(data_arrays, dimension, coords="different", compat="equals", join="outer")
         )
     return xr.Dataset(variables)
 

@@ -159,8 +159,8 @@ def _largest_units(view: View, units: UnitTable, count: int) -> list[RenderableT
 def _named(listed: NamedParts) -> list[RenderableType]:
     """Return the largest entries of a list, and the sum of the others."""
     rest = listed.entries[NAMED:]
-    others = [(f"{len(rest)} others", sum(part for _, part in rest))] if rest else []
-    rows = (*listed.entries[:NAMED], *others)
+    further = [(f"{len(rest)} others", sum(part for _, part in rest))] if rest else []
+    rows = (*listed.entries[:NAMED], *further)
     return _titled(listed.title, _table(Table("", ("name", "part"), tuple(rows)), len(rows)))
 
 

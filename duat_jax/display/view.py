@@ -259,8 +259,8 @@ def largest(entries: Sequence[tuple[str, float]], count: int) -> list[tuple[str,
         [('b', -3.0), ('all others', 1.5)]
     """
     parts = sorted((entry for entry in entries if entry[1]), key=lambda entry: -abs(entry[1]))
-    others = [("all others", sum(part for _, part in parts[count:]))] if parts[count:] else []
-    return [*parts[:count], *others]
+    remainder = [("all others", sum(part for _, part in parts[count:]))] if parts[count:] else []
+    return [*parts[:count], *remainder]
 
 
 def sides(first: str, reference: str) -> str:

@@ -52,13 +52,15 @@ class Study(NamedTuple):
         """Return all tables by their titles: of each task and kind of units, and of several tasks the means."""
         names = list(self.drawn)
         groups = {name: [name] for name in names} | ({f"mean over {len(names)} tasks": names} if names[1:] else {})
-        return {f"{title}, {kind}": rows for title, of in groups.items() for kind, rows in self.tables(of).items()}
+        return {
+            f"{title}, {kind}": rows for title, tasks in groups.items() for kind, rows in self.tables(tasks).items()
+        }
 
-    def as_dict(self, **asked: Any) -> dict[str, Any]:
+    def as_dict(self, **fields: Any) -> dict[str, Any]:
         """Return the results as plain data for JSON, with the fields of `CircuitsRecord`.
 
         Args:
-            asked: fields of the record that aren't in the results.
+            fields: fields of the record that aren't in the results.
         """
 
         def plain(tasks: Sequence[str]) -> dict[str, Any]:
@@ -75,7 +77,7 @@ class Study(NamedTuple):
             }
             for task, drawn in self.drawn.items()
         }
-        return as_record(CircuitsRecord, self, fractions=FRACTIONS, tasks=tasks, mean=plain(list(self.drawn)), **asked)
+        return as_record(CircuitsRecord, self, fractions=FRACTIONS, tasks=tasks, mean=plain(list(self.drawn)), **fields)
 
     def _plain(self, task: str, circuit: TaskCircuit) -> dict[str, Any]:
         tokens = self.tokens[task]

@@ -174,11 +174,11 @@ def columns_explained(mean: bool, compared: bool) -> list[str]:
 
 
 def _best_method(rows: Mapping[str, Row]) -> str:
-    first, *others = rows
-    if not others:
+    first, *further = rows
+    if not further:
         return f"Only {first} was measured; leave --method out to compare it with all methods."
-    ahead = [name for name in others if rows[name].ahead.high < 0]
-    level = [name for name in others if rows[name].ahead.low <= 0 <= rows[name].ahead.high]
+    ahead = [name for name in further if rows[name].ahead.high < 0]
+    level = [name for name in further if rows[name].ahead.low <= 0 <= rows[name].ahead.high]
     if ahead:
         return f"Ahead of {first}: {'; '.join(ahead)}. Give one of these as the first --method to list its circuit."
     if level:

@@ -141,9 +141,9 @@ def top(scores: Float[np.ndarray, "layers ..."]) -> Bool[np.ndarray, "fractions 
 
 def ranks(scores: Float[np.ndarray, "layers ..."]) -> Int[np.ndarray, "layers ..."]:
     """Return the rank of each unit, 0 for the largest absolute score."""
-    found = np.empty(scores.size, np.int32)
-    found[np.argsort(-np.abs(scores), axis=None, kind="stable")] = np.arange(scores.size)
-    return found.reshape(scores.shape)
+    ranking = np.empty(scores.size, np.int32)
+    ranking[np.argsort(-np.abs(scores), axis=None, kind="stable")] = np.arange(scores.size)
+    return ranking.reshape(scores.shape)
 
 
 @partial(jax.jit, static_argnames=("method", "kinds"))
@@ -197,13 +197,13 @@ class PromptBatch(NamedTuple):
 def batches(prompts: Prompt, mean: bool) -> list[PromptBatch]:
     """Return prompts in batches of the same size, the last one filled up, so that one compiled program scores all."""
     count = len(prompts.clean)
-    found = []
+    batched = []
     for first in range(0, count, AT_ONCE):
         new = min(AT_ONCE, count - first)
         some = row(prompts, np.arange(first, first + min(AT_ONCE, count)) % count)
         name = f"prompts {first} to {first + new - 1}, {fingerprint(prompts if mean else some)[:16]}"
-        found.append(PromptBatch(some, new, name))
-    return found
+        batched.append(PromptBatch(some, new, name))
+    return batched
 
 
 Replacements = Callable[[], list[dict[str, Array]]]
@@ -220,15 +220,15 @@ def _runs(
 ) -> dict[str, list[list[float]]]:
     """Return for each kind of units that a method scores the logit differences of every new prompt of a batch."""
     scores = scores_of(scorer, model, batch.prompts, tuple(kinds.values()))
-    found: dict[str, list[list[float]]] = {}
+    by_name: dict[str, list[list[float]]] = {}
     for i, replaced in enumerate(replacements()):
         prompt, of_prompt = row((batch.prompts, scores), i)
         for (name, kind), selected in zip(kinds.items(), of_prompt, strict=True):
             if selected is not None:
                 live = kept_and_removed(on_host(selected), method)
                 logit_differences = run(model, prompt, kind, live, replaced[name])
-                found.setdefault(name, []).append(np.asarray(on_host(logit_differences), np.float64).tolist())
-    return found
+                by_name.setdefault(name, []).append(np.asarray(on_host(logit_differences), np.float64).tolist())
+    return by_name
 
 
 def measure(

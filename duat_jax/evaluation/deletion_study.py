@@ -89,9 +89,9 @@ class DeletionStudy(NamedTuple):
     costs: dict[str, float]
     seconds: float
 
-    def as_dict(self, **asked: Any) -> dict[str, Any]:
+    def as_dict(self, **fields: Any) -> dict[str, Any]:
         """Return the results as plain data for JSON, with the fields of `FaithfulnessRecord`."""
-        return as_record(FaithfulnessRecord, self, sizes=SIZES, **asked)
+        return as_record(FaithfulnessRecord, self, sizes=SIZES, **fields)
 
 
 def manual() -> list[str]:

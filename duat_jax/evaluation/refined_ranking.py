@@ -81,11 +81,11 @@ def _gradient(
     smallest = jnp.sort(ranking, axis=None)[-counts]
 
     def distance(ranking: Array) -> Array:
-        def found(prompt: Prompt, replaced: Array, smallest: Array) -> Array:
+        def measured(prompt: Prompt, replaced: Array, smallest: Array) -> Array:
             soft = jax.nn.sigmoid(ranking - smallest)
             mask = soft + jax.lax.stop_gradient((ranking >= smallest).astype(soft.dtype) - soft)
             return run_masked(model, prompt, units, mask, replaced)
 
-        return ((clean - jax.vmap(found)(prompts, replaced, smallest)) ** 2).mean()
+        return ((clean - jax.vmap(measured)(prompts, replaced, smallest)) ** 2).mean()
 
     return jax.grad(distance)(ranking)

@@ -54,15 +54,15 @@ def stream(tokenizer: "Tokenizer", texts: Iterable[str]) -> Int[np.ndarray, "tok
 
 def lines(tokenizer: "Tokenizer", texts: Iterable[str]) -> Int[np.ndarray, "tokens text_and_line"]:
     """Return of every token of `stream` the number of its text, from 0, and of the line where it begins, from 1."""
-    found = []
+    numbered = []
     for i, text in enumerate(texts):
         starts, ends = np.array(tokenizer.encode(text).offsets).T
         # A special token has no characters: it begins where the one before it ended.
         before = np.maximum.accumulate(np.append(0, ends[:-1]))
         newlines = [newline.start() for newline in re.finditer("\n", text)]
         line = 1 + np.searchsorted(newlines, np.where(starts < ends, starts, before))
-        found.append(np.stack([np.full_like(line, i), line], 1))
-    return np.concatenate(found)
+        numbered.append(np.stack([np.full_like(line, i), line], 1))
+    return np.concatenate(numbered)
 
 
 def windows(

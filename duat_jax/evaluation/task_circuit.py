@@ -194,12 +194,12 @@ def task_circuits(
         name += f", refined in {steps} steps"
         rankings = {kind: _unpacked(journal.once(f"{name}, {kind}", partial(refined, kind))) for kind in units}
         refinements = {kind: Refinement(rankings[kind], steps, half, curves[kind]) for kind in units}
-        curves = curves_of({kind: kept_and_removed(of, method) for kind, of in rankings.items()}, name)
-    found = {}
+        curves = curves_of({kind: kept_and_removed(ranking, method) for kind, ranking in rankings.items()}, name)
+    circuits = {}
     for kind, curve in curves.items():
         chosen = chosen_size(faithfulness(curve, curve.kept)) if size is None else size
-        found[kind] = TaskCircuit(kind, method, scores[kind], curve, chosen, refinements.get(kind))
-    return found
+        circuits[kind] = TaskCircuit(kind, method, scores[kind], curve, chosen, refinements.get(kind))
+    return circuits
 
 
 def _curves(
@@ -214,20 +214,23 @@ def _curves(
     """Return for each kind of units the curve of circuits that are the same for all prompts."""
 
     def runs(batch: PromptBatch) -> dict[str, list[list[float]]]:
-        found: dict[str, list[list[float]]] = {kind: [] for kind in live}
+        by_kind: dict[str, list[list[float]]] = {kind: [] for kind in live}
         for i in range(batch.new):
             prompt = row(batch.prompts, i)
             replaced = values_of(prompt.corrupted)
             for kind, of_kind in live.items():
-                found[kind].append(on_host(run(model, prompt, UNITS[kind], of_kind, replaced[kind])).tolist())
-        return found
+                by_kind[kind].append(on_host(run(model, prompt, UNITS[kind], of_kind, replaced[kind])).tolist())
+        return by_kind
 
     measured: dict[str, list[list[float]]] = {kind: [] for kind in live}
     for batch in parts:
         for kind, of_kind in journal.once(f"{name}, {batch.name}", partial(runs, batch)).items():
             measured[kind] += of_kind
     clean, corrupted = (np.asarray(each, np.float64) for each in on_host(differences(model, prompts)))
-    return {kind: Curve(clean, corrupted, *np.split(np.array(of, np.float64), 2, 1)) for kind, of in measured.items()}
+    return {
+        kind: Curve(clean, corrupted, *np.split(np.array(prompts_of_kind, np.float64), 2, 1))
+        for kind, prompts_of_kind in measured.items()
+    }
 
 
 def _mean_scores(
@@ -235,12 +238,12 @@ def _mean_scores(
 ) -> list[dict[str, Any]]:
     """Return for each kind the mean score of each unit over the prompts of all batches, as plain data."""
     batch_scores = [scores_of(scorer, model, batch.prompts, kinds) for batch in parts]
-    found = []
+    means = []
     for of_kind in zip(*batch_scores, strict=True):
         new = [on_host(scores)[: batch.new] for scores, batch in zip(of_kind, parts, strict=True)]
         total = sum(scores.sum(0, dtype=np.float64) for scores in new)
-        found.append(_packed((total / sum(map(len, new))).astype(new[0].dtype)))
-    return found
+        means.append(_packed((total / sum(map(len, new))).astype(new[0].dtype)))
+    return means
 
 
 def _packed(array: np.ndarray) -> dict[str, Any]:

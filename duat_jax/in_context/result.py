@@ -170,9 +170,9 @@ class Ledger(Displayed):
     def part_sums(self) -> Mapping[str, Any]:
         """Return the sums of the parts that each completeness is about."""
         inputs = 0.0 if self.inputs is None else self.inputs.sum(dtype=np.float64)
-        others = map(float, (*self.within.values(), *self.held.values(), *self.discontinuities.values()))
+        sums = map(float, (*self.within.values(), *self.held.values(), *self.discontinuities.values()))
         return {
-            "completeness": inputs + self.patterns.sum(dtype=np.float64) + sum(others),
+            "completeness": inputs + self.patterns.sum(dtype=np.float64) + sum(sums),
             "reads_completeness": self.reads.sum(dtype=np.float64),
         }
 

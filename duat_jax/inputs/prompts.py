@@ -91,16 +91,16 @@ def _encoded(tokenizer: "Tokenizer", task: str, seed: int) -> list[tuple[Case, _
     ]
     with one_error("the tokenizer can't split the task's texts", InvalidInput):
         ids = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
-    found = []
+    encoded = []
     for i, case in enumerate(cases):
         clean, corrupted, *answered = ids[4 * i : 4 * i + 4]
         # An answer is one token if it leaves the text's own as they are.
         if len(clean) == len(corrupted) and [answer[:-1] for answer in answered] == [clean, corrupted]:
-            found.append((case, (clean, corrupted, answered[0][-1], answered[1][-1])))
-    if not found:
+            encoded.append((case, (clean, corrupted, answered[0][-1], answered[1][-1])))
+    if not encoded:
         raise InvalidInput(f"the tokenizer has no single token for any answer of {task!r}: choose another task")
-    tokens, _ = Counter(len(clean) for _, (clean, *_) in found).most_common(1)[0]
-    return [(case, ids) for case, ids in found if len(ids[0]) == tokens]
+    tokens, _ = Counter(len(clean) for _, (clean, *_) in encoded).most_common(1)[0]
+    return [(case, ids) for case, ids in encoded if len(ids[0]) == tokens]
 
 
 def require_next_token(config: Config) -> None:

@@ -88,9 +88,9 @@ def compare_runs(model: Transformer, request: ContrastRequest, tokenizer: "Token
     rows = stack(each.padded(length) for each in inputs)
     require_source_agrees(model, rows.inputs, lambda: forward_passes(model, rows.inputs).states)
 
-    def run(model: Transformer, found: Reading | None) -> tuple[Array, Reader, tuple[Reading, Predicted]]:
+    def run(model: Transformer, pinned: Reading | None) -> tuple[Array, Reader, tuple[Reading, Predicted]]:
         (reader,) = readers_of(model, [request.target])
-        return _run(model, reader if found is None else reader.pinned(found), rows, stream)
+        return _run(model, reader if pinned is None else reader.pinned(pinned), rows, stream)
 
     def difference(values: Any) -> Any:
         return values[0] - values[1:].mean() if len(values) > 1 else values[0]

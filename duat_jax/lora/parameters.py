@@ -80,13 +80,13 @@ def moved_between(
     return on_host(_moved(*(_applied(model, text, z, u) for model in (base, changed))))
 
 
-class _Applied(NamedTuple):
+class _AppliedMaps(NamedTuple):
     maps: tuple[Marked[Array], Marked[Array], Marked[Array]]
     vectors: tuple[Marked[Array], Marked[Array]]
 
 
 @jax.jit
-def _applied(model: Transformer, inputs: Inputs, z: Array, u: Array) -> _Applied:
+def _applied(model: Transformer, inputs: Inputs, z: Array, u: Array) -> _AppliedMaps:
     """Apply every map of a run's closed form to random signs, and return the results and the biases."""
     real = jnp.asarray(inputs.real)
     x = model.embed(inputs.given, inputs.segments)
@@ -113,11 +113,11 @@ def _applied(model: Transformer, inputs: Inputs, z: Array, u: Array) -> _Applied
     zero = jnp.zeros_like(x)
     biases, _ = linearly(zero, biases=True, terms=False)
     _, inner_biases = linearly(zero, biases=True, terms=True)
-    return _Applied((input_maps, inner_maps, outer_maps), (biases, inner_biases))
+    return _AppliedMaps((input_maps, inner_maps, outer_maps), (biases, inner_biases))
 
 
 @jax.jit
-def _moved(base: _Applied, adapted: _Applied) -> Moved:
+def _moved(base: _AppliedMaps, adapted: _AppliedMaps) -> Moved:
     def squares(x: Array) -> Array:
         return (x**2).reshape(len(x), -1).sum(-1)
 

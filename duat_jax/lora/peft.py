@@ -50,7 +50,7 @@ def _opened(directory: Path | str) -> tuple[Path, AdapterSettings, Safetensors]:
 def require_base(directory: Path | str, model: Transformer) -> None:
     """Raise if an adapter's files hold an embedding or a read-out that isn't the model's."""
     place, settings, stored = _opened(directory)
-    raise_problems(place / WEIGHTS, _Files(model, settings, stored).of_other_bases())
+    raise_problems(place / WEIGHTS, _AdapterTensors(model, settings, stored).of_other_bases())
 
 
 def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
@@ -74,7 +74,7 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
     """
     place, settings, stored = _opened(directory)
     known = adaptable_layers(model)
-    files = _Files(model, settings, stored)
+    files = _AdapterTensors(model, settings, stored)
     problems = files.problems
     if not stored.names():
         problems.append("it has no tensors: save the adapters again")
@@ -120,7 +120,7 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
     return adapters
 
 
-class _Files:
+class _AdapterTensors:
     """The tensors of an adapter's file, by their kinds."""
 
     def __init__(self, model: Transformer, settings: AdapterSettings, stored: Safetensors) -> None:

@@ -16,12 +16,12 @@ def under_dynamics(weights: Transformer, dynamics: Transformer) -> Transformer:
     """Return a model whose read-out has one run's weights, with another run's logits where these are held."""
     # A soft cap's ratios and a log-probability's probabilities are those of the other run.
     mixed = jax.tree.map(lambda leaf: leaf, dynamics)
-    mixed.head = _ReadOut(weights, dynamics)
+    mixed.head = _AdaptedReadOut(weights, dynamics)
     return mixed
 
 
 @final
-class _ReadOut(nnx.Module):
+class _AdaptedReadOut(nnx.Module):
     """A read-out as targets use it."""
 
     def __init__(self, weights: Transformer, dynamics: Transformer) -> None:

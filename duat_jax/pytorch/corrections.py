@@ -14,8 +14,8 @@ def _cummax(x: jax.Array, dim: int) -> tuple[jax.Array, jax.Array]:
     """Return the largest entries so far and their last places."""
     places = jnp.indices(x.shape)[dim]
 
-    def larger(one: Any, two: Any) -> Any:
-        return jax.tree.map(lambda a, b: jnp.where(two[0] >= one[0], b, a), one, two)
+    def larger(first: Any, two: Any) -> Any:
+        return jax.tree.map(lambda a, b: jnp.where(two[0] >= first[0], b, a), first, two)
 
     return jax.lax.associative_scan(larger, (x, places), axis=dim)
 

@@ -139,8 +139,8 @@ def _missing(module: "torch.nn.Module", args: Any, kwargs: Any) -> list[str]:
 def _arrays(output: Any, convert: Any) -> Any:
     """Return the arrays of a module's output."""
     if isinstance(output, Mapping):
-        found = {name: _arrays(value, convert) for name, value in output.items()}
-        return {name: value for name, value in found.items() if value is not None}
+        arrays = {name: _arrays(value, convert) for name, value in output.items()}
+        return {name: value for name, value in arrays.items() if value is not None}
     if isinstance(output, tuple | list):
         return tuple(value for each in output if (value := _arrays(each, convert)) is not None)
     return convert(output) if hasattr(output, "detach") else None
@@ -259,15 +259,17 @@ def torch_outputs(module: "torch.nn.Module", args: Sequence[Any], kwargs: Mappin
 
     with torch.no_grad():
         output = module(*map(tensor, args), **{name: tensor(value) for name, value in kwargs.items()})
-    return _arrays(output, lambda found: found.detach().cpu().numpy())
+    return _arrays(output, lambda each: each.detach().cpu().numpy())
 
 
-def require_agreement(function: TorchFunction, expected: Any, found: Any, what: str = "the example") -> None:
+def require_agreement(function: TorchFunction, expected: Any, computed: Any, what: str = "the example") -> None:
     """Raise where outputs differ from PyTorch's by more than rounding."""
-    structures: list[Any] = [jax.tree.structure(expected), jax.tree.structure(found)]
+    structures: list[Any] = [jax.tree.structure(expected), jax.tree.structure(computed)]
     if structures[0] != structures[1]:
         raise DuatError(f"{type(function.module).__name__}: on {what} its outputs have another structure in JAX")
-    for (path, theirs), ours in zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(found), strict=True):
+    for (path, theirs), ours in zip(
+        jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(computed), strict=True
+    ):
         name = f"{type(function.module).__name__}: on {what} its output{jax.tree_util.keystr(path)}"
         dtype = jax.dtypes.canonicalize_dtype(theirs.dtype)
         if (theirs.shape, dtype) != (ours.shape, ours.dtype):

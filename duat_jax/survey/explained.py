@@ -71,10 +71,10 @@ def number(
 def runner_up(logits: Float[Array, "places vocab"], expected: Int[Array, "places"]) -> Int[Array, "places"]:
     """Return of each place the most probable token that isn't the expected one; of several the first."""
     vocab = logits.shape[-1]
-    others = jnp.where(jnp.arange(vocab, dtype=expected.dtype) == expected[:, None], -jnp.inf, logits)
+    without_expected = jnp.where(jnp.arange(vocab, dtype=expected.dtype) == expected[:, None], -jnp.inf, logits)
     # On a CPU XLA makes vector instructions of a maximum, and none of `argmax`, which is left the best block alone.
     size = next(size for size in range(min(BLOCK, vocab), 0, -1) if vocab % size == 0)
-    blocks = others.reshape(len(others), -1, size)
+    blocks = without_expected.reshape(len(without_expected), -1, size)
     best = blocks.max(-1).argmax(-1)
     within = jnp.take_along_axis(blocks, best[:, None, None], 1)[:, 0].argmax(-1)
     return (best * size + within).astype(expected.dtype)
@@ -118,14 +118,16 @@ def secants(model: Transformer, explained: Explained, ids: Int[Array, "tokens"],
     """Return the parts of the difference of a number between a text and its baseline."""
     x = model.embed(ids)
     recording = record_kinds(model.output, x, (marks.ACTIVATION, marks.POINT))
-    of = partial(number, model, explained, ids, runner_up(recording.value[:-1], ids[1:]))
-    split = secant(of, at=marks.POINT)(x, embedded(model, baseline))
+    number_of = partial(number, model, explained, ids, runner_up(recording.value[:-1], ids[1:]))
+    split = secant(number_of, at=marks.POINT)(x, embedded(model, baseline))
     activations, points = recording.dynamics.activations, recording.dynamics.points
-    found = split.contributions.points
-    neurons = {f"{term}/neurons": (found[term._replace(name=NEURONS)], values) for term, values in activations.items()}
+    by_point = split.contributions.points
+    neurons = {
+        f"{term}/neurons": (by_point[term._replace(name=NEURONS)], values) for term, values in activations.items()
+    }
     heads = {
         f"{key}/heads": (part.sum(-1), jnp.linalg.norm(points[key], axis=-1))
-        for key, part in found.items()
+        for key, part in by_point.items()
         if key.name == HEADS
     }
     sums = {explained.name: split.difference, "embedding": split.parts.sum()}

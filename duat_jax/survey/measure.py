@@ -55,19 +55,19 @@ def largest(values: Float[Array, "windows predicted units"]) -> tuple[Array, Arr
     _, best = _first(blocks.max(1), jnp.arange(len(blocks), dtype=jnp.int32)[:, None])
     places = best[:, None] * BATCH + jnp.arange(BATCH, dtype=jnp.int32)[:, None]
     candidates = jnp.take_along_axis(blocks, best[:, None], 0)
-    found, index = _first(*(each.reshape(-1, values.shape[-1]) for each in (candidates, places)))
-    return found.T, index.T
+    largest_values, index = _first(*(each.reshape(-1, values.shape[-1]) for each in (candidates, places)))
+    return largest_values.T, index.T
 
 
 def _first(values: Float[Array, "values units"], places: Int[Array, "values _"]) -> tuple[Array, Array]:
     """Return the largest values of each unit and their places; XLA's `top_k` takes twice the time on a CPU."""
-    found, last = [], jnp.iinfo(places.dtype).max
+    taken, last = [], jnp.iinfo(places.dtype).max
     for _ in range(min(TOP, len(values))):
         value = values.max(0)
         place = jnp.where(values == value, places, last).min(0)
-        found.append((value, place))
+        taken.append((value, place))
         values, places = jnp.where(places == place, -jnp.inf, values), jnp.where(places == place, last, places)
-    largest_values, their_places = (jnp.stack(each) for each in zip(*found, strict=True))
+    largest_values, their_places = (jnp.stack(each) for each in zip(*taken, strict=True))
     return largest_values, their_places
 
 
@@ -82,9 +82,9 @@ def _of_batch(
 ) -> dict[str, Any]:
     """Return the sums over a batch, its extremes by their index in it, and the activations at drawn places."""
     if baseline is None:
-        found = jax.vmap(partial(contributions, model, explained))(ids)
+        text_parts = jax.vmap(partial(contributions, model, explained))(ids)
     else:
-        found = jax.vmap(partial(secants, model, explained))(ids, baseline)
+        text_parts = jax.vmap(partial(secants, model, explained))(ids, baseline)
 
     def statistics(parts: Array, activations: Array) -> dict[str, Any]:
         weight = jnp.asarray(real, parts.dtype)[:, None, None]
@@ -100,8 +100,8 @@ def _of_batch(
             "drawn": activations[drawn[:, 0], drawn[:, 1]],
         }
 
-    units = {name: statistics(*pair) for name, pair in found.units.items()}
-    return {"units": units, "sums": found.sums, "error": found.error}
+    units = {name: statistics(*pair) for name, pair in text_parts.units.items()}
+    return {"units": units, "sums": text_parts.sums, "error": text_parts.error}
 
 
 def measure(
@@ -124,17 +124,17 @@ def measure(
     worst = 0.0
     begins = range(0, len(windows), BATCH)
     found_in = _batches(model, windows, drawn - first * length, explained, baseline)
-    for begin, found in zip(begins, found_in, strict=True):
+    for begin, batch in zip(begins, found_in, strict=True):
         count = min(BATCH, len(windows) - begin)
-        errors = found["error"][:count]
+        errors = batch["error"][:count]
         if not np.isfinite(errors).all():
             number = first + begin + int(np.argmin(np.isfinite(errors)))
             raise NotFinite(f"window {number} of the corpus: what the model says is NaN or infinite")
         worst = max(worst, float(errors.max()))
-        for name, values in found["sums"].items():
+        for name, values in batch["sums"].items():
             sums[name] = sums.get(name, 0.0) + float(np.sum(values[:count], dtype=np.float64))
         here = (drawn // length - first - begin) // BATCH == 0
-        for name, statistics in found["units"].items():
+        for name, statistics in batch["units"].items():
             new = _units(statistics, (first + begin) * length, length)
             units[name] = new if name not in units else merge_units(units[name], new)
             rows = statistics["drawn"][: len(drawn)].astype(np.float32)

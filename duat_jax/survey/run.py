@@ -203,8 +203,8 @@ def _begin(place: Path, manifest: dict[str, Any], arrays: dict[str, np.ndarray])
     file, corpus = place / "manifest.json", seal(arrays, _head(manifest, "corpus"))
     if not file.exists():
         # Another shard may be doing the same.
-        others = {file.name, "parts", CORPUS}
-        if place.exists() and any(there.name not in others and there.suffix != ".part" for there in place.iterdir()):
+        known = {file.name, "parts", CORPUS}
+        if place.exists() and any(there.name not in known and there.suffix != ".part" for there in place.iterdir()):
             raise InvalidInput(f"{place} isn't empty, and holds no survey: give a new directory")
         if (place / CORPUS).exists() and (place / CORPUS).read_bytes() != corpus:
             raise InvalidInput(

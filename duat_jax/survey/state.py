@@ -81,7 +81,7 @@ class State(NamedTuple):
     sample: Sample
 
 
-def merge_extremes(one: Extremes, other: Extremes) -> Extremes:
+def merge_extremes(first: Extremes, other: Extremes) -> Extremes:
     """Return the largest values of two sets; of equal ones the first in the corpus.
 
     Example:
@@ -89,36 +89,36 @@ def merge_extremes(one: Extremes, other: Extremes) -> Extremes:
         >>> merge_extremes(one, other).places.tolist()
         [[3]]
     """
-    values, places = (np.concatenate(pair, -1) for pair in zip(one, other, strict=True))
-    order = np.lexsort((places, -values), axis=-1)[..., : one.values.shape[-1]]
+    values, places = (np.concatenate(pair, -1) for pair in zip(first, other, strict=True))
+    order = np.lexsort((places, -values), axis=-1)[..., : first.values.shape[-1]]
     return Extremes(np.take_along_axis(values, order, -1), np.take_along_axis(places, order, -1))
 
 
-def merge_units(one: UnitStatistics, other: UnitStatistics) -> UnitStatistics:
+def merge_units(first: UnitStatistics, other: UnitStatistics) -> UnitStatistics:
     """Return the statistics of one layer's units over two parts of a corpus."""
-    pairs: list[tuple[Any, Any]] = list(zip(one, other, strict=True))
+    pairs: list[tuple[Any, Any]] = list(zip(first, other, strict=True))
     merged: list[Any] = [merge_extremes(*pair) if isinstance(pair[0], Extremes) else sum(pair) for pair in pairs]
     return UnitStatistics(*merged)
 
 
-def merge(one: State, other: State) -> State:
+def merge(first: State, other: State) -> State:
     """Return the statistics of two parts of a corpus together."""
     # Counts, extremes and the sample don't depend on the grouping of several parts; sums of numbers do, by rounding.
-    kept = len(one.sample.priorities)
-    order = np.argsort(np.concatenate([one.sample.priorities, other.sample.priorities]), kind="stable")[:kept]
+    kept = len(first.sample.priorities)
+    order = np.argsort(np.concatenate([first.sample.priorities, other.sample.priorities]), kind="stable")[:kept]
 
     def drawn(*pair: np.ndarray) -> np.ndarray:
         return np.concatenate(pair)[order]
 
     return State(
-        one.predicted + other.predicted,
-        {name: one.sums[name] + other.sums[name] for name in one.sums},
-        max(one.worst, other.worst),
-        {name: merge_units(units, other.units[name]) for name, units in one.units.items()},
+        first.predicted + other.predicted,
+        {name: first.sums[name] + other.sums[name] for name in first.sums},
+        max(first.worst, other.worst),
+        {name: merge_units(units, other.units[name]) for name, units in first.units.items()},
         Sample(
-            drawn(one.sample.priorities, other.sample.priorities),
-            drawn(one.sample.places, other.sample.places),
-            {name: drawn(values, other.sample.activations[name]) for name, values in one.sample.activations.items()},
+            drawn(first.sample.priorities, other.sample.priorities),
+            drawn(first.sample.places, other.sample.places),
+            {name: drawn(values, other.sample.activations[name]) for name, values in first.sample.activations.items()},
         ),
     )
 

@@ -211,8 +211,8 @@ def _contexts(units: UnitStatistics, kind: str, layer: int, part: str) -> "pd.Da
     ):
         unit, rank = np.nonzero(extremes.places >= 0)
         columns = {"kind": kind, "layer": layer, "unit": unit, "what": what, "rank": rank}
-        found = {"value": sign * extremes.values[unit, rank], "place": extremes.places[unit, rank]}
-        frames.append(pd.DataFrame(columns | found))
+        entries = {"value": sign * extremes.values[unit, rank], "place": extremes.places[unit, rank]}
+        frames.append(pd.DataFrame(columns | entries))
     return pd.concat(frames)
 
 

@@ -163,14 +163,14 @@ class ModelDiff(Displayed):
     @property
     def layers(self) -> dict[str, dict[str, Float[np.ndarray, "texts"]]]:
         """Of each layer, and of the weights before and after all of them, the parts of attention, MLP and all else."""
-        found: dict[str, dict[str, Any]] = {}
+        rows: dict[str, dict[str, Any]] = {}
         nothing = np.zeros(len(self.values))
         for name, part in sorted(self.parameters.items(), key=lambda named: _order(named[0])):
             row, column = _place(name)
-            of_row = found.setdefault(row, dict.fromkeys(COLUMNS, nothing))
+            of_row = rows.setdefault(row, dict.fromkeys(COLUMNS, nothing))
             of_row[column] = of_row[column] + part
             of_row[FIRST_ORDER] = of_row[FIRST_ORDER] + self.first_order[name]
-        return found
+        return rows
 
     def top(self, count: int) -> list[tuple[str, float]]:
         """Return the parameters with the largest parts.

@@ -23,7 +23,7 @@ class Case(NamedTuple):
 
 def of_two(draw: Random, answers: Sequence[tuple[str, str]], text: str) -> Case:
     """Return a text about one of two words; flipped is the word."""
-    (one, right), (other, wrong) = draw.sample(answers, 2)
+    (first, right), (other, wrong) = draw.sample(answers, 2)
     if right == wrong:
         return of_two(draw, answers, text)
-    return Case(text.format(one), text.format(other), f" {right}", f" {wrong}")
+    return Case(text.format(first), text.format(other), f" {right}", f" {wrong}")

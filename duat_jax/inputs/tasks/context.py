@@ -24,11 +24,11 @@ PARAMETERS = words(
 
 def parameter(draw: Random) -> Case:
     """Return a Python method that passes its parameters on; flipped is the second one's name."""
-    one, other = draw.sample(PARAMETERS, 2)
+    name, other = draw.sample(PARAMETERS, 2)
     method = draw.choice(words("get find read load open send write call update remove create check"))
     first = draw.choice(words("key path data item file node object request message func"))
     text = f"def {method}(self, {first}, {{}}=None): return self.{draw.choice(('data', 'file'))}.{method}({first},"
-    return Case(text.format(one), text.format(other), f" {one}", f" {other}")
+    return Case(text.format(name), text.format(other), f" {name}", f" {other}")
 
 
 NOUNS = words(
@@ -79,9 +79,9 @@ LISTS = [
 
 def bracket(draw: Random) -> Case:
     """Return a list in a bracket that isn't closed yet; flipped is the bracket's kind."""
-    (one, right), (other, wrong) = draw.sample((("(", ")"), ("[", "]"), ("{", "}")), 2)
+    (left, right), (other, wrong) = draw.sample((("(", ")"), ("[", "]"), ("{", "}")), 2)
     kind, *things = draw.choice(LISTS)
     first, second, third = draw.sample(things, 3)
     opening = draw.choice(("They sold", "We saw", "She likes", "He needs"))
     text = f"{opening} some {kind} {{}}{first}, {second} and {third}"
-    return Case(text.format(one), text.format(other), right, wrong)
+    return Case(text.format(left), text.format(other), right, wrong)

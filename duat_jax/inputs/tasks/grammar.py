@@ -38,8 +38,8 @@ def pronoun(draw: Random) -> Case:
     trait = draw.choice(words("good great kind clever friendly famous young real"))
     work = draw.choice(words("friend person teacher doctor cook lawyer player writer student leader"))
     text = f"So {{}} is a {trait} {work}, isn't"
-    (one, right), (other, wrong) = people
-    return Case(text.format(one), text.format(other), right, wrong)
+    (first, right), (other, wrong) = people
+    return Case(text.format(first), text.format(other), right, wrong)
 
 
 COMPARATIVES = pairs(

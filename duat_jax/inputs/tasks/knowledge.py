@@ -43,7 +43,7 @@ ANTONYMS = pairs(
 def opposite(draw: Random) -> Case:
     """Return a question for a word's opposite; flipped is the word."""
     text = f"As {draw.choice(NAMES)} {draw.choice(('said', 'wrote', 'knows'))}, the opposite of {{}} is"
-    return of_two(draw, [*ANTONYMS, *((other, one) for one, other in ANTONYMS)], text)
+    return of_two(draw, [*ANTONYMS, *((other, word) for word, other in ANTONYMS)], text)
 
 
 COLOURS = pairs(

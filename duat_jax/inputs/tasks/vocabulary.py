@@ -8,7 +8,7 @@ def words(text: str) -> list[str]:
 
 def pairs(text: str) -> list[tuple[str, str]]:
     """Return the pairs of words of a text."""
-    return [(one, other) for one, other in (pair.split("/") for pair in words(text))]
+    return [(word, other) for word, other in (pair.split("/") for pair in words(text))]
 
 
 NAMES = words(

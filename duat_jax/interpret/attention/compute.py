@@ -162,9 +162,9 @@ def check(
     at: dict[str, int] = {}
     for name, place in (("query", query), ("key", key), ("contrast", contrast)):
         if name != "contrast" or place not in (None, "other"):
-            found: list[str] = []
-            at[name] = checked_position(place, places, found)
-            problems += [f"{name}: {problem}" for problem in found]
+            mistakes: list[str] = []
+            at[name] = checked_position(place, places, mistakes)
+            problems += [f"{name}: {problem}" for problem in mistakes]
     if block.attention == "sliced":
         problems.append("the papers' sliced attention doesn't mark its queries and keys: choose a standard one")
     if not problems:

@@ -65,8 +65,8 @@ class Pair(NamedTuple):
 def pair_fields(pairs: list[Pair]) -> list[dict[str, Any]]:
     """Return pairs of sources as plain data, with the fields of `PairRecord`."""
 
-    def source(of: AttentionSource) -> dict[str, Any]:
-        return {"part": of.part, "token": of.token}
+    def source(labelled: AttentionSource) -> dict[str, Any]:
+        return {"part": labelled.part, "token": labelled.token}
 
     return [pair._asdict() | {"query": source(pair.query), "key": source(pair.key)} for pair in pairs]
 
@@ -158,9 +158,9 @@ class AttentionScore(Displayed):
         numbers = {label: i for i, label in enumerate(labels)}
 
         def summed(columns: np.ndarray, sources: tuple[AttentionSource, ...]) -> np.ndarray:
-            found = np.zeros((len(labels), len(columns)), columns.dtype)
-            np.add.at(found, [numbers[label_of(source)] for source in sources], columns.T)
-            return found
+            sums = np.zeros((len(labels), len(columns)), columns.dtype)
+            np.add.at(sums, [numbers[label_of(source)] for source in sources], columns.T)
+            return sums
 
         return summed(self.queries, self.query_sources) @ summed(self.keys, self.key_sources).T
 
@@ -292,7 +292,7 @@ class AttentionScore(Displayed):
         pairs = [
             (f"{self._name(pair.query)} × {self._name(pair.key)}", pair.contribution) for pair in self.top(SOURCES)
         ]
-        others = float(self.completeness.sum) - sum(part for _, part in pairs)
+        remainder = float(self.completeness.sum) - sum(part for _, part in pairs)
         return ScoreView(
             title=self.label,
             layer=self.layer,
@@ -303,7 +303,7 @@ class AttentionScore(Displayed):
             value=self.value,
             note=self.meaning,
             verdict=self.completeness.verdict,
-            pairs=[*pairs, *([("all other pairs", others)] if self.pairs.size > SOURCES else [])],
+            pairs=[*pairs, *([("all other pairs", remainder)] if self.pairs.size > SOURCES else [])],
             queries=side(self.query_sources, self.pairs.sum(1).tolist()),
             keys=side(self.key_sources, self.pairs.sum(0).tolist()),
         )

@@ -148,8 +148,8 @@ class Contrast(Displayed):
 
     def part_sums(self) -> Mapping[str, Any]:
         """Return the sums of the parts that each completeness is about."""
-        others = map(float, (*self.moved.values(), *self.discontinuities.values()))
-        return {"completeness": self.flow[0].sum(dtype=np.float64) + sum(others)}
+        sums = map(float, (*self.moved.values(), *self.discontinuities.values()))
+        return {"completeness": self.flow[0].sum(dtype=np.float64) + sum(sums)}
 
     def view(self) -> View:
         """Return the contrast as it is shown."""

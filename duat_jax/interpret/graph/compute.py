@@ -108,11 +108,11 @@ def graph(
     (reader,) = readers_of(model, [metric])
     reading = read_target(model, checked, metric)[0]
     tokens = len(explanation.tokens)
-    found = on_host(_flow(model, text, reading.readout, stream, min(SOURCES, tokens)))
-    streams, kept, terms, biases = (np.stack(parts)[:, :tokens] for parts in found.of_streams)
-    moves = Marked({key: _edges(each, tokens) for key, each in found.moves.items()})
+    computed = on_host(_flow(model, text, reading.readout, stream, min(SOURCES, tokens)))
+    streams, kept, terms, biases = (np.stack(parts)[:, :tokens] for parts in computed.of_streams)
+    moves = Marked({key: _edges(each, tokens) for key, each in computed.moves.items()})
     outside = (part for key, part in explanation.biases.items() if key.name in ("head.bias", metric.constant, ENTROPY))
-    after = float(found.after) + sum(outside)
+    after = float(computed.after) + sum(outside)
     chosen = explanation.top(top_neurons)
     words = labels_of(model.config, checked, tokenizer)
     found_graph = Graph(
@@ -132,7 +132,7 @@ def graph(
     return replace(found_graph, scores=scores_of(model, inputs, found_graph, top_heads, tokenizer))
 
 
-class _Moves(NamedTuple):
+class _LargestMoves(NamedTuple):
     sources: Int[Array, "tokens sources"]
     parts: Float[Array, "tokens sources heads"]
     others: Float[Array, "tokens heads"]
@@ -140,7 +140,7 @@ class _Moves(NamedTuple):
 
 class _Flow(NamedTuple):
     of_streams: tuple[list[Array], list[Array], list[Array], list[Array]]
-    moves: Marked[_Moves]
+    moves: Marked[_LargestMoves]
     after: Array
 
 
@@ -154,21 +154,21 @@ def _recorded(model: Transformer, inputs: Inputs, stream: int | None, kinds: tup
 @partial(jax.jit, static_argnames=("stream", "count"))
 def _flow(model: Transformer, inputs: Inputs, readout: Array, stream: int | None, count: int) -> _Flow:
     recording = _recorded(model, inputs, stream, stream_flow.KINDS)
-    found = stream_flow.flow(recording, readout, mixed=HEADS, values=VALUES)
+    flow = stream_flow.flow(recording, readout, mixed=HEADS, values=VALUES)
 
-    def moves(key: Key) -> _Moves:
+    def moves(key: Key) -> _LargestMoves:
         block: Any = model.stack.blocks[key.layer or 0]
         pattern = pattern_of(block, recording, key.scope, inputs.real)
-        (values,) = (part for k, part in found.values.items() if k.scope == key.scope)
+        (values,) = (part for k, part in flow.values.items() if k.scope == key.scope)
         values = jnp.repeat(values, block.attention.heads // values.shape[-2], -2)
-        parts = pattern * jnp.einsum("thd,shd->hts", found.on_mixed[key], values, precision=PRECISION)
+        parts = pattern * jnp.einsum("thd,shd->hts", flow.on_mixed[key], values, precision=PRECISION)
         sources = jax.lax.top_k(jnp.abs(parts.sum(0)), count)[1]
         largest = jnp.take_along_axis(parts, sources[None], -1)
-        others = jnp.put_along_axis(parts, jnp.broadcast_to(sources[None], largest.shape), 0, -1, inplace=False)
-        return _Moves(sources, jnp.moveaxis(largest, 0, -1), others.sum(-1).T)
+        remaining = jnp.put_along_axis(parts, jnp.broadcast_to(sources[None], largest.shape), 0, -1, inplace=False)
+        return _LargestMoves(sources, jnp.moveaxis(largest, 0, -1), remaining.sum(-1).T)
 
-    of_streams = found.streams, found.kept, found.terms, found.offsets
-    return _Flow(of_streams, Marked({key: moves(key) for key in found.on_mixed}), found.after)
+    of_streams = flow.streams, flow.kept, flow.terms, flow.offsets
+    return _Flow(of_streams, Marked({key: moves(key) for key in flow.on_mixed}), flow.after)
 
 
 def _edges(moves: Any, tokens: int) -> Moves:

@@ -54,10 +54,10 @@ def read_neuron(
     require_layers(model.config)
     checked, metric = check_one(model.config, inputs, tokenizer=tokenizer, **target)
     explanation = explain(model, inputs, tokenizer=tokenizer, **target)
-    found = {key.layer: key for key in explanation.terms}
-    if layer not in found or not 0 <= token < len(explanation.tokens):
+    terms = {key.layer: key for key in explanation.terms}
+    if layer not in terms or not 0 <= token < len(explanation.tokens):
         raise InvalidInput(f"there is no neuron of layer {layer} at token {token}")
-    term = found[layer]
+    term = terms[layer]
     if not 0 <= neuron < explanation.activations[term].shape[-1]:
         raise InvalidInput(f"layer {layer} has no neuron {neuron}")
     at = token, neuron
@@ -82,11 +82,11 @@ def read_neurons(
         return ()
     says = model.config.head.kind in ("next token", "masked token") and stream is None
     position = explanation.target.position if says else None
-    found = on_host(_read(model, inputs, _places(explanation, chosen), stream, position))
-    return tuple(_read_neurons(explanation, chosen, found, words))
+    arrays = on_host(_read(model, inputs, _places(explanation, chosen), stream, position))
+    return tuple(_read_neurons(explanation, chosen, arrays, words))
 
 
-class _Neurons(NamedTuple):
+class _NeuronArrays(NamedTuple):
     reads: Reads
     highest: tuple[Float[Array, "neurons outputs"], Int[Array, "neurons outputs"]] | None
     lowest: tuple[Float[Array, "neurons outputs"], Int[Array, "neurons outputs"]] | None
@@ -102,7 +102,7 @@ def _places(explanation: Explanation, chosen: list[ActiveNeuron]) -> NeuronsAtTo
 @partial(jax.jit, static_argnames="stream")
 def _read(
     model: Transformer, inputs: Inputs, neurons: NeuronsAtTokens, stream: int | None, position: Int[Array, ""] | None
-) -> _Neurons:
+) -> _NeuronArrays:
     real: Any = inputs.real
     recording = record_kinds(
         lambda x: forward_from(model, x, real, stream).at(stream),
@@ -111,16 +111,16 @@ def _read(
     )
     reads = pre_activation.read_by(recording, neurons)
     if position is None:
-        return _Neurons(reads, None, None)
+        return _NeuronArrays(reads, None, None)
     written = pre_activation.written_by(recording, neurons)[:, position]
     logits = jnp.matmul(written, alike(model.unembedding, written).T, precision=PRECISION)
-    return _Neurons(reads, *(jax.lax.top_k(sign * logits, min(OUTPUTS, logits.shape[-1])) for sign in (1, -1)))
+    return _NeuronArrays(reads, *(jax.lax.top_k(sign * logits, min(OUTPUTS, logits.shape[-1])) for sign in (1, -1)))
 
 
 def _read_neurons(
-    explanation: Explanation, chosen: list[ActiveNeuron], found: _Neurons, words: Labels
+    explanation: Explanation, chosen: list[ActiveNeuron], arrays: _NeuronArrays, words: Labels
 ) -> Iterator[ReadNeuron]:
-    tokens, reads = len(explanation.tokens), found.reads
+    tokens, reads = len(explanation.tokens), arrays.reads
 
     def outputs(best: Any, sign: int, place: int) -> tuple[tuple[str, float], ...]:
         if best is None:
@@ -138,8 +138,8 @@ def _read_neurons(
             terms=np.stack([part[place, :tokens] for part in reads.terms.values()]),
             biases=Marked({key: float(part[place]) for key, part in reads.offsets.items()}),
             edges=np.array(reads.edges[place]),
-            raised=outputs(found.highest, 1, place),
-            lowered=outputs(found.lowest, -1, place),
+            raised=outputs(arrays.highest, 1, place),
+            lowered=outputs(arrays.lowest, -1, place),
         )
 
 

@@ -52,12 +52,12 @@ class Streams:
         if not count or not len(sizes):
             return []
         least = np.sort(sizes)[-min(count, len(sizes))]
-        found = [
+        listed = [
             Move(key, int(moves.sources[edge]), int(moves.tokens[edge]), int(head), float(moves.parts[edge, head]))
             for key, moves in self.moves.items()
             for edge, head in np.argwhere(np.abs(moves.parts) >= least)
         ]
-        return sorted(found, key=lambda move: -abs(move.part))[:count]
+        return sorted(listed, key=lambda move: -abs(move.part))[:count]
 
     def part_sums(self) -> Mapping[str, Any]:
         """Return the sums of the parts that each completeness is about."""

@@ -56,11 +56,11 @@ class ImageMaps(Displayed):
     def part_sums(self) -> Mapping[str, Any]:
         """Return the sums of the parts that each completeness is about."""
         terms = [part.sum(dtype=np.float64) for part in self.terms.values()]
-        found = {
+        sums = {
             "completeness": self.path.sum(dtype=np.float64) + sum(terms) + sum(map(float, self.biases.values())),
             "collapse_completeness": self.collapse.sum(dtype=np.float64) + float(self.collapse_bias),
         }
-        return found if self.change is None else found | {"change_completeness": self.change.sum(dtype=np.float64)}
+        return sums if self.change is None else sums | {"change_completeness": self.change.sum(dtype=np.float64)}
 
     def view(self) -> View:
         """Return the maps as they are shown: the sum and the largest entry of each, and the maps over the image."""

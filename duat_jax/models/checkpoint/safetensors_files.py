@@ -23,7 +23,7 @@ PACKED = {"U8": 1}
 """The same for storage types of packed weights."""
 
 
-class _Place(NamedTuple):
+class _StoredTensor(NamedTuple):
     file: Path
     kind: str
     shape: list[int]
@@ -60,7 +60,7 @@ class Safetensors:
 
     def __init__(self, path: Path, files: Sequence[Path]) -> None:
         self.path = path
-        self._places: dict[str, list[_Place]] = {}
+        self._places: dict[str, list[_StoredTensor]] = {}
         sizes = {file: _header_size(file) for file in files}
         for file, size in sizes.items():
             check_limit(file, "bytes of header", size, FILE_HEADER)
@@ -69,7 +69,7 @@ class Safetensors:
             opened = _open(file)
             for name in opened.keys():  # noqa: SIM118 - no mapping
                 entry = opened.get_slice(name)
-                place = _Place(file, entry.get_dtype(), entry.get_shape())
+                place = _StoredTensor(file, entry.get_dtype(), entry.get_shape())
                 self._places.setdefault(name, []).append(place)
         self._opened: tuple[Path, Any] | None = None
         self._mapped = 0

@@ -86,12 +86,12 @@ class Influence(Displayed):
     @property
     def of_steps(self) -> Float[np.ndarray, "steps"]:
         """The sum of all parts of every step; that of the beginning is in the first one."""
-        found = self.rows.sum(1)
+        sums = self.rows.sum(1)
         for kind in KINDS:
             if kind not in ("examples", "beginning"):
-                found = found + getattr(self, kind)
-        found[0] += self.beginning
-        return found
+                sums = sums + getattr(self, kind)
+        sums[0] += self.beginning
+        return sums
 
     @property
     def parts(self) -> dict[str, float]:
@@ -139,9 +139,9 @@ class Influence(Displayed):
         order = np.argsort(rows, axis=None)
         places = list(dict.fromkeys([*order[:LARGEST].tolist(), *order[-LARGEST:].tolist()]))
         cells = [(*map(int, np.unravel_index(place, rows.shape)), float(rows.flat[place])) for place in places]
-        others = [("all", "others", float(rows.sum() - rows.flat[places].sum()))] if len(places) < rows.size else []
+        remainder = [("all", "others", float(rows.sum() - rows.flat[places].sum()))] if len(places) < rows.size else []
         title = f"Rows of batches raised the number by {raised:z.4f} and lowered it by {-lowered:z.4f}. The largest:"
-        return Table(title, ("step", "row", "part"), (*cells, *others), labels=2)
+        return Table(title, ("step", "row", "part"), (*cells, *remainder), labels=2)
 
     def by_example(self, which: Int[np.ndarray, "steps rows"], count: int) -> Float[np.ndarray, "count"]:
         """Return the part of every example of a training set, summed over the steps that read it.

@@ -121,10 +121,10 @@ class WeightLedger(Displayed):
         depths = range(1, 1 + max(len(name.split(".")) for name in self.sums))
         few = [depth for depth in depths if len({_beginning(name, depth) for name in self.sums}) <= ROWS]
         depth = max(few, default=1)
-        found: dict[str, Any] = {}
+        groups: dict[str, Any] = {}
         for name, sums in self.sums.items():
-            found[_beginning(name, depth)] = found.get(_beginning(name, depth), 0) + sums
-        return found
+            groups[_beginning(name, depth)] = groups.get(_beginning(name, depth), 0) + sums
+        return groups
 
     def view(self) -> View:
         """Return the ledger as it is shown: the parts of groups of weights by segments."""

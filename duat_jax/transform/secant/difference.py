@@ -58,7 +58,7 @@ def carry(
     """Return the change of a program's scalar result, its two values, and the changes of the wanted marks."""
     arguments = [ChangedValue((a, b), True, sources.argument.get(i)) for i, (a, b) in enumerate(zip(x, y, strict=True))]
     held, wanted = stacks_of(program, held), stacks_of(program, wanted)
-    difference = _Difference(program, plan, held, wanted, sources.discontinuities)
+    difference = _DifferenceEvaluation(program, plan, held, wanted, sources.discontinuities)
     added = stacked(program, sources.marks)
     (result,), seen = difference.run(SubProgram(program.jaxpr, constants), (), arguments, added)
     values = jnp.stack([jnp.asarray(value) for value in result.both])
@@ -66,7 +66,7 @@ def carry(
     return change, (values, apart(program, seen))
 
 
-class _Difference:
+class _DifferenceEvaluation:
     def __init__(
         self,
         program: Program,

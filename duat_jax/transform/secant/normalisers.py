@@ -46,17 +46,17 @@ class Normaliser(NamedTuple):
     masked: bool = False
 
 
-class _Exponentials(NamedTuple):
+class _MaskedExponentials(NamedTuple):
     """The numbers `exp(exponents)`, multiplied by a mask."""
 
     exponents: Any
     mask: SumMask | None = None
 
 
-class _Sum(NamedTuple):
+class _SumOfExponentials(NamedTuple):
     """A sum of exponentials over some axes."""
 
-    terms: _Exponentials
+    terms: _MaskedExponentials
     axes: tuple[int, ...]
 
 
@@ -76,12 +76,12 @@ class _Search:
     def __init__(self, definitions: Definitions) -> None:
         self.of = definitions
 
-    def _exponentials(self, v: Any) -> _Exponentials | None:
+    def _exponentials(self, v: Any) -> _MaskedExponentials | None:
         """Return the exponents and the mask of a variable that holds exponentials, else `None`."""
         v = self.of.root(v, CONVERTS)
         if (exponential := self.of.equation_of(v, "exp")) is not None:
             (exponents,) = exponential.invars
-            return None if isinstance(exponents, core.Literal) else _Exponentials(exponents)
+            return None if isinstance(exponents, core.Literal) else _MaskedExponentials(exponents)
         for case, mask in self._masked_cases(v):
             exponentials = self._exponentials(case)
             # At most one mask is recognised, of exponentials that it doesn't broadcast.
@@ -104,18 +104,18 @@ class _Search:
             if isinstance(mask, core.Var) and isinstance(case, core.Var)
         ]
 
-    def _sum(self, v: Any) -> _Sum | None:
+    def _sum(self, v: Any) -> _SumOfExponentials | None:
         """Return the sum of exponentials that a variable holds, in any shape and dtype."""
         total = self.of.equation_of(self.of.root(v), "reduce_sum")
         terms = None if total is None else self._exponentials(total.invars[0])
-        return None if total is None or terms is None else _Sum(terms, reduced_axes_of(total))
+        return None if total is None or terms is None else _SumOfExponentials(terms, reduced_axes_of(total))
 
-    def _logarithm(self, v: Any) -> _Sum | None:
+    def _logarithm(self, v: Any) -> _SumOfExponentials | None:
         """Return the sum of exponentials whose logarithm a variable is."""
         logarithm = self.of.equation_of(self.of.root(v), "log")
         return None if logarithm is None else self._sum(self.of.root(logarithm.invars[0], KEEPS_NUMBERS | {"abs"}))
 
-    def _scores(self, total: _Sum) -> tuple[Any, Any]:
+    def _scores(self, total: _SumOfExponentials) -> tuple[Any, Any]:
         """Return the scores, and the number subtracted from all scores of a row, or `None`."""
         exponents = total.terms.exponents
         shifted = self.of.equation_of(self.of.root(exponents, CONVERTS), "sub")
@@ -126,11 +126,11 @@ class _Search:
             return exponents, None
         return scores, self.of.root(shift)
 
-    def _is_of(self, v: Any, terms: _Exponentials) -> bool:
+    def _is_of(self, v: Any, terms: _MaskedExponentials) -> bool:
         """Return whether a variable holds the exponents of exponentials."""
         return self.of.root(v, CONVERTS) is self.of.root(terms.exponents, CONVERTS)
 
-    def _softmax(self, numerator: Any, total: _Sum | None, along: Any) -> Normaliser | None:
+    def _softmax(self, numerator: Any, total: _SumOfExponentials | None, along: Any) -> Normaliser | None:
         """Return the softmax with a numerator and a sum that was brought into its shape."""
         terms = self._exponentials(numerator)
         if terms is None or total is None or not self._is_of(terms.exponents, total.terms):
@@ -149,7 +149,7 @@ class _Search:
         a, b = equation.invars
         return self._softmax(a, self._inverse_sum(b), b) or self._softmax(b, self._inverse_sum(a), a)
 
-    def _inverse_sum(self, v: Any) -> _Sum | None:
+    def _inverse_sum(self, v: Any) -> _SumOfExponentials | None:
         """Return the sum of exponentials whose inverse a variable is."""
         inverse = self.of.equation_of(self.of.root(v), "div", "integer_pow")
         if inverse is None:

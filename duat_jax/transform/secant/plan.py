@@ -67,7 +67,7 @@ class DifferencePlan:
 
 def make_plan(program: Program, held: frozenset[Site]) -> DifferencePlan:
     """Plan the difference of a program's result."""
-    planner = _Planner(program, stacks_of(program, held))
+    planner = _DifferencePlanner(program, stacks_of(program, held))
     arguments = program.jaxpr.invars
     planner.move(
         SubProgram(program.jaxpr, ()), (), [Moving(False, ProgramVariable((), v), own_axes(v)) for v in arguments]
@@ -107,7 +107,7 @@ def _label(name: str, around: Around) -> str:
     return f"{'.'.join(around.scope)}: {place}" if around.scope else place
 
 
-class _Planner:
+class _DifferencePlanner:
     def __init__(self, program: Program, held: frozenset[Site]) -> None:
         self.program, self.held, self.plan = program, held, DifferencePlan()
         self.refused: dict[str, None] = {}

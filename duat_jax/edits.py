@@ -1,4 +1,4 @@
-"""Edits: changes of neurons, heads, the residual stream, or any marked value, with which a model is run again."""
+"""Edits of neurons, heads, the residual stream, or any marked value, with which a model is run again."""
 
 import typing as _typing
 

@@ -22,6 +22,7 @@ WITHOUT_DIGEST = 4
 FORMAT = "duat-jax result"
 
 OLD_FIELDS = {
+    "effect of a change": {"change": "edit"},
     "attribution": {"others": "references"},
     "contrast": {"others": "references"},
     "attention score": {"versus": "contrast"},

@@ -13,6 +13,7 @@ import duat_jax as duat
 from duat_jax.deprecation import NEW_NAMES
 from duat_jax.in_context.result import Ledger
 from duat_jax.interpret.contrast.result import HeadPart
+from duat_jax.interpret.intervene.result import Effect
 from duat_jax.lora.parameters import moved_parameters
 from duat_jax.lora.result import LoraChange
 
@@ -23,7 +24,7 @@ FUNCTIONS = {
     duat.attribute: {"other": "reference"},
     duat.image_maps: {"against": "reference"},
     duat.in_context.exchange: {"other": "reference"},
-    duat.intervene: {"given": "inputs"},
+    duat.intervene: {"given": "inputs", "changes": "edits"},
     duat.explain_attention: {"given": "inputs", "versus": "contrast"},
     duat.lora.lora_change: {"given": "inputs"},
     moved_parameters: {"given": "inputs"},
@@ -41,6 +42,7 @@ FIELDS = [
     (duat.results.Explanation, "input_tokens", "collapse"),
     (duat.results.Explanation, "input_bias", "collapse_bias"),
     (HeadPart, "part", "contribution"),
+    (Effect, "change", "edit"),
     (duat.results.Completeness, "says_something", "conclusive"),
     *((result, "others", "references") for result in (duat.results.Contrast, duat.results.Attribution)),
     (duat.results.AttentionScore, "versus", "contrast"),
@@ -94,15 +96,23 @@ def test_an_old_field_is_the_new_one(result, old, new):
     assert seen[0].filename == __file__
 
 
-def test_an_old_option_of_the_command_is_the_new_one():
+@pytest.mark.parametrize(
+    ("command", "old", "new", "value", "says"),
+    [
+        ("explain", "--carries", "--gate-rule", "gate", "gate_rule = 'gate' is for gated models"),
+        ("intervene", "--change", "--edit", "head 99:0 set 0", "layer 99 is none of the 6"),
+    ],
+    ids=["explain", "intervene"],
+)
+def test_an_old_option_of_the_command_is_the_new_one(command, old, new, value, says):
     script = "from duat_jax.cli import application; application()"
-    old, new = (
-        subprocess.run([sys.executable, "-c", script, "explain", "w5", option, "gate"], capture_output=True, text=True)
-        for option in ("--carries", "--gate-rule")
+    before, now = (
+        subprocess.run([sys.executable, "-c", script, command, "w5", option, value], capture_output=True, text=True)
+        for option in (old, new)
     )
-    warning, *rest = old.stderr.splitlines()
-    assert warning == "--carries is called --gate-rule now; the old name goes with the next release"
-    assert rest == new.stderr.splitlines() and "gate_rule = 'gate' is for gated models" in new.stderr
+    warning, *rest = before.stderr.splitlines()
+    assert warning == f"{old} is called {new} now; the old name goes with the next release"
+    assert rest == now.stderr.splitlines() and says in now.stderr
 
 
 def test_the_old_module_of_schemas_is_the_new_one():

@@ -134,7 +134,7 @@ def test_a_command_says_which_side_is_first():
     [
         (("contrast", TEXT, "--model", MODEL, "--target", "w7"), ("--versus", OTHER), ("--reference", OTHER)),
         pytest.param(
-            ("intervene", TEXT, "--model", MODEL, "--target", "w7", "--change", "head 0:0 set reference"),
+            ("intervene", TEXT, "--model", MODEL, "--target", "w7", "--edit", "head 0:0 set reference"),
             ("--versus", OTHER),
             ("--reference", OTHER),
             marks=pytest.mark.slow,

@@ -45,7 +45,7 @@ class TokenRow(NamedTuple):
     Args:
         name: its title.
         parts: a number for each token, `[tokens]`.
-        layer: the layer whose neurons and heads the row has; absent where they can't be changed by it.
+        layer: the layer whose neurons and heads the row has; absent where they can't be edited by it.
     """
 
     name: str
@@ -71,7 +71,7 @@ class UnitParts(NamedTuple):
     """Numbers of neurons or heads at every token.
 
     Args:
-        label: the layer, or the change, that they belong to.
+        label: the layer, or the edit, that they belong to.
         row: the index of the row whose cells they are parts of; absent of none.
         columns: their parts, and further numbers, each `[tokens, units]`.
         ids: the number of each unit.
@@ -238,6 +238,11 @@ class View:
     def parts(self) -> Float[np.ndarray, "rows tokens"]:
         """The table of rows and tokens."""
         return np.array([row.parts for row in self.rows], float).reshape(len(self.rows), len(self.tokens))
+
+
+def compared(first: ModelRun, second: ModelRun) -> tuple[ModelRun, ModelRun]:
+    """Return two runs named A and B, whose difference A − B is split."""
+    return first._replace(name=f"A: {first.name}"), second._replace(name=f"B: {second.name}")
 
 
 def named_parts(title: str, entries: Iterable[tuple[object, float]]) -> tuple[NamedParts, ...]:

@@ -193,8 +193,8 @@ def _best_size(circuit: TaskCircuit) -> str:
     return f"From {enough[0]:.1%} of the units on, the circuit keeps nine tenths of the effect: --size {enough[0]}."
 
 
-def change_of(circuit: TaskCircuit, unit: Unit) -> str:
-    """Return the change that sets a unit to zero, as `duat intervene` takes it."""
+def edit_of(circuit: TaskCircuit, unit: Unit) -> str:
+    """Return the edit that sets a unit to zero, as `duat intervene` takes it."""
     place = UNITS[circuit.kind].unit or "stream"
     units = "" if unit.unit is None else f":{unit.unit}"
     tokens = "" if unit.position is None else f"@{unit.position}"
@@ -207,7 +207,7 @@ def next_steps(
     """Return sentences on what to do next: which method, which size, and a command that turns a unit off."""
     lines = [f"{kind}: {_best_method(tables[kind])} {_best_size(circuit)}" for kind, circuit in circuits.items()]
     circuit = next(iter(circuits.values()))
-    words = ["duat", "intervene", example.clean, "--change", change_of(circuit, next(circuit.units()))]
+    words = ["duat", "intervene", example.clean, "--edit", edit_of(circuit, next(circuit.units()))]
     words += ["--target", example.right, "--contrast", example.wrong, *(["--model", model] if model else [])]
     unit = f"the largest unit of the circuit of {circuit.kind}"
     return [*lines, f"Set {unit} to zero on the example, and see what changes:", shlex.join(words), f"More: {PAGE}"]

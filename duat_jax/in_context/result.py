@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_mark, by_name, numbered, whole
 from duat_jax.display.result import Displayed
-from duat_jax.display.view import DIFFERENCE, DISCONTINUITIES, Curves, ModelRun, Table, View, named_parts
+from duat_jax.display.view import DIFFERENCE, DISCONTINUITIES, Curves, ModelRun, Table, View, compared, named_parts
 from duat_jax.forms.completeness import Completeness
 from duat_jax.in_context.parameters import PartsByParameter
 from duat_jax.in_context.record import LedgerRecord
@@ -114,7 +114,7 @@ class Ledger(Displayed):
             value_name=DIFFERENCE,
             completeness=self.completeness,
             exact=EXACT,
-            runs=(ModelRun(f"A: {runs[0]}", first), ModelRun(f"B: {runs[1]}", second)),
+            runs=compared(ModelRun(runs[0], first), ModelRun(runs[1], second)),
             added=(*named_parts("Moved inputs", inputs), *named_parts(DISCONTINUITIES, self.discontinuities.items())),
             tables=(self._by_layer(), self._by_term()),
             curves=(self._reads(),),

@@ -25,7 +25,7 @@ class About(msgspec.Struct):
         text: the text that stands there at first.
         longest: the largest number of tokens of a text.
         layers: the number of its layers.
-        changes: examples of changes, as they are written and in words.
+        edits: examples of edits, as they are written and in words.
         format: the version of the page's data.
     """
 
@@ -34,7 +34,7 @@ class About(msgspec.Struct):
     text: str
     longest: int
     layers: int
-    changes: list[tuple[str, str]]
+    edits: list[tuple[str, str]]
     format: int
 
 
@@ -47,7 +47,7 @@ def about(config: Config, name: str, longest: int, text: str | None = None) -> A
         text=EXAMPLES.get(name, EXAMPLES.get(kind, "")) if text is None else text,
         longest=min(longest, config.positions),
         layers=config.layers,
-        changes=[
+        edits=[
             (f"head {last}:0 set 0", f"head 0 of layer {last} is off at every token"),
             (f"neurons {last}:17,20@-1 scale 2", "two neurons at the last token, doubled"),
             (f"edge {last}:0 0>1 set 0", f"head 0 of layer {last} carries nothing from token 0 to token 1"),

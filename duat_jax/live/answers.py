@@ -20,11 +20,10 @@ from duat_jax.interpret.contrast.compute import contrast
 from duat_jax.interpret.explain.compute import explain
 from duat_jax.interpret.graph.compute import graph
 from duat_jax.interpret.graph.neurons import read_neuron
-from duat_jax.interpret.intervene.compute import check, intervene
-from duat_jax.interpret.intervene.patching import beside_contrast
+from duat_jax.interpret.intervene.patching import intervene_beside_contrast
 from duat_jax.interpret.intervene.result import Intervention
 from duat_jax.interpret.intervene.sources import SteeringVector
-from duat_jax.interpret.intervene.written import parse_changes, sets_other
+from duat_jax.interpret.intervene.written import parse_edits
 from duat_jax.interpret.pipeline import read_target
 from duat_jax.live.questions import (
     ContrastTexts,
@@ -86,8 +85,8 @@ def answer(loaded: Loaded, question: Any, work: Work) -> LiveAnswer:
     if isinstance(question, EmptyPage):
         return LiveAnswer(page=document([]))
     work.step("reading the texts")
-    changes = parse_changes(question.changes, question.other) if isinstance(question, Intervene) else []
-    sources = [change.added for change in changes if isinstance(change.added, SteeringVector)]
+    edits = parse_edits(question.edits, question.other) if isinstance(question, Intervene) else []
+    sources = [edit.added for edit in edits if isinstance(edit.added, SteeringVector)]
     _require_short(loaded, question, [text for each in sources for text in (each.towards, each.away)])
     model, tokenizer, *_ = loaded
     if isinstance(question, ExplainScore):
@@ -109,12 +108,7 @@ def answer(loaded: Loaded, question: Any, work: Work) -> LiveAnswer:
             pairs = None if question.alignment is None else read_pairs(question.alignment, "the alignment")
             result = contrast(model, question.text, question.other, alignment=pairs, **about)
         case Intervene():
-            work.step("running the model with the changes")
-            result = intervene(model, question.text, changes, **about)
-            if question.other is not None and any(map(sets_other, changes)):
-                work.step("contrasting")
-                *_, applied = check(model.config, question.text, changes, **about)
-                result = beside_contrast(result, contrast(model, question.text, question.other, **about), applied)
+            result = intervene_beside_contrast(model, question.text, edits, question.other, step=work.step, **about)
         case FollowGraph():
             work.step("following the value")
             result = graph(model, question.text, top_heads=0, **about)

@@ -52,14 +52,14 @@ class ContrastTexts(Targeted, tag="contrast", kw_only=True):
 
 
 class Intervene(Targeted, tag="intervene", kw_only=True):
-    """Change values inside the model, and run it again.
+    """Edit values inside the model, and run it again.
 
     Args:
-        changes: the changes, as they are written for `duat intervene --change`.
+        edits: the edits, as they are written for `duat intervene --edit`.
         other: the text whose values `set reference` sets.
     """
 
-    changes: list[str]
+    edits: list[str] = msgspec.field(name="changes")
     other: str | None = None
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_mark, by_name, of_tokens, whole
 from duat_jax.display.result import Displayed
-from duat_jax.display.view import DIFFERENCE, ModelRun, Table, View
+from duat_jax.display.view import DIFFERENCE, ModelRun, Table, View, compared
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.labels import Prediction
 from duat_jax.json_record import as_record
@@ -172,7 +172,7 @@ class LoraChange(Displayed):
             value_name=DIFFERENCE,
             completeness=self.completeness,
             exact=EXACT,
-            runs=(ModelRun("A: with adapters", self.after, adapted), ModelRun("B: without", self.before, without)),
+            runs=compared(ModelRun("with adapters", self.after, adapted), ModelRun("without", self.before, without)),
             output=self.target.output_id,
             tables=(self._by_term(), self._by_adapter()),
             sums={"by adapter": self.by_adapter},

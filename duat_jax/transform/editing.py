@@ -20,24 +20,27 @@ from duat_jax.transform.program import Program, trace
 
 
 class Edit(NamedTuple):
-    """The change of one marked value: `value ↦ kept · value + added`.
+    """An edit of values inside a function: `value ↦ kept · value + added`.
 
     To set it, keep 0 and add the new value; to scale it, keep the factor; to steer it, add a direction; to take some
     entries from another run, keep `mask` and add `(1 − mask) · other`.
 
     Args:
-        kept: a factor that broadcasts to the mark's value, which is finite where this is 0; 1 if absent.
+        kept: a factor that broadcasts to the value, which is finite where this is 0; 1 if absent.
         added: a summand that broadcasts to it; 0 if absent.
+        place: which values of a model, of an edit that `duat.edits.Neurons`, `Heads` or `Stream` made for
+            `duat.intervene`; absent for `duat.edit`, which is given the mark beside it.
     """
 
     kept: Any = None
     added: Any = None
+    place: Any = None
 
 
 def edit(fn: Callable[[Any], Any], edits: Mapping[Site, Edit]) -> Callable[[Any], Any]:
-    """Transform a function with marks into one in which marked values are changed.
+    """Transform a function with marks into one in which marked values are edited.
 
-    At every mark in `edits`, `m ↦ kept · m + added`.  The marks stay, with the changed values: the new function can be
+    At every mark in `edits`, `m ↦ kept · m + added`.  The marks stay, with the edited values: the new function can be
     recorded, and edited again.  It composes with `jit`, `vmap` and `grad`, also with respect to `kept` and `added`.
 
     A term's output is linear in its activation.  What is added at a point between the two, such as `mlp.neurons`, is no
@@ -46,7 +49,7 @@ def edit(fn: Callable[[Any], Any], edits: Mapping[Site, Edit]) -> Callable[[Any]
 
     Args:
         fn: a pure function of one pytree of arrays, with marks.
-        edits: the change of each mark; arrays that broadcast to its value as `record` gives it: inside a scan
+        edits: the edit of each mark; arrays that broadcast to its value as `record` gives it: inside a scan
             with a leading axis of its steps.
 
     Returns:
@@ -88,15 +91,15 @@ def _edit_values(program: Program, constants: list[Any], arguments: list[Any], e
     shapes = jax.eval_shape(lambda x: evaluate(program, constants, x, question, {})[1], arguments)
     values: Seen = {}
     problems = []
-    for site, change in edits.items():
-        if not isinstance(site, Site) or not isinstance(change, Edit):
-            problems.append(f"an edit is given as Site(kind, key): Edit(kept, added), not as {site!r}: {change!r}")
+    for site, given in edits.items():
+        if not isinstance(site, Site) or not isinstance(given, Edit) or given.place is not None:
+            problems.append(f"an edit is given as Site(kind, key): Edit(kept, added), not as {site!r}: {given!r}")
             continue
         if site not in shapes:
             problems.append(_absent(program, site))
             continue
         value = shapes[site]
-        for kinds, field, number in ((marks.KEPT, "kept", change.kept), (marks.ADDED, "added", change.added)):
+        for kinds, field, number in ((marks.KEPT, "kept", given.kept), (marks.ADDED, "added", given.added)):
             if number is None:
                 continue
             array = jnp.asarray(number)

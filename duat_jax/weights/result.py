@@ -10,7 +10,17 @@ from jaxtyping import Float
 from duat_jax.deprecation import renamed_arguments, renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_name, numbered, of_tokens, whole
 from duat_jax.display.result import Displayed
-from duat_jax.display.view import DIFFERENCE, DISCONTINUITIES, Colouring, ModelRun, Table, TokenRow, View, named_parts
+from duat_jax.display.view import (
+    DIFFERENCE,
+    DISCONTINUITIES,
+    Colouring,
+    ModelRun,
+    Table,
+    TokenRow,
+    View,
+    compared,
+    named_parts,
+)
 from duat_jax.evaluation.statistics import students_mean
 from duat_jax.forms.completeness import HOLDS, Completeness, worst_of
 from duat_jax.json_record import as_record
@@ -202,7 +212,7 @@ class ModelDiff(Displayed):
             value_name=DIFFERENCE,
             completeness=worst_of(self.completeness),
             exact=EXACT,
-            runs=(ModelRun(f"A: {model}", self.value), ModelRun(f"B: {reference}", self.reference_value)),
+            runs=compared(ModelRun(model, self.value), ModelRun(reference, self.reference_value)),
             output=self.target.output_id,
             tokens=tokens,
             heading="Where the difference is, after each layer",

@@ -92,7 +92,7 @@ def test_a_second_text_gives_a_contrast_and_a_third_colouring(live):
     page.get_by_role("button", name="as on the other text").first.click()
     answered(page, "intervene")
     assert re.fullmatch(r"head \d:\d@\d+ set reference", page.locator(".chips code").inner_text())
-    assert "contrast" in page.get_by_role("region", name="changes").locator("thead").inner_text()
+    assert "contrast" in page.get_by_role("region", name="edits").locator("thead").inner_text()
     page.reload()
     answered(page, "intervene")
     assert "difference" in page.locator("h1").inner_text()
@@ -107,13 +107,13 @@ def test_what_is_switched_off_is_predicted_and_run_again_and_taken_back(live):
     layer, unit, token = map(int, re.fullmatch(r"neuron (\d+):(\d+)@(\d+) set 0", written).groups())
     model, tokenizer = embedded()
     expected = duat.intervene(model, TEXT, duat.edits.Neurons(layer, unit, tokens=token).set(0), tokenizer=tokenizer)
-    row = page.get_by_role("region", name="changes").locator("tbody tr td")
+    row = page.get_by_role("region", name="edits").locator("tbody tr td")
     shown = [number(title) for title in row.evaluate_all("l => l.map(td => td.title)")]
     effect = expected.effects[0]
     near(shown, [effect.frozen.sum(), effect.secant.sum(), effect.alone], 1e-5)
     assert "change=neuron" in page.url and "predicted" in page.locator(".readout").inner_text()
     assert page.get_by_role("button", name="switch neuron").first.get_attribute("aria-pressed") == "true"
-    # The cell is still open: a second change beside the first one.
+    # The cell is still open: a second edit beside the first one.
     page.get_by_role("button", name="switch neuron").nth(1).click()
     page.locator(".chips li").nth(1).wait_for()
     answered(page, "intervene")
@@ -233,12 +233,12 @@ def test_a_mistake_is_a_sentence(live, field, value, says):
     page.locator(".status.problem", has_text=says).wait_for(timeout=ANSWERED)
 
 
-def test_a_wrong_change_and_a_server_that_is_gone_are_a_sentence(live):
+def test_a_wrong_edit_and_a_server_that_is_gone_are_a_sentence(live):
     page = live()
     answered(page, "explain")
-    page.get_by_text("Write a change", exact=True).click()
-    page.get_by_label("A change", exact=True).fill("head 99:0 set 0")
-    page.get_by_role("button", name="Add the change").click()
+    page.get_by_text("Write an edit", exact=True).click()
+    page.get_by_label("An edit", exact=True).fill("head 99:0 set 0")
+    page.get_by_role("button", name="Add the edit").click()
     page.locator(".status.problem", has_text="layer 99").wait_for()
     assert page.locator(".chips li").count() == 0
     page.route("**/ask", lambda route: route.fulfill(status=200, body=""))
@@ -291,7 +291,7 @@ def test_everything_is_reached_by_the_keyboard(live):
     for _ in range(60):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.textContent.slice(0, 30) || document.activeElement.name"))
-    assert {"target", "other", "Ask", "Write a change"} <= reached
+    assert {"target", "other", "Ask", "Write an edit"} <= reached
     assert any("Save as" in each for each in reached)
 
 

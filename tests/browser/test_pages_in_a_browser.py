@@ -329,7 +329,7 @@ def test_a_group_is_kept_with_the_page(opened):
         page.get_by_role("button", name="Save this page with its groups").click()
     kept = opened(Path(download.value.path()).read_text(encoding="utf-8"))
     row = kept.get_by_role("region", name="groups").locator("tr").filter(has_text="</script> mine")
-    assert "not run again" in row.inner_text() and "--change 'neuron 5:371@11 set 0'" in row.inner_text()
+    assert "not run again" in row.inner_text() and "--edit 'neuron 5:371@11 set 0'" in row.inner_text()
     predicted = -sum(graph.neurons[place].neuron.contribution for place in (0, 3))
     near(number(row.locator("td").nth(1).get_attribute("title")), predicted, 1e-6)
 

@@ -342,7 +342,7 @@ IN_EVERY_DTYPE = {
     "lora diff": (("lora", "diff", "adapter", TEXT, *GPT2), ("difference",)),
     "diff": (("diff", "merged", TEXT, "--reference", GPT2[1], "--top", 1), ("difference",)),
     "intervene": (
-        ("intervene", TEXT, "--change", "head 1:0 set 0", *GPT2),
+        ("intervene", TEXT, "--edit", "head 1:0 set 0", *GPT2),
         ("difference",),
     ),
     "steer": (

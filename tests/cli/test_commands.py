@@ -118,13 +118,13 @@ def test_texts_of_the_library_name_options_of_the_commands_that_print_them():
 FOREIGN = [
     ("graph", "w1 w2"),
     ("attention", "w1 w2", "--layer", "0", "--head", "99", "--key", "0"),
-    ("intervene", "w1 w2", "--change", "head 0:0 set 0"),
+    ("intervene", "w1 w2", "--edit", "head 0:0 set 0"),
     ("steer", "w1 w2", "--towards", "w1", "--away", "w2", "--layers", "1"),
     ("in-context", "w1", "--demonstration", "w2", "--answer", "w3"),
     ("circuit", "--task", "parameter"),
     ("explain", "w1 w2"),
     ("contrast", "w1 w2", "--reference", "w1"),
-    ("intervene", "w1 w2", "--change", "head 0:0 set reference", "--reference", "w1"),
+    ("intervene", "w1 w2", "--edit", "head 0:0 set reference", "--reference", "w1"),
     ("lora diff", "adapter", "w1 w2"),
     ("diff", "MODEL", "w1 w2", "--bits", "4"),
 ]
@@ -253,7 +253,7 @@ def test_a_full_disk_has_its_status_wherever_it_is_met():
 
 @pytest.mark.parametrize("command", ["intervene", "steer"])
 def test_a_text_that_is_not_utf_8_is_refused(command):
-    options = {"intervene": ("--change", "head 0:0 set 0"), "steer": ("--towards", "a", "--away", "b", "--layers", 1)}
+    options = {"intervene": ("--edit", "head 0:0 set 0"), "steer": ("--towards", "a", "--away", "b", "--layers", 1)}
     result = run(command, "a\udce8", *options[command])
     assert result.exit_code == MISTAKE and "is not UTF-8" in result.stderr
 
@@ -303,11 +303,11 @@ def test_intervene_is_the_function():
     ]
     expected = duat.intervene(model, WORDS, changes, "w7", contrast="w9", tokenizer=tokenizer)
     written = "heads 2:1@-1 set 0", "neuron 2:7,20 scale -0.5", "stream 1@1,2 scale 2"
-    options = [part for change in written for part in ("--change", change)]
+    options = [part for change in written for part in ("--edit", change)]
     result = run(*("intervene", WORDS, "--model", SMALL, *options, "--target", "w7", "--contrast", "w9", "--json", "-"))
     found = json.loads(result.stdout)
     close(found["difference"], expected.difference)
-    assert [effect["change"] for effect in found["effects"]] == [effect.change for effect in expected.effects]
+    assert [effect["change"] for effect in found["effects"]] == [effect.edit for effect in expected.effects]
 
 
 def test_a_patch_from_another_text_is_the_function_beside_the_contrast():
@@ -329,7 +329,7 @@ def test_a_patch_from_another_text_is_the_function_beside_the_contrast():
         "stream 1@6,7 set reference",
         "head 1:0 set 0",
     )
-    options = [part for change in written for part in ("--change", change)]
+    options = [part for change in written for part in ("--edit", change)]
     asked = ("intervene", WORDS, "--model", SMALL, "--reference", other, *options, "--target", "w7", "--contrast", "w9")
     found = json.loads(run(*asked, "--json", "-").stdout)
     for effect, same in zip(found["effects"], expected.effects, strict=True):
@@ -349,15 +349,15 @@ def test_a_patch_needs_another_text_and_another_text_a_patch():
         ("head 1:0 set 0", ("--reference", "a c"), "give both, or neither"),
         ("head 1:0 set reference", ("--reference", "a b c"), "the text has 2 tokens and the other text 3"),
         ("head 1:0 set reference", ("--reference", "a b"), "the same for the model"),
-        ("head 1:0 scale reference", ("--reference", "a c"), "is no change"),
+        ("head 1:0 scale reference", ("--reference", "a c"), "is no edit"),
     ):
-        result = run("intervene", "a b", "--change", change, *reference)
+        result = run("intervene", "a b", "--edit", change, *reference)
         assert result.exit_code == MISTAKE and says in result.stderr and result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("change", ["head 5", "heads 5:3", "stream 5:3 set 0", "neuron 1:2 set x", "layer 3 set 0"])
 def test_a_change_that_is_none_says_how_to_write_one(change):
-    result = run("intervene", TEXT, "--change", change)
+    result = run("intervene", TEXT, "--edit", change)
     assert result.exit_code == MISTAKE and "LAYER:UNITS@TOKENS" in result.stderr
 
 
@@ -384,14 +384,14 @@ def test_the_result_of_a_command_needs_no_terminal():
 
 MISTAKES = {
     "intervene, changes": (
-        ["intervene", "a b", "--change", "head", "--change", "neuron 1:2 times 3"],
-        ["'head' is no change", "'neuron 1:2 times 3' is no change"],
+        ["intervene", "a b", "--edit", "head", "--edit", "neuron 1:2 times 3"],
+        ["'head' is no edit", "'neuron 1:2 times 3' is no edit"],
     ),
     "intervene, places": (
-        ["intervene", "a b", "--change", "head 9:0 set 0", "--change", "head 1:99 set 0", "--position", "77"],
-        ["change 0", "change 1", "position 77 is outside"],
+        ["intervene", "a b", "--edit", "head 9:0 set 0", "--edit", "head 1:99 set 0", "--position", "77"],
+        ["edit 0", "edit 1", "position 77 is outside"],
     ),
-    "intervene, a target": (["intervene", "a b", "--change", "head 1:0 set 0", "--target", "a b c"], ["not one token"]),
+    "intervene, a target": (["intervene", "a b", "--edit", "head 1:0 set 0", "--target", "a b c"], ["not one token"]),
     "steer, a layer and a text": (
         ["steer", "a b", "--towards", "a", "--away", "", "--layers", "9"],
         ["stream 9 isn't there before what is read: give 0 to 6", "the text away"],

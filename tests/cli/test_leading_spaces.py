@@ -17,7 +17,7 @@ TOKENS = {
     "explain": ("explain", TEXT),
     "contrast": ("contrast", TEXT, "--reference", TEXT.replace("key", "name")),
     "graph": ("graph", TEXT, "--top-neurons", "0"),
-    "intervene": ("intervene", TEXT, "--change", "head 5:3 set 0"),
+    "intervene": ("intervene", TEXT, "--edit", "head 5:3 set 0"),
     "steer": ("steer", TEXT, "--towards", "import os", "--away", "class Box:", "--layers", 2),
     "diff": ("diff", "embedded", "embedded", TEXT, "--top", 0),
     "lora diff": ("lora", "diff", "adapter", TEXT),

@@ -25,7 +25,7 @@ RUNS = {
     "contrast": ["contrast", WORDS, "--reference", "w5 w8 w3", *TINY],
     "graph": ["graph", WORDS, "--top-neurons", "2", *TINY],
     "attention": ["attention", WORDS, "--layer", "2", "--head", "0", "--key", "1", *TINY],
-    "intervene": ["intervene", WORDS, "--change", "head 2:1 set 0", *TINY],
+    "intervene": ["intervene", WORDS, "--edit", "head 2:1 set 0", *TINY],
     "steer": ["steer", WORDS, "--towards", "w4", "--away", "w9", "--layers", "2", *TINY],
     "diff": ["diff", TINY[1], TINY[1], WORDS, "--top", "1"],
     "audit": ["audit", "--equation", "31"],

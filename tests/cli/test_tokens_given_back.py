@@ -37,7 +37,7 @@ COMMANDS = {
     "explain": ("explain TEXT --model MODEL", "json save html"),
     "contrast": ("contrast TEXT --reference OTHER --model MODEL", "json save html"),
     "graph": ("graph TEXT --top-neurons 2 --model MODEL", "json save html"),
-    "intervene": ("intervene TEXT --change CHANGE --model MODEL", "json save html"),
+    "intervene": ("intervene TEXT --edit EDIT --model MODEL", "json save html"),
     "steer": ("steer TEXT --towards TEXT --away OTHER --layers 1 --model MODEL", "json save html"),
     "diff": ("diff MODEL TEXT --bits 2 --top 0", "json save"),
     "lora diff": ("lora diff ADAPTER TEXT --model MODEL", "json save"),
@@ -95,7 +95,7 @@ def quoted(text):
 def printed_by(folder, name, *options):
     """Return what a command writes: its record, its result, and the tokens on its page and on screen."""
     asked, kinds = COMMANDS[name]
-    words = {"MODEL": folder, "ADAPTER": folder / "adapter", "TEXT": TEXT, "OTHER": OTHER, "CHANGE": "head 1:1 set 0"}
+    words = {"MODEL": folder, "ADAPTER": folder / "adapter", "TEXT": TEXT, "OTHER": OTHER, "EDIT": "head 1:1 set 0"}
     files = {kind: folder / f"result.{kind}" for kind in kinds.split()}
     result = run(
         *(words.get(word, word) for word in asked.split()),

@@ -44,7 +44,7 @@ def test_a_formula_in_plain_text_becomes_latex(text, expected):
 
 
 @pytest.mark.parametrize(
-    "code", ["c_attn", "[tokens − 1]", "'next token'", "duat.load", "--change", "·default", "x", "->"]
+    "code", ["c_attn", "[tokens − 1]", "'next token'", "duat.load", "--edit", "·default", "x", "->"]
 )
 def test_code_stays_code(code):
     assert not is_formula(code)

@@ -1,4 +1,4 @@
-"""An intervention is the model run with the change written into it; its columns are what they say, and sum."""
+"""An intervention is the model run with the edit written into it; its columns are what they say, and sum."""
 
 import json
 from contextlib import contextmanager
@@ -49,11 +49,11 @@ def holds(found):
 
 
 @cache
-def changed(name):
-    """Return a model's most probable logit with a change of each kind, and the same changes as edits."""
+def edited(name):
+    """Return a model's most probable logit with an edit of each kind, and the same edits by their marks."""
     model = both(name)
     direction = 9 * numbers(model.config.features)
-    changes = [
+    written = [
         duat.edits.Neurons(1, [3, 8]).set(0),
         duat.edits.Heads(1, 2).scale(0),
         duat.edits.Stream(1, tokens=-1).steer(direction),
@@ -69,13 +69,13 @@ def changed(name):
             added=jnp.zeros((len(IDS), model.config.features)).at[-1].set(direction)
         ),
     }
-    return model, holds(duat.intervene(model, IDS, changes)), edits
+    return model, holds(duat.intervene(model, IDS, written)), edits
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", slow("llama")])
 def test_neurons_and_heads_set_to_zero_are_weights_set_to_zero(name):
-    model, found, edits = changed(name)
+    model, found, edits = edited(name)
     x = model.embed(jnp.array(IDS))
     token = int(model.output(x)[-1].argmax())
     steered = duat.edit(model.output, dict([list(edits.items())[2]]))
@@ -92,12 +92,12 @@ def test_neurons_and_heads_set_to_zero_are_weights_set_to_zero(name):
     with neurons(), head():
         logits = steered(x)[-1]
     close(found.after, logits[token], layers=9)
-    assert logits.argmax() != token, "the same token is read with the changes"
+    assert logits.argmax() != token, "the same token is read with the edits"
 
 
 @pytest.mark.parametrize("name", ["gpt2", *(slow(name) for name in ("llama", "mixtral", "gemma2"))])
 def test_the_frozen_column_is_the_replayed_function_with_the_edit_in_it(name):
-    model, found, edits = changed(name)
+    model, found, edits = edited(name)
     x = model.embed(jnp.array(IDS))
     recording = jax.jit(duat.record(model.states))(x)
     logits = model.logits_at(recording.value[-1])
@@ -110,7 +110,7 @@ def test_the_frozen_column_is_the_replayed_function_with_the_edit_in_it(name):
 
 
 @pytest.mark.slow
-def test_a_change_of_the_stream_is_one_of_what_enters_the_next_layer():
+def test_an_edit_of_the_stream_is_one_of_what_enters_the_next_layer():
     model = both("gpt2")
     direction, rows = numbers(3, model.config.features), jnp.array([1, 4, 2])
     here = duat.record(model.hidden)(model.embed(jnp.array(IDS)))
@@ -164,7 +164,7 @@ def test_every_number_is_read_again():
 
 
 def test_it_shows_itself_and_says_when_nothing_reaches_the_number():
-    _, found, _ = changed("gpt2")
+    _, found, _ = edited("gpt2")
     text = str(found)
     for part in (
         "at token 5, '20'",
@@ -188,7 +188,7 @@ def test_it_shows_itself_and_says_when_nothing_reaches_the_number():
 def test_everything_wrong_is_said_at_once():
     model = both("gpt2")
     layers, heads, features = model.config.layers, model.config.blocks[0].heads, model.config.features
-    changes = [
+    wrong = [
         duat.edits.Neurons(layers, 0).set(0),
         duat.edits.Heads(0, [0, heads]).set(0),
         duat.edits.Stream(layers + 1).scale(2),
@@ -201,32 +201,32 @@ def test_everything_wrong_is_said_at_once():
         duat.edits.Heads(1, [0, 1], tokens=2).set(0),
     ]
     with pytest.raises(duat.InvalidInput) as error:
-        duat.intervene(model, IDS, changes, 10**9)
+        duat.intervene(model, IDS, wrong, 10**9)
     for part in (
         "the target 1000000000 is no token id",
-        f"change 0: layer {layers} is none of the {layers} before what is read, counted from 0",
-        f"change 1: head [0, {heads}] is none of {heads}: give 0 to {heads - 1}",
-        f"change 2: stream {layers + 1} isn't there before what is read: give 0 to {layers}",
-        "change 3: neuron [1, 1] names one twice",
+        f"edit 0: layer {layers} is none of the {layers} before what is read, counted from 0",
+        f"edit 1: head [0, {heads}] is none of {heads}: give 0 to {heads - 1}",
+        f"edit 2: stream {layers + 1} isn't there before what is read: give 0 to {layers}",
+        "edit 3: neuron [1, 1] names one twice",
     ):
         assert part in str(error.value)
     with pytest.raises(duat.InvalidInput) as error:
-        duat.intervene(model, IDS, changes[4:], TOKEN)
+        duat.intervene(model, IDS, wrong[4:], TOKEN)
     for part in (
-        "change 0: token 6 is none of 6: give -6 to 5",
-        f"change 1: stream 1: what it is steered by must be a number, or numbers that broadcast to [6, {features}]",
-        "change 2: stream 1: what it is set to isn't finite",
-        "change 3: layer 1, head 0: what it is scaled by must be a number",
-        "changes 4 and 5 overlap at layer 1, heads 0, 1: change each value once",
+        "edit 0: token 6 is none of 6: give -6 to 5",
+        f"edit 1: stream 1: what it is steered by must be a number, or numbers that broadcast to [6, {features}]",
+        "edit 2: stream 1: what it is set to isn't finite",
+        "edit 3: layer 1, head 0: what it is scaled by must be a number",
+        "edits 4 and 5 overlap at layer 1, heads 0, 1: edit each value once",
     ):
         assert part in str(error.value)
     with pytest.raises(duat.InvalidInput, match="layer 1 is none of the 1 before what is read"):
         duat.intervene(model, IDS, duat.edits.Heads(1, 0).set(0), duat.targets.Direction(np.ones(features), stream=1))
     unchecked = unwrap(duat.intervene)  # for a user nothing checks the types of arguments before
-    for nothing in ([], None, 3, [duat.edits.Heads(1, 0)]):
-        with pytest.raises(duat.InvalidInput, match="changes are one or several such as"):
+    for nothing in ([], None, 3, [duat.edits.Heads(1, 0)], duat.edits.Edit(0)):
+        with pytest.raises(duat.InvalidInput, match="edits are one or several such as"):
             unchecked(model, IDS, nothing, TOKEN)
     with pytest.raises(duat.InvalidInput, match="one input and one target are taken"):
-        unchecked(model, [IDS, IDS], changes[8], TOKEN)
-    with pytest.raises(duat.NotFinite, match=r"logit of '7' at token 5, '20' is nan with the changes"):
+        unchecked(model, [IDS, IDS], wrong[8], TOKEN)
+    with pytest.raises(duat.NotFinite, match=r"logit of '7' at token 5, '20' is nan with the edits"):
         duat.intervene(model, IDS, duat.edits.Stream(1).set(1.7e308), TOKEN)

@@ -56,7 +56,7 @@ def test_a_changes_units_sum_to_its_cell():
     result = result_of(duat.results.Intervention)
     view = read(result.to_html())
     (effects,) = view["tables"]
-    assert [row[0] for row in effects["rows"]] == [effect.change for effect in result.effects]
+    assert [row[0] for row in effects["rows"]] == [effect.edit for effect in result.effects]
     for row, effect in zip(view["rows"], result.effects, strict=True):
         near(sum(row["parts"]), float(effect.secant.sum()), 1e-5)
         (units,) = row["units"]

@@ -1,4 +1,4 @@
-"""Changes whose values a model computes, and changes as they are written, against the model run in other ways."""
+"""Edits whose values a model computes, and edits as they are written, against the model run in other ways."""
 
 import dataclasses
 from functools import cache
@@ -15,7 +15,7 @@ from helpers import close
 import duat_jax as duat
 from duat_jax.edits import Edit, FromInput, HeadMove, Heads, MeanEmbedding, Neurons, SteeringVector, Stream
 from duat_jax.interpret.intervene import compute
-from duat_jax.interpret.intervene.written import parse_changes
+from duat_jax.interpret.intervene.written import parse_edits
 from duat_jax.nn import attention
 
 IDS, OTHER, TOKEN = [5, 17, 3, 44, 17, 20], [5, 17, 8, 44, 9, 20], 7
@@ -45,8 +45,8 @@ def test_an_edge_taken_away_is_an_entry_of_the_pattern_set_to_zero(name):
         found = duat.intervene(model, IDS, Heads(layer, head, tokens=token).steer(HeadMove(source)), TOKEN)
         close(found.after, without_edge(model, layer, head, source, token), layers=9)
         assert abs(found.difference) > 1e-7 and found.completeness.verdict == "holds"
-    (change,) = parse_changes([f"edge 1:2 0>{len(IDS) - 1} scale 0.25"])
-    found = duat.intervene(model, IDS, change, TOKEN)
+    (edge,) = parse_edits([f"edge 1:2 0>{len(IDS) - 1} scale 0.25"])
+    found = duat.intervene(model, IDS, edge, TOKEN)
     close(found.after, without_edge(model, 1, 2, 0, -1, 0.25), layers=9)
 
 
@@ -101,7 +101,7 @@ def test_a_token_set_to_the_mean_embedding(name):
     x[2] += model.config.embedding_scale * (table.mean(0) - table[IDS[2]])
     found = duat.intervene(model, IDS, Stream(0, tokens=2).set(MeanEmbedding()), TOKEN)
     close(found.after, logit(model.output(jnp.asarray(x))), layers=9)
-    assert found.effects[0].change == "stream 0, token 2, '3': set to the vocabulary's mean embedding"
+    assert found.effects[0].edit == "stream 0, token 2, '3': set to the vocabulary's mean embedding"
 
 
 @pytest.mark.parametrize("place", [Neurons(1, [3, 8]), Heads(1, 2), Heads(0, [1, 3], tokens=-1), Stream(1, tokens=4)])
@@ -117,7 +117,7 @@ def test_values_on_another_text_are_those_that_a_recording_of_it_has(place):
         values = values if place.tokens is None else values[place.tokens]
     found, expected = (duat.intervene(model, IDS, place.set(given), TOKEN) for given in (FromInput(OTHER), values))
     close(found.effects[0].secant, expected.effects[0].secant, layers=9)
-    assert found.effects[0].change.endswith("set to the values on another input")
+    assert found.effects[0].edit.endswith("set to the values on another input")
 
 
 def test_a_direction_leads_from_one_text_to_another():
@@ -137,33 +137,33 @@ def test_a_direction_leads_from_one_text_to_another():
 def test_a_steering_vector_is_what_leads_from_one_text_to_the_other():
     model, tokenizer = duat.load(tokenizer=True, dtype=jnp.float64)
     texts = SteeringVector("import os", "class Box:", strength=3)
-    inputs, _, (change,) = compute.check(model.config, "x = self.", [Stream(2).steer(texts)], tokenizer=tokenizer)
+    inputs, _, (edit,) = compute.check(model.config, "x = self.", [Stream(2).steer(texts)], tokenizer=tokenizer)
     towards, away = (
         np.asarray(model.stream(model.embed(jnp.array(tokenizer.encode(text).ids)), 2)[-1])
         for text in ("import os", "class Box:")
     )
-    close(texts._values(model, inputs, change, tokenizer), 3 * (towards - away), layers=9)
+    close(texts._values(model, inputs, edit.place, tokenizer), 3 * (towards - away), layers=9)
 
 
-def test_changes_of_any_layer_are_one_program():
+def test_edits_of_any_layer_are_one_program():
     model = golden("gpt2")
     for kinds in ((Heads,), (Neurons,), (Heads, Neurons)):
         sizes = set()
         for layer in (0, 1, 0):
-            changes = [kind(layer, layer).set(0) for kind in kinds]
-            changes += [kind(1 - layer, 2, tokens=[0, -1]).scale(2) for kind in kinds]
-            duat.intervene(model, IDS, changes, TOKEN)
+            edits = [kind(layer, layer).set(0) for kind in kinds]
+            edits += [kind(1 - layer, 2, tokens=[0, -1]).scale(2) for kind in kinds]
+            duat.intervene(model, IDS, edits, TOKEN)
             sizes.add((compute._run._cache_size(), compute._split._cache_size()))
         assert len(sizes) == 1
 
 
-def test_more_changes_than_slots_are_all_made():
+def test_more_edits_than_slots_are_all_made():
     model, x = duat.load(dtype=jnp.float64), jnp.array(IDS)
-    changes = [Heads(layer, head, tokens=-1).scale(0.1 * layer) for layer in range(6) for head in (0, 2)]
+    written = [Heads(layer, head, tokens=-1).scale(0.1 * layer) for layer in range(6) for head in (0, 2)]
     kept = [jnp.ones((len(IDS), 4, 1)).at[-1, jnp.array([0, 2])].set(0.1 * layer) for layer in range(6)]
     sites = [duat.Site("point", duat.Key((f"layers.{layer}",), "attention.mixed", 0)) for layer in range(6)]
     edits = dict(zip(sites, map(Edit, kept), strict=True))
-    found = duat.intervene(model, IDS, changes, TOKEN)
+    found = duat.intervene(model, IDS, written, TOKEN)
     close(found.after, logit(duat.edit(model.output, edits)(model.embed(x))), layers=9)
     assert found.completeness.verdict == "holds" and len(found.effects) == 12
 
@@ -182,20 +182,22 @@ WRITTEN = {
 
 
 def fields(value):
-    """Return a change as plain data; its parts are compared by what they are."""
+    """Return an edit as plain data; its parts are compared by what they are."""
+    if isinstance(value, Edit):
+        return list(map(fields, value))
     if dataclasses.is_dataclass(value):
         return type(value).__name__, [fields(getattr(value, field.name)) for field in dataclasses.fields(value)]
     return value
 
 
 @pytest.mark.parametrize("written", WRITTEN)
-def test_a_change_is_read_as_it_is_written(written):
-    (change,) = parse_changes([f" {written} "], "a b")
-    assert fields(change) == fields(WRITTEN[written])
+def test_an_edit_is_read_as_it_is_written(written):
+    (edit,) = parse_edits([f" {written} "], "a b")
+    assert fields(edit) == fields(WRITTEN[written])
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("edit", "says"),
     [
         (Heads(1, 0, tokens=2).steer(HeadMove(4)), "token 2 doesn't see token 4, so nothing comes from it"),
         (Heads(1, 0, tokens=2).steer(HeadMove(9)), "token 9 is none of 6: give -6 to 5"),
@@ -214,9 +216,9 @@ def test_a_change_is_read_as_it_is_written(written):
         (Stream(1).set(SteeringVector("a", "b")), "stream 1 can't be set to SteeringVector: give it to .steer"),
     ],
 )
-def test_what_is_wrong_with_a_source_is_said(change, says):
+def test_what_is_wrong_with_a_source_is_said(edit, says):
     with pytest.raises(duat.InvalidInput) as error:
-        duat.intervene(golden("gpt2"), IDS, change, TOKEN)
+        duat.intervene(golden("gpt2"), IDS, edit, TOKEN)
     assert says in str(error.value)
 
 
@@ -226,14 +228,14 @@ def test_what_is_wrong_with_a_source_is_said(change, says):
         ("edge 5:3 2>7 set 2", "which can be set to 0 or scaled"),
         ('stream 3 steer 1 "\\x" "a"', "strings as in JSON"),
         ("head 5:3 set reference", "sets values to those on a reference: give one"),
-        ("token 3 set 0", "is no change"),
-        ("token 3 set mean; token 4 set mean", "is no change"),
-        ("head 5:3 set 0" * 1000, "is no change"),
-        (f"head {'9' * 5000}:0 set 0", "is no change"),
-        (f"edge 1:0 {'9' * 5000}>1 set 0", "is no change"),
+        ("token 3 set 0", "is no edit"),
+        ("token 3 set mean; token 4 set mean", "is no edit"),
+        ("head 5:3 set 0" * 1000, "is no edit"),
+        (f"head {'9' * 5000}:0 set 0", "is no edit"),
+        (f"edge 1:0 {'9' * 5000}>1 set 0", "is no edit"),
     ],
 )
-def test_what_is_no_change_is_said(written, says):
+def test_what_is_no_edit_is_said(written, says):
     with pytest.raises(duat.InvalidInput) as error:
-        parse_changes([written])
+        parse_edits([written])
     assert says in str(error.value)

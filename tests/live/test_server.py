@@ -4,6 +4,7 @@ import http.client
 import json
 import threading
 import time
+from dataclasses import replace
 from functools import cache
 
 import msgspec
@@ -13,8 +14,6 @@ from helpers import close, near
 
 import duat_jax as duat
 from duat_jax.display.page.data import page_data
-from duat_jax.interpret.intervene.compute import check
-from duat_jax.interpret.intervene.patching import beside_contrast
 from duat_jax.live import answers, server
 from tests.live_server import KEY, ask, request, serving
 
@@ -99,8 +98,9 @@ def test_changes_are_the_functions(small_port):
     }
     answer = ask(small_port, ask="intervene", text=WORDS, target="w7", changes=list(changes), other=WORDS_TOO)[1]
     expected = duat.intervene(model, WORDS, list(changes.values()), "w7", tokenizer=tokenizer)
-    applied = check(model.config, WORDS, list(changes.values()), "w7", tokenizer=tokenizer)[-1]
-    expected = beside_contrast(expected, duat.contrast(model, WORDS, WORDS_TOO, "w7", tokenizer=tokenizer), applied)
+    contrast = duat.contrast(model, WORDS, WORDS_TOO, "w7", tokenizer=tokenizer)
+    patch = expected.effects[-1]._replace(contrast=-float(contrast.flow[1][1]))
+    expected = replace(expected, effects=(*expected.effects[:-1], patch))
     alike(answer["view"], (page_of(expected)))
     (effects,) = answer["view"]["tables"]
     place = effects["columns"].index("contrast")
@@ -165,7 +165,7 @@ QUESTIONS = {
         "at most 64",
     ),
     "no token": (b'{"ask": "explain", "text": "a", "target": "a b c"}', "not one token"),
-    "no change": (b'{"ask": "intervene", "text": "a", "changes": ["head"]}', "is no change"),
+    "no change": (b'{"ask": "intervene", "text": "a", "changes": ["head"]}', "is no edit"),
     "no changes": (b'{"ask": "intervene", "text": "a", "changes": []}', "at least one"),
     "a place that isn't there": (b'{"ask": "intervene", "text": "a", "changes": ["head 99:0 set 0"]}', "layer 99"),
     "a neuron that isn't there": (b'{"ask": "neuron", "text": "a", "layer": 9, "token": 0, "unit": 0}', "no neuron"),
@@ -183,7 +183,7 @@ QUESTIONS = {
     "an output before the first": (b'{"ask": "explain", "text": "a", "output": -1}', "-1"),
     "a change of many digits": (
         json.dumps({"ask": "intervene", "text": "a", "changes": [f"head {'9' * 5000}:0 set 0"]}).encode(),
-        "is no change",
+        "is no edit",
     ),
     "a change to a huge number": (
         json.dumps({"ask": "intervene", "text": "a", "changes": [f"head 0:0 set {'9' * 5000}"]}).encode(),

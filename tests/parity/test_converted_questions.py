@@ -145,8 +145,8 @@ def checkpoint(tmp_path_factory):
 def test_commands_change_and_steer(checkpoint):
     asked = ["for i in range(10", "--model", checkpoint]
     for command in (
-        ["intervene", *asked, "--change", "head 1:2 set 0", "--change", "neurons 0:3,5@-1 scale 2"],
-        ["intervene", *asked, "--change", "neurons 1:3 set reference", "--reference", "for j in range(10"],
+        ["intervene", *asked, "--edit", "head 1:2 set 0", "--edit", "neurons 0:3,5@-1 scale 2"],
+        ["intervene", *asked, "--edit", "neurons 1:3 set reference", "--reference", "for j in range(10"],
         ["steer", *asked, "--towards", "import os", "--away", "class Box:", "--layers", 1],
     ):
         found = run(*command)

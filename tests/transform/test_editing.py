@@ -239,6 +239,7 @@ def test_every_edit_that_does_not_fit_is_named_with_what_there_is():
         the_site(block, "offset", make_input()): duat.edits.Edit(added=jnp.zeros((TOKENS, FEATURES))),
         "layer": duat.edits.Edit(0),
         the_site(block, "hold", make_input()): 0.0,
+        duat.Site("stream", duat.Key((), "layer", 1)): duat.edits.Stream(1).set(0),
     }
     with pytest.raises(duat.DuatError) as error:
         duat.edit(block, edits)(make_input())
@@ -247,7 +248,8 @@ def test_every_edit_that_does_not_fit_is_named_with_what_there_is():
         "there is no stream called 'layers.9.layer' to be edited; the marks of this kind are layer",
         "`added` at stream layer is float64[4,7], which doesn't broadcast to the mark's value, float64[4,6]",
         "`added` at offset bias is float64[4,6], which doesn't broadcast to the mark's value, float64[6]",
-        "an edit is given as Site(kind, key): Edit(kept, added), not as 'layer': Edit(kept=0, added=None)",
+        "an edit is given as Site(kind, key): Edit(kept, added), not as 'layer': Edit(kept=0, added=None, place=None)",
         ": 0.0",
+        "Edit(kept=0, added=0, place=Stream(layers=1, tokens=None))",
     ):
         assert part in str(error.value)

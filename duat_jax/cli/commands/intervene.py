@@ -13,7 +13,7 @@ from duat_jax.cli.progress import working
 from duat_jax.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from duat_jax.interpret.intervene.changes import Change
+    from duat_jax.transform.editing import Edit
 
 Token = Annotated[
     Number,
@@ -27,36 +27,41 @@ Token = Annotated[
 
 
 @command(
-    f"duat intervene {CODE} --change 'head 5:3 set 0'",
-    'duat intervene "The capital of France is" --model DIR --change "neurons 20:5,7@-1 scale 2" --target " Paris"',
+    f"duat intervene {CODE} --edit 'head 5:3 set 0'",
+    'duat intervene "The capital of France is" --model DIR --edit "neurons 20:5,7@-1 scale 2" --target " Paris"',
 )
 def intervene(
     *,
     text: Text,
-    change: Annotated[
-        list[str],
+    edit: Annotated[
+        list[str] | None,
         typer.Option(
-            help="What is changed, such as 'head 5:3 set 0', 'neurons 3:17,20@-1 scale 2' or 'stream 6@2 set 0':"
+            help="What is edited, such as 'head 5:3 set 0', 'neurons 3:17,20@-1 scale 2' or 'stream 6@2 set 0':"
             " LAYER:UNITS@TOKENS; 'token 3 set mean', 'edge 5:3 2>7 set 0': LAYER:HEAD FROM>TO. 'set reference' sets"
-            " to the values on --reference. Repeat for several."
+            " to the values on --reference. Repeat for several; one"
+            " is required."
         ),
-    ],
+        OldName("--change"),
+    ] = None,
     reference: Annotated[
         str | None,
-        typer.Option(help="Another text of as many tokens, for changes that 'set reference' (patching)."),
+        typer.Option(help="Another text of as many tokens, for edits that 'set reference' (patching)."),
         OldName("--versus"),
     ] = None,
     source: ModelOfTexts,
     number: Token,
     files: PageFiles,
 ) -> Answer:
-    """Turn heads or neurons off, scale or patch them, run the model again, and split what changes over the changes."""
-    from duat_jax.interpret.intervene.written import parse_changes, sets_other
+    """Turn heads or neurons off, scale or patch them, run the model again, and split what changes over the edits."""
+    from duat_jax.interpret.intervene.patching import is_patch
+    from duat_jax.interpret.intervene.written import parse_edits
 
-    changes = parse_changes(change, reference or "")
-    if (reference is None) == any(map(sets_other, changes)):
-        raise InvalidInput("--change '… set reference' sets values to those on --reference TEXT: give both, or neither")
-    return _answer(source, number, text, changes, reference)
+    if not edit:  # an option with an old name has a default
+        raise InvalidInput("nothing is edited: give --edit, such as --edit 'head 5:3 set 0'")
+    edits = parse_edits(edit, reference or "")
+    if (reference is None) == any(map(is_patch, edits)):
+        raise InvalidInput("--edit '… set reference' sets values to those on --reference TEXT: give both, or neither")
+    return _answer(source, number, text, edits, reference)
 
 
 @command(
@@ -80,27 +85,18 @@ def steer(
     return _answer(source, number, text, [Stream(layers).steer(SteeringVector(towards, away, strength))])
 
 
-def _answer(
-    source: Source, number: Number, text: str, changes: "Sequence[Change]", reference: str | None = None
-) -> Answer:
-    """Run the model with changes, and beside a contrast with the reference if there is one."""
+def _answer(source: Source, number: Number, text: str, edits: "Sequence[Edit]", reference: str | None = None) -> Answer:
+    """Run the model with edits, and beside a contrast with the reference if there is one."""
     config = source.open("call duat.intervene in Python for them")
-    import duat_jax as duat
     from duat_jax.interpret.intervene.compute import check
-    from duat_jax.interpret.intervene.patching import beside_contrast
+    from duat_jax.interpret.intervene.patching import intervene_beside_contrast
 
     question = number.arguments(source)
-    if config.marks is None:
-        *_, applied = check(config, text, changes, **question)
-        model = source.load()
-    else:  # the marks of a model by its PyTorch code are known once it is loaded
-        model = source.load()
-        *_, applied = check(model.config, text, changes, **question)
-    with working("Running the model with the changes"):
-        result = duat.intervene(model, text, changes, **question)
-    if reference is not None:
-        with working("Contrasting"):
-            result = beside_contrast(result, duat.contrast(model, text, reference, **question), applied)
+    if config.marks is None:  # the marks of a model by its PyTorch code are known once it is loaded
+        check(config, text, edits, **question)
+    model = source.load()
+    with working("Running the model with the edits"):
+        result = intervene_beside_contrast(model, text, edits, reference, **question)
     return Answer(
         result=result,
         record=result.as_dict(source.name),

@@ -73,9 +73,9 @@ export function button(label, act, attributes = {}) {
   return element;
 }
 
-/** A button that makes a change, or takes it back if it is made.
+/** A button that makes an edit, or takes it back if it is made.
  * @param {import("./page.js").Acts} acts
- * @param {string} written the change
+ * @param {string} written the edit
  * @param {string} label
  * @param {string} name what it does, for a screen reader
  */

@@ -190,7 +190,7 @@ function groupsTable(graph, acts) {
     const { members, predicted, measured } = group;
     const changes = members.map((index) => graph.neurons[index].switch_off);
     if (measured === null && acts) return button("run the model again", async () => { group.measured = await acts.measure(changes); table.replaceWith(groupsTable(graph, acts)); });
-    if (measured === null) return `not run again. ${changes.map((change) => `--change '${change}'`).join(" ")}`;
+    if (measured === null) return `not run again. ${changes.map((change) => `--edit '${change}'`).join(" ")}`;
     return Math.abs(predicted - measured) <= 0.1 * Math.abs(measured) ? "the parts add up to what running again says, within a tenth" : "the parts don't add up to what running again says: other neurons and patterns react";
   };
   const table = scrolling("groups", make("table", { class: "parts" },

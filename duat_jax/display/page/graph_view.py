@@ -27,7 +27,7 @@ class NeuronView(msgspec.Struct):
         reads: parts of it by name, the others as one.
         raised: the outputs whose logits it raises, and by how much.
         lowered: those that it lowers.
-        switch_off: the change that switches it off, as it is written for `duat intervene --change`.
+        switch_off: the edit that switches it off, as it is written for `duat intervene --edit`.
     """
 
     name: str

@@ -8,12 +8,12 @@ import { saidTable, savePage, show, tablesOf, verdict } from "./page.js";
 /** A question to the model: its kind, and what it needs. @typedef {{ask: string, [name: string]: any}} Question */
 /** @typedef {(question: Question, signal: AbortSignal, tell: (progress: string) => void) => Promise<any>} Ask */
 /** What a page says of its model.
- * @typedef {{model: string, kind: string, text: string, longest: number, layers: number, changes: [string, string][]}} About */
+ * @typedef {{model: string, kind: string, text: string, longest: number, layers: number, edits: [string, string][]}} About */
 /** What was asked. @typedef {{text: string, target: string, contrast: string, against: string, other: string, alignment: string, changes: string[]}} Asked */
 /** What was asked, and the answers by their kind, or why there is none.
  * @typedef {{asked: Asked, views: Map<string, View>, state: URLSearchParams, problem: string}} Entry */
 
-const KINDS = { explain: "explanation", contrast: "contrast", intervene: "changes", graph: "graph" };
+const KINDS = { explain: "explanation", contrast: "contrast", intervene: "edits", graph: "graph" };
 /** @typedef {keyof typeof KINDS} Kind */
 
 /** A field of a form with its label.
@@ -117,7 +117,7 @@ export function live({ ask, about, el, owned }) {
     const now = asked();
     const same = entries.find((each) => JSON.stringify({ ...each.asked, changes: [] }) === JSON.stringify({ ...now, changes: [] }));
     entry = { asked: now, views: new Map(), state: new URLSearchParams(entry ? entry.state : kept), problem: "" };
-    // Other changes of the same text leave everything else as it is.
+    // Other edits of the same text leave everything else as it is.
     if (same) for (const kind of /** @type {const} */ (["explain", "contrast", "graph"])) { const view = same.views.get(kind); if (view) entry.views.set(kind, view); }
     if (!kindsOf(now).includes(shownKind)) shownKind = "explain";
     const mine = entry;
@@ -189,20 +189,20 @@ export function live({ ask, about, el, owned }) {
     drawChanges();
   }
 
-  /** What the changes did, in one line. */
+  /** What the edits did, in one line. */
   function outcome() {
     const view = changes.length ? entry?.views.get("intervene") : null;
     if (!view) return "";
     const [after, before] = view.said.map(({ value }) => seven(value));
     const [effects] = view.tables;
     const predicted = Number(effects.total?.[1]);
-    return `${changes.length === 1 ? effects.rows[0][0] : `${changes.length} changes`}: ${before} → ${after}; difference ${seven(view.value)}, predicted ${seven(predicted)}`;
+    return `${changes.length === 1 ? effects.rows[0][0] : `${changes.length} edits`}: ${before} → ${after}; difference ${seven(view.value)}, predicted ${seven(predicted)}`;
   }
 
   function drawChanges() {
     const list = make("ul", { class: "chips" }, ...changes.map((change, index) => make("li", {}, make("code", {}, change), " ",
       button("×", () => { changes = changes.filter((_, place) => place !== index); start(); }, { "aria-label": `take back ${change}` }))));
-    chips.replaceChildren(...(changes.length ? [list] : [make("p", { class: "faint" }, "Nothing is changed. Open a cell, a neuron or an edge to switch it off, or write a change.")]));
+    chips.replaceChildren(...(changes.length ? [list] : [make("p", { class: "faint" }, "Nothing is edited. Open a cell, a neuron or an edge to switch it off, or write an edit.")]));
     const view = entry?.views.get("intervene");
     effects.replaceChildren(...(view && changes.length ? [saidTable(view), ...tablesOf(view).slice(1, 2), verdict(view)] : []));
   }
@@ -235,16 +235,16 @@ export function live({ ask, about, el, owned }) {
   const [layer, strength, towards, away] = [make("input", { type: "number", min: "0", max: String(about.layers), value: String(Math.floor(about.layers / 2)) }), make("input", { type: "number", step: "any", value: "1" }), input("towards"), input("away")];
   /** @param {string} change */
   const add = (change) => { if (change.trim()) acts.change(change.trim()); };
-  const examples = make("ul", { class: "faint" }, ...about.changes.map(([example, says]) => make("li", {}, make("code", {}, example), `: ${says}`)));
-  const writing = make("form", { class: "question" }, field("A change", written), make("div", { class: "wide" }, examples), make("p", {}, make("button", { type: "submit" }, "Add the change")));
+  const examples = make("ul", { class: "faint" }, ...about.edits.map(([example, says]) => make("li", {}, make("code", {}, example), `: ${says}`)));
+  const writing = make("form", { class: "question" }, field("An edit", written), make("div", { class: "wide" }, examples), make("p", {}, make("button", { type: "submit" }, "Add the edit")));
   writing.addEventListener("submit", (event) => { event.preventDefault(); add(written.value); });
   const steering = make("form", { class: "question" }, field("After how many layers", layer), field("Strength", strength), field("Towards the text", towards), field("Away from the text", away),
     make("p", {}, make("button", { type: "submit" }, "Add the direction")));
   steering.addEventListener("submit", (event) => { event.preventDefault(); add(`stream ${layer.value} steer ${strength.value} ${JSON.stringify(towards.value)} ${JSON.stringify(away.value)}`); });
-  const changing = [make("details", {}, make("summary", {}, "Write a change"), writing), make("details", {}, make("summary", {}, "Steer along the direction from one text to another"), steering)];
+  const changing = [make("details", {}, make("summary", {}, "Write an edit"), writing), make("details", {}, make("summary", {}, "Steer along the direction from one text to another"), steering)];
 
   el.replaceChildren(make("p", { class: "faint" }, `${about.model}; texts of at most ${about.longest} tokens. Everything is computed where this page came from.`),
-    form, status, make("section", { class: "changes" }, make("h2", {}, "Changes"), chips, ...changing, effects), tabs, body, past);
+    form, status, make("section", { class: "changes" }, make("h2", {}, "Edits"), chips, ...changing, effects), tabs, body, past);
   drawChanges();
   if (text.value && (kept.get("text") || !hidden)) start();
 }

@@ -40,7 +40,7 @@ import { cellPanel, choices, grid, largestUnits, MOST, shown, tokenName } from "
  */
 /** What a page with a model behind it can do beside showing; absent in a file. Answers are absent where there is a problem.
  * @typedef {object} Acts
- * @property {(written: string) => void} change makes a change, or takes it back if it is made
+ * @property {(written: string) => void} change makes an edit, or takes it back if it is made
  * @property {(written: string) => boolean} changed
  * @property {(layer: number, token: number, unit: number) => Promise<import("./graph.js").Neuron | null>} neuron
  * @property {(layer: number, head: number, query: number, key: number) => Promise<import("./score.js").Score | null>} score
@@ -54,7 +54,7 @@ import { cellPanel, choices, grid, largestUnits, MOST, shown, tokenName } from "
 export const FORMAT = 3;
 
 /** What a view is called where one of several is chosen. @param {View} view */
-const kindName = ({ kind }) => (kind === "intervention" ? "changes" : kind);
+const kindName = ({ kind }) => (kind === "intervention" ? "edits" : kind);
 
 /** Who said what: the number and the predictions on each input. @param {View} view */
 export function saidTable(view) {

@@ -21,6 +21,7 @@ from duat_jax.display.view import (
     UnitParts,
     UnitTable,
     View,
+    compared,
     line_ends,
     named_parts,
 )
@@ -195,15 +196,12 @@ class Contrast(Displayed):
 
     def _runs(self) -> tuple[ModelRun, ...]:
         """Return the runs on the input and on each reference, and the mean of several."""
-        several = len(self.references) > 1
-        return (
-            ModelRun(f"A: the {'text' if self.image is None else 'image'}", self.value, self.predictions),
-            *(
-                ModelRun(each.name if several else f"B: {each.name}", each.value, each.predictions)
-                for each in self.references
-            ),
-            *([ModelRun("B: the mean of the references", self.value - self.difference)] if several else []),
-        )
+        run = ModelRun(f"the {'text' if self.image is None else 'image'}", self.value, self.predictions)
+        others = [ModelRun(each.name, each.value, each.predictions) for each in self.references]
+        if len(others) == 1:
+            return compared(run, others[0])
+        run, mean = compared(run, ModelRun("the mean of the references", self.value - self.difference))
+        return run, *others, mean
 
     def _other_tokens(self) -> tuple[str, ...] | None:
         """Return the tokens of the only other text, `UNPAIRED` where an alignment leaves none."""

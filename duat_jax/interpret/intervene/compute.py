@@ -1,8 +1,8 @@
-"""Intervene: change neurons, heads or streams of a model, run it again, and split the change of a target."""
+"""Intervene: edit neurons, heads or streams of a model, run it again, and split the change of a target."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +18,10 @@ from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import Labels, Prediction, labels_of
 from duat_jax.inputs.model_inputs import Inputs, OneInput
 from duat_jax.inputs.request import check_one
-from duat_jax.interpret.intervene.changes import Applied, Change, Source, some
+from duat_jax.interpret.intervene.places import Editable, Selected, some
 from duat_jax.interpret.intervene.result import Effect, Intervention
-from duat_jax.interpret.intervene.slots import Alike, Slots, at_slots, edits_of, marks_alike, slots_of
+from duat_jax.interpret.intervene.slots import Slots, at_marks, filled, kind_of, slots_of
+from duat_jax.interpret.intervene.sources import SCALED, SET, STEERED, Source
 from duat_jax.interpret.pipeline import (
     Predicted,
     forward_from,
@@ -47,11 +48,11 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
-@renamed_arguments(given="inputs")
+@renamed_arguments(given="inputs", changes="edits")
 def intervene(
     model: Transformer,
     inputs: "OneInput",
-    changes: Change | Sequence[Change],
+    edits: Edit | Sequence[Edit],
     target: "OneTarget" = None,
     *,
     contrast: int | str | None = None,
@@ -59,22 +60,22 @@ def intervene(
     position: int | None = None,
     tokenizer: "Tokenizer | None" = None,
 ) -> Intervention:
-    """Change values inside a model, run it again, and split the change of a target over them.
+    """Edit values inside a model, run it again, and split the change of a target over the edits.
 
-    With changes `m ↦ kept · m + added`, beside what the model says when it is run again stand two columns.
+    With edits `m ↦ kept · m + added`, beside what the model says when it is run again stand two columns.
     *Secant*: the difference of the two runs, split exactly by the secant of the function from `kept` and `added` to the
-    number, `f(changed) − f(as it is) = Σ D (changed − as it is)`.  *Frozen*: what the table of contributions predicts
+    number, `f(edited) − f(as it is) = Σ D (edited − as it is)`.  *Frozen*: what the table of contributions predicts
     from the run as it is, everything else held, `Σ u (kept · m + added − m)`.
 
     Args:
         model: a loaded model.
         inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
             an image's pixels.
-        changes: one or several, of different places: `duat.edits.Neurons(layer, neurons, tokens)`,
+        edits: one or several, of different values: `duat.edits.Neurons(layer, neurons, tokens)`,
             `duat.edits.Heads(layer, heads, tokens)` or `duat.edits.Stream(layers, tokens)`, each with `.set(value)`,
             `.scale(factor)` or `.steer(direction)`.
         target: the explained number: a token, a class or a target, as in `duat.explain`; if
-            absent, the most probable output without changes.
+            absent, the most probable output without edits.
         contrast: the token or class whose logit is subtracted.
         against: for an encoder, token ids of the other text.
         position: at which token the logit is read; negative counts from the end.
@@ -84,9 +85,9 @@ def intervene(
         The `Intervention`; it shows itself in a notebook, and `print` shows it in a terminal.
 
     Raises:
-        InvalidInput: for a text that the model can't take, or a change at a place that isn't there, twice at one place,
+        InvalidInput: for a text that the model can't take, or an edit of values that aren't there, twice of one value,
             or with numbers that don't fit.
-        NotFinite: if the number is NaN or infinite with the changes or without.
+        NotFinite: if the number is NaN or infinite with the edits or without.
 
     Example:
         >>> import duat_jax as duat
@@ -98,61 +99,65 @@ def intervene(
         ('holds', 2)
     """
     require_loaded(model)
-    checked, metric, given = check(model.config, inputs, changes, target, contrast, against, position, tokenizer)
-    applied = [
-        each if each.source is None else each.adding(each.source._values(model, checked, each, tokenizer))
-        for each in given
-    ]
+    checked, metric, given = check(model.config, inputs, edits, target, contrast, against, position, tokenizer)
+    known = [_with_values(each, model, checked, tokenizer) for each in given]
     labels = labels_of(model.config, checked, tokenizer)
     text, stream = padded(checked, bucket(len(checked.real), model.config.positions)), metric.stream
-    alike = marks_alike(model.config, model.config.layers if stream is None else stream, applied)
-
-    def run(model: Transformer, *chosen: Applied) -> tuple[Reading, Predicted]:
-        """Run the model with chosen changes, and read what was read without any."""
-        (reader,) = readers_of(model, [metric])
-        slots = slots_of(alike, applied, chosen, len(text.real))
-        return on_host(_run(model, reader.pinned(before), text, alike, slots, stream))
-
+    layers = model.config.layers if stream is None else stream
+    slots = slots_of(model.config, layers, [each.place for each in known])
     before, predicted = read_target(model, checked, metric)
-    changed, changed_predicted = run(model, *applied)
-    label = metric.describe(before, labels)
-    numbers = {"as it is": float(before.value), "with the changes": float(changed.value)}
-    require_finite(label.headline, numbers, "check the model's weights, or change by less")
 
-    def difference(changed: Reading) -> float:
-        return float(changed.value) - numbers["as it is"]
+    def pinned(model: Transformer) -> Reader:
+        """Return what reads what was read without edits."""
+        (reader,) = readers_of(model, [metric])
+        return reader.pinned(before)
+
+    def run(model: Transformer, chosen: list[Edit]) -> tuple[Reading, Predicted]:
+        """Run the model with some of the edits."""
+        values = filled(slots, chosen, len(text.real))
+        return on_host(_run(model, pinned(model), text, slots, values, stream))
+
+    after, predicted_after = run(model, known)
+    label = metric.describe(before, labels)
+    numbers = {"as it is": float(before.value), "with the edits": float(after.value)}
+    require_finite(label.headline, numbers, "check the model's weights, or edit by less")
 
     def recompute(model: Transformer) -> Array:
-        return run(model, *applied)[0].value - recomputation(text, metric, before)(model)
+        return run(model, known)[0].value - recomputation(text, metric, before)(model)
 
-    def says(predicted: Predicted) -> tuple[Prediction, ...]:
+    def predictions(predicted: Predicted) -> tuple[Prediction, ...]:
         return () if predicted is None or stream is not None else labels.predictions(*predicted)
 
-    slots = slots_of(alike, applied, applied, len(text.real))
-    (reader,) = readers_of(model, [metric])
-    split = _split(model, reader.pinned(before), text, alike, slots, before.readout, stream)
+    values = filled(slots, known, len(text.real))
+    split = _split(model, pinned(model), text, slots, values, before.readout, stream)
     # The difference is that of the plain runs.
-    split = split.certified(before.value.dtype.type(difference(changed)), model, recompute)
-    parts = split.parts
+    difference = float(after.value) - float(before.value)
+    split = split.certified(before.value.dtype.type(difference), model, recompute)
+
+    def effect(written: Edit, edit: Edit) -> Effect:
+        """Return the effect of one edit, as it was written and with its values."""
+        kind = kind_of(slots, edit.place)
+        slot = slots[kind].slot(edit.place.mark.site)
+        frozen, secant = (_at(edit.place, parts[kind][slot]) for parts in split.parts)
+        alone = after if len(known) == 1 else run(model, [edit])[0]
+        return Effect(
+            edit=_described(written, labels),
+            tokens=edit.place.tokens,
+            units=edit.place.units,
+            frozen=frozen,
+            secant=secant,
+            alone=float(alone.value) - float(before.value),
+        )
+
     return Intervention(
         family=model.config.family,
         tokens=labels.names,
         target=label,
-        before=numbers["as it is"],
-        after=numbers["with the changes"],
-        predictions=says(predicted),
-        changed_predictions=says(changed_predicted),
-        effects=tuple(
-            Effect(
-                change=f"{change.name}, {_tokens(change, labels)}: {change.how}",
-                tokens=change.tokens,
-                units=change.units,
-                frozen=_of(change, parts.frozen, alike, slots),
-                secant=_of(change, parts.secant, alike, slots),
-                alone=difference(changed if len(applied) == 1 else run(model, change)[0]),
-            )
-            for change in applied
-        ),
+        before=float(before.value),
+        after=float(after.value),
+        predictions=predictions(predicted),
+        changed_predictions=predictions(predicted_after),
+        effects=tuple(map(effect, given, known)),
         discontinuities=split.discontinuities,
         completeness=split.completeness,
         notes=split.notes,
@@ -162,50 +167,117 @@ def intervene(
 def check(
     config: Config,
     inputs: Any,
-    changes: Any,
+    edits: Any,
     target: Any = None,
     contrast: Any = None,
     against: Any = None,
     position: Any = None,
     tokenizer: "Tokenizer | None" = None,
-) -> tuple[Inputs, Target, list[Applied]]:
-    """Validate the arguments of `intervene`, before a model is loaded."""
+) -> tuple[Inputs, Target, list[Edit]]:
+    """Validate the arguments of `intervene`, before a model is loaded; each edit's place is then a `Selected`."""
     problems: list[str] = []
     request = None
     try:
         request = check_one(config, inputs, target, contrast, against, position, tokenizer)
     except InvalidInput as error:
         problems.append(str(error))
-    tokens = len(request[0].real) if request else 0
-    layers = config.layers if request is None or request[1].stream is None else request[1].stream
-    several = [changes] if isinstance(changes, Change) else changes
-    if not isinstance(several, list | tuple) or not several or not all(isinstance(one, Change) for one in several):
+    several = [edits] if isinstance(edits, Edit) else edits
+    if (
+        not isinstance(several, list | tuple)
+        or not several
+        or not all(isinstance(each, Edit) and isinstance(each.place, Editable) for each in several)
+    ):
         problems.append(
-            f"changes are one or several such as duat.edits.Neurons(3, 17).set(0), not {quoted(changes)}:"
-            " give at least one"
+            f"edits are one or several such as duat.edits.Neurons(3, 17).set(0), not {quoted(edits)}: give at least one"
         )
         several = []
-    applied: dict[int, Applied] = {}
-    for i, change in enumerate(several):
-        found: list[str] = []
-        one = change.applied(config, tokens, layers, found)
-        if isinstance(change.added, Source) and request is not None:
-            change.added._check(config, request[0], one, tokenizer, found)
-        problems += [f"change {i}: {problem}" if len(several) > 1 else problem for problem in found]
-        if one is None:
+    checked: dict[int, Edit] = {}
+    for i, each in enumerate(several):
+        wrong: list[str] = []
+        selection = _checked(each, config, request, tokenizer, wrong)
+        problems += [f"edit {i}: {problem}" if len(several) > 1 else problem for problem in wrong]
+        if selection is None:
             continue
-        for k, other in applied.items():
-            if other.site == one.site and (other.here & one.here).any():
-                problems.append(f"changes {k} and {i} overlap at {one.name}: change each value once")
-        applied[i] = one
+        problems += [
+            f"edits {k} and {i} overlap at {selection.name}: edit each value once"
+            for k, other in checked.items()
+            if selection.overlaps(other.place)
+        ]
+        checked[i] = each._replace(place=selection)
     if problems or request is None:
         raise InvalidInput("; ".join(problems))
-    return *request, list(applied.values())
+    return *request, list(checked.values())
 
 
-class _Parts(NamedTuple):
-    frozen: list[Float[Array, "slots tokens *shape"]]
-    secant: list[Float[Array, "slots tokens *shape"]]
+def _checked(
+    given: Edit,
+    config: Config,
+    request: tuple[Inputs, Target] | None,
+    tokenizer: "Tokenizer | None",
+    problems: list[str],
+) -> Selected | None:
+    """Return the values that are edited, or nothing where there is a problem with them."""
+    tokens = len(request[0].real) if request else 0
+    layers = config.layers if request is None or request[1].stream is None else request[1].stream
+    selection = given.place._select(config, tokens, layers, problems)
+    source = given.added if isinstance(given.added, Source) else None
+    if source is not None and request is not None:
+        source._check(config, request[0], selection, tokenizer, problems)
+    if selection is None:
+        return None
+    verb = _verb(given)
+    if source is not None and verb != source._verb:
+        method = {SET: "set", STEERED: "steer"}[source._verb]
+        problems.append(f"{selection.name} can't be {verb} {type(source).__name__}: give it to .{method}")
+    for name, number in ((SCALED, given.kept), (verb, given.added if source is None else None)):
+        if number is not None:
+            _require_fits(number, selection.shape, f"{selection.name}: what it is {name}", problems)
+    return selection
+
+
+def _require_fits(given: Any, shape: tuple[int, ...], what: str, problems: list[str]) -> None:
+    """Add a problem if something is no number or array that broadcasts to a shape, or isn't finite."""
+    try:
+        values = np.asarray(given, float)
+        np.broadcast_to(values, shape)
+    except (TypeError, ValueError):
+        problems.append(f"{what} must be a number, or numbers that broadcast to {list(shape)}, not {quoted(given)}")
+        return
+    if not np.isfinite(values).all():
+        problems.append(f"{what} isn't finite: give numbers that are")
+
+
+def _with_values(given: Edit, model: Transformer, inputs: Inputs, tokenizer: "Tokenizer | None") -> Edit:
+    """Return an edit with the values that its source gives, if it has one."""
+    if not isinstance(given.added, Source):
+        return given
+    return given._replace(added=given.added._values(model, inputs, given.place, tokenizer))
+
+
+def _verb(given: Edit) -> str:
+    """Return what an edit does, before its number in words."""
+    if given.added is None:
+        return SCALED
+    if given.kept is None:
+        return STEERED
+    return SET if isinstance(given.kept, int | float) and given.kept == 0 else "scaled and steered by"
+
+
+def _described(given: Edit, labels: Labels) -> str:
+    """Return an edit in words: what is edited, at which tokens, and what becomes of it."""
+    selection = given.place
+    if selection.every:
+        tokens = "every token"
+    elif len(selection.tokens) == 1:
+        tokens = labels.place(selection.tokens[0])
+    else:
+        tokens = f"tokens {some(selection.tokens)}"
+    if isinstance(given.added, Source):
+        return f"{selection.name}, {tokens}: {given.added._how()}"
+    kept = 1 if given.kept is None else given.kept
+    values = np.asarray(kept if given.added is None else given.added, float)
+    size = f"{values:g}" if values.ndim == 0 else f"values of size {np.linalg.norm(values):.3g}"
+    return f"{selection.name}, {tokens}: {_verb(given)} {size}"
 
 
 def _states(model: Transformer, real: Any, stream: int | None) -> Callable[[Array], Array]:
@@ -213,70 +285,50 @@ def _states(model: Transformer, real: Any, stream: int | None) -> Callable[[Arra
     return lambda x: forward_from(model, x, real, stream).at(stream)
 
 
-@partial(jax.jit, static_argnames=("alike", "stream"))
+@partial(jax.jit, static_argnames="stream")
 def _run(
-    model: Transformer,
-    reader: Reader,
-    inputs: Inputs,
-    alike: tuple[Alike, ...],
-    slots: tuple[Slots, ...],
-    stream: int | None,
+    model: Transformer, reader: Reader, inputs: Inputs, slots: tuple[Slots, ...], edits: list[Edit], stream: int | None
 ) -> tuple[Reading, Predicted]:
-    """Return the target's reading with changes, and the most probable outputs where it reads the last states."""
-    states = edit(_states(model, inputs.real, stream), edits_of(alike, slots))
+    """Return the target's reading with edits, and the most probable outputs where it reads the last states."""
+    states = edit(_states(model, inputs.real, stream), at_marks(slots, edits))
     passed = passed_on(inputs.real, states(model.embed(inputs.given, inputs.segments)), stream)
     return read(model, reader, passed) if stream is None else (reader.read(model, passed), None)
 
 
-@partial(jax.jit, static_argnames=("alike", "stream"))
+@partial(jax.jit, static_argnames="stream")
 def _split(
     model: Transformer,
     reader: Reader,
     inputs: Inputs,
-    alike: tuple[Alike, ...],
     slots: tuple[Slots, ...],
+    edits: list[Edit],
     readout: Array,
     stream: int | None,
 ) -> Split:
-    """Split the effect of all changes over every changed value, by the table of contributions and by the secant."""
+    """Split the effect of all edits over every edited value, by the table of contributions and by the secant."""
     x, states = model.embed(inputs.given, inputs.segments), _states(model, inputs.real, stream)
-    slots = tuple(Slots(each.marks, jax.tree.map(lambda array: array.astype(x.dtype), each.edits)) for each in slots)
-    changes = [each.edits for each in slots]
+    edits = jax.tree.map(lambda array: array.astype(x.dtype), edits)
 
-    def number(changes: list[Edit]) -> Array:
-        changed = tuple(Slots(each.marks, edits) for each, edits in zip(slots, changes, strict=True))
-        return reader.read(model, passed_on(inputs.real, edit(states, edits_of(alike, changed))(x), stream)).value
+    def number(edits: list[Edit]) -> Array:
+        edited = edit(states, at_marks(slots, edits))(x)
+        return reader.read(model, passed_on(inputs.real, edited, stream)).value
 
-    sites = {site: Site(marks.ADDED[site.kind], site.key) for each in alike for site in each.sites}
+    sites = {site: Site(marks.ADDED[site.kind], site.key) for each in slots for site in each.sites}
     recording = record_kinds(states, x, {*KINDS, *(site.kind for site in sites)})
     zeros = {added: jnp.zeros_like(recording.seen[site]) for site, added in sites.items()}
     _, pulled = pull_back(recording, question_of(recording, None, linear=zeros), None, readout, zeros)
     on_marks = {site: pulled[added] for site, added in sites.items()}
 
-    def frozen(each: Alike, slots: Slots) -> Array:
-        (kept, added), (seen, on) = slots.edits, (at_slots(each, slots, of) for of in (recording.seen, on_marks))
-        return on * ((kept - 1) * seen + added)
+    def frozen(slots: Slots, edit: Edit) -> Array:
+        return slots.at_slots(on_marks) * ((edit.kept - 1) * slots.at_slots(recording.seen) + edit.added)
 
-    def parts_of(secant: Secant) -> _Parts:
-        on_changes = [kept + added for kept, added in secant.parts]
-        return _Parts([frozen(*each) for each in zip(alike, slots, strict=True)], on_changes)
+    def parts_of(secant: Secant) -> tuple[list[Array], list[Array]]:
+        return list(map(frozen, slots, edits)), [parts.kept + parts.added for parts in secant.parts]
 
-    unchanged = [Edit(jnp.ones_like(kept), jnp.zeros_like(added)) for kept, added in changes]
-    return split_between(number, parts_of)(changes, unchanged)
+    unedited = [Edit(jnp.ones_like(each.kept), jnp.zeros_like(each.added)) for each in edits]
+    return split_between(number, parts_of)(edits, unedited)
 
 
-def _of(
-    change: Applied, parts: list[np.ndarray], alike: tuple[Alike, ...], slots: tuple[Slots, ...]
-) -> Float[np.ndarray, "tokens *units"]:
-    """Return the parts of one change's values, by token and unit."""
-    (kind,) = (kind for kind, each in enumerate(alike) if change.site in each.sites)
-    (slot,) = np.flatnonzero(slots[kind].marks == alike[kind].sites.index(change.site))
-    part = parts[kind][slot]
-    part = part.reshape(*part.shape[: 1 if change.units is None else 2], -1).sum(-1)
-    return part[change.chosen]
-
-
-def _tokens(change: Applied, labels: Labels) -> str:
-    if change.every:
-        return "every token"
-    return labels.place(change.tokens[0]) if len(change.tokens) == 1 else f"tokens {some(change.tokens)}"
+def _at(selection: Selected, parts: np.ndarray) -> Float[np.ndarray, "tokens *units"]:
+    """Return the parts of one edit's values, by token and unit."""
+    return parts.reshape(*parts.shape[: 1 if selection.units is None else 2], -1).sum(-1)[selection.entries]

@@ -1,32 +1,53 @@
-"""Activation patching: what a contrast with another text says of setting values to those that they have there."""
+"""Activation patching: edits to the values on another text, beside what a contrast with it says of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
+from duat_jax.interpret.contrast.compute import contrast
 from duat_jax.interpret.contrast.result import Contrast
-from duat_jax.interpret.intervene.changes import Applied
+from duat_jax.interpret.intervene.compute import check, intervene
+from duat_jax.interpret.intervene.places import Selected
 from duat_jax.interpret.intervene.result import Intervention
 from duat_jax.interpret.intervene.sources import FromInput
+from duat_jax.models.transformer import Transformer
+from duat_jax.transform.editing import Edit
 
 
-def beside_contrast(found: Intervention, contrast: Contrast, changes: Sequence[Applied]) -> Intervention:
-    """Return an intervention in which changes to the values on another text have their parts of a contrast with it."""
-    effects = zip(found.effects, parts_of(contrast, changes), changes, strict=True)
-    patched = [
-        each._replace(contrast=part) if isinstance(change.source, FromInput) else each for each, part, change in effects
+def intervene_beside_contrast(
+    model: Transformer,
+    inputs: Any,
+    edits: Sequence[Edit],
+    reference: Any,
+    *,
+    step: Callable[[str], Any] = lambda name: None,
+    **question: Any,
+) -> Intervention:
+    """Intervene; edits to the values on a reference have minus their parts of the contrast with it beside them."""
+    step("running the model with the edits")
+    result = intervene(model, inputs, list(edits), **question)
+    if not any(map(is_patch, edits)):
+        return result
+    step("contrasting")
+    split = contrast(model, inputs, reference, **question)
+    *_, checked = check(model.config, inputs, list(edits), **question)
+    effects = [
+        effect._replace(contrast=-part_of(split, edit.place)) if is_patch(edit) else effect
+        for effect, edit in zip(result.effects, checked, strict=True)
     ]
-    return replace(found, effects=tuple(patched))
+    return replace(result, effects=tuple(effects))
 
 
-def parts_of(contrast: Contrast, changes: Sequence[Applied]) -> list[float]:
-    """Return minus the parts of a contrast in the places of changes: what setting them to the other text's would do."""
+def is_patch(edit: Edit) -> bool:
+    """Return whether an edit sets values to those on another text."""
+    return isinstance(edit.added, FromInput)
 
-    def part(change: Applied) -> float:
-        if change.units is None:
-            key = change.site.key
-            row = key.number if key.layer is None else key.layer + 1
-            return -float(contrast.flow[row][list(change.tokens)].sum())
-        parts = contrast.heads if change.site.key in contrast.heads else contrast.neurons
-        return -float(parts[change.site.key][change.chosen].sum())
 
-    return list(map(part, changes))
+def part_of(contrast: Contrast, selection: Selected) -> float:
+    """Return the part of a contrast that some values of the text have."""
+    key = selection.mark.site.key
+    if selection.units is None:
+        row = key.number if key.layer is None else key.layer + 1
+        return float(contrast.flow[row][list(selection.tokens)].sum())
+    parts = contrast.heads if key in contrast.heads else contrast.neurons
+    return float(parts[key][selection.entries].sum())

@@ -1,20 +1,63 @@
-"""Places inside a model whose values can be changed: neurons, heads, or a stream."""
+"""Places inside a model whose values can be edited: neurons, heads, or a stream."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
-from duat_jax.interpret.intervene.changes import SCALED, SET, STEERED, Change, Where, indices, some
+import numpy as np
+
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.layout import UnitLayout
 from duat_jax.models.units import heads_of, neurons_of, streams_of
 from duat_jax.models.validation import whole_number
+from duat_jax.transform.editing import Edit
+
+SHOWN = 4
+"""The largest number of tokens or units that a message names."""
 
 
-@dataclass(frozen=True, eq=False)
-class Place(ABC):
-    """Values inside a model that can be changed; each method returns a `Change`.
+Mark = tuple[UnitLayout, str, tuple[int, ...] | None]
+"""A mark, what is edited there in words, and which units."""
+
+
+class Selected(NamedTuple):
+    """Selected values of one text at one mark: the place of a validated edit.
+
+    Args:
+        mark: the mark, and how its values lie.
+        name: what is edited, in words, but for the tokens.
+        units: which of a token's units: neurons or heads; absent of a stream, which has none.
+        tokens: at which tokens.
+        every: whether that is every token.
+    """
+
+    mark: UnitLayout
+    name: str
+    units: tuple[int, ...] | None
+    tokens: tuple[int, ...]
+    every: bool
+
+    @property
+    def entries(self) -> tuple[np.ndarray, ...]:
+        """The index of these values in all values of the mark, `[tokens, *shape]`."""
+        return np.ix_(self.tokens, *([] if self.units is None else [self.units]))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of these values."""
+        of_token = self.mark.shape if self.units is None else (len(self.units), *self.mark.shape[1:])
+        return len(self.tokens), *of_token
+
+    def overlaps(self, other: "Selected") -> bool:
+        """Return whether a value is in both."""
+        if self.mark.site != other.mark.site or set(self.tokens).isdisjoint(other.tokens):
+            return False
+        return self.units is None or not set(self.units).isdisjoint(other.units or ())
+
+
+class Editable(ABC):
+    """Values inside a model that can be edited; each method returns a `duat.edits.Edit`.
 
     What is given is a number, or an array that broadcasts to the values of the tokens and units that are named:
     `[tokens, neurons]`, `[tokens, heads, head_features]`, or of a stream `[tokens, features]`. What is set or added can
@@ -22,38 +65,47 @@ class Place(ABC):
     `HeadMove`.
     """
 
-    def set(self, value: Any) -> Change:
+    tokens: Any
+
+    def set(self, value: Any) -> Edit:
         """Put other values in their place: `m ↦ v`.
 
         Args:
             value: `v`, numbers or a source.
         """
-        return Change(self, SET, 0, value, value)
+        return Edit(0, value, self)
 
-    def scale(self, factor: Any) -> Change:
+    def scale(self, factor: Any) -> Edit:
         """Multiply them: `m ↦ s m`.
 
         Args:
             factor: `s`, numbers.
         """
-        return Change(self, SCALED, factor, 0, factor)
+        return Edit(factor, None, self)
 
-    def steer(self, direction: Any) -> Change:
+    def steer(self, direction: Any) -> Edit:
         """Add a direction: `m ↦ m + d`.
 
         Args:
             direction: `d`, numbers or a source.
         """
-        return Change(self, STEERED, 1, direction, direction)
+        return Edit(None, direction, self)
+
+    def _select(self, config: Config, tokens: int, layers: int, problems: list[str]) -> Selected | None:
+        """Return the values of a text of so many tokens, or nothing where there is a problem or the text is empty."""
+        mark = self._mark(config, layers, problems)
+        every = self.tokens is None
+        rows = tuple(range(tokens)) if every else _indices(self.tokens, "token", tokens, problems, least=-tokens)
+        return Selected(*mark, rows, every) if mark and rows else None
 
     @abstractmethod
-    def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
-        """Return where it is, or nothing where there is a problem."""
+    def _mark(self, config: Config, layers: int, problems: list[str]) -> Mark | None:
+        """Return the mark, its name in words and which units, or nothing where there is a problem."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Neurons(Place):
+class Neurons(Editable):
     """Neurons of one layer's MLP, as its output matrix reads them: `σ(z)`, or with a gate `σ(g) u`.
 
     Args:
@@ -63,7 +115,7 @@ class Neurons(Place):
 
     Example:
         >>> import duat_jax as duat
-        >>> duat.intervene(duat.load(), [5, 6, 7], Neurons(3, [17, 20], tokens=-1).set(0)).effects[0].change
+        >>> duat.intervene(duat.load(), [5, 6, 7], Neurons(3, [17, 20], tokens=-1).set(0)).effects[0].edit
         "layer 3, neurons 17, 20, token 2, '7': set to 0"
     """
 
@@ -71,15 +123,13 @@ class Neurons(Place):
     neurons: Any
     tokens: Any = None
 
-    def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
-        if (layer := _layer(self.layer, layers, problems)) is None:
-            return None
-        return _in_layer(neurons_of(config, layer), layer, "neuron", self.neurons, problems)
+    def _mark(self, config: Config, layers: int, problems: list[str]) -> Mark | None:
+        return _in_layer(config, layers, self.layer, "neuron", self.neurons, problems)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Heads(Place):
+class Heads(Editable):
     """Attention heads of one layer, as its output matrix reads them: what each mixes of the tokens' values.
 
     Args:
@@ -89,7 +139,7 @@ class Heads(Place):
 
     Example:
         >>> import duat_jax as duat
-        >>> duat.intervene(duat.load(), [5, 6, 7], Heads(2, 0).scale(0.5)).effects[0].change
+        >>> duat.intervene(duat.load(), [5, 6, 7], Heads(2, 0).scale(0.5)).effects[0].edit
         'layer 2, head 0, every token: scaled by 0.5'
     """
 
@@ -97,15 +147,13 @@ class Heads(Place):
     heads: Any
     tokens: Any = None
 
-    def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
-        if (layer := _layer(self.layer, layers, problems)) is None:
-            return None
-        return _in_layer(heads_of(config, layer), layer, "head", self.heads, problems)
+    def _mark(self, config: Config, layers: int, problems: list[str]) -> Mark | None:
+        return _in_layer(config, layers, self.layer, "head", self.heads, problems)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Stream(Place):
+class Stream(Editable):
     """The residual stream between two layers.
 
     Args:
@@ -114,14 +162,14 @@ class Stream(Place):
 
     Example:
         >>> import duat_jax as duat
-        >>> duat.intervene(duat.load(), [5, 6, 7], Stream(6, tokens=[1, 2]).scale(0)).effects[0].change
+        >>> duat.intervene(duat.load(), [5, 6, 7], Stream(6, tokens=[1, 2]).scale(0)).effects[0].edit
         'stream 6, tokens 1, 2: scaled by 0'
     """
 
     layers: Any
     tokens: Any = None
 
-    def _where(self, config: Config, layers: int, problems: list[str]) -> Where | None:
+    def _mark(self, config: Config, layers: int, problems: list[str]) -> Mark | None:
         number = whole_number(self.layers)
         if number is None or not 0 <= number <= layers:
             problems.append(f"stream {quoted(self.layers)} isn't there before what is read: give 0 to {layers}")
@@ -131,23 +179,43 @@ class Stream(Place):
                 f"stream {number} isn't known: its code has no sum that is the stream after layer {number - 1}"
             )
             return None
-        return Where(streams[0].site, f"stream {number}", None, streams[0].shape)
+        return streams[0], f"stream {number}", None
 
 
-def _in_layer(found: list[UnitLayout], layer: int, unit: str, given: Any, problems: list[str]) -> Where | None:
-    if len(found) != 1:
-        known = ", ".join(str(each.site.key) for each in found) or "none"
-        problems.append(f"layer {layer} has no marks of its {unit}s alone, but {known}: change its stream")
-        return None
-    if (units := indices(given, unit, found[0].shape[0], problems)) is None:
-        return None
-    named = f"layer {layer}, {unit}{'s' if len(units) > 1 else ''} {some(units)}"
-    return Where(found[0].site, named, units, found[0].shape)
+def some(numbers: tuple[int, ...]) -> str:
+    """Return the first of many numbers, in words."""
+    return ", ".join(map(str, numbers[:SHOWN])) + (f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else "")
 
 
-def _layer(layer: Any, layers: int, problems: list[str]) -> int | None:
+def _in_layer(config: Config, layers: int, layer: Any, unit: str, given: Any, problems: list[str]) -> Mark | None:
+    """Return the mark of a layer's heads or neurons, its name in words and which units."""
     number = whole_number(layer)
     if number is None or not 0 <= number < layers:
         problems.append(f"layer {quoted(layer)} is none of the {layers} before what is read, counted from 0")
         return None
-    return number
+    marks = {"neuron": neurons_of, "head": heads_of}[unit](config, number)
+    if len(marks) != 1:
+        known = ", ".join(str(mark.site.key) for mark in marks) or "none"
+        problems.append(f"layer {number} has no marks of its {unit}s alone, but {known}: edit its stream")
+        return None
+    if (units := _indices(given, unit, marks[0].shape[0], problems)) is None:
+        return None
+    return marks[0], f"layer {number}, {unit}{'s' if len(units) > 1 else ''} {some(units)}", units
+
+
+def _indices(given: Any, what: str, count: int, problems: list[str], *, least: int = 0) -> tuple[int, ...] | None:
+    """Return which of several units are meant, or nothing where there is a problem or there are none."""
+    if not count:
+        return None
+    try:
+        numbers = [whole_number(each) for each in (given if np.ndim(given) or isinstance(given, range) else [given])]
+    except ValueError:
+        numbers = [None]
+    if not numbers or any(number is None or not least <= number < count for number in numbers):
+        problems.append(f"{what} {quoted(given)} is none of {count}: give {least} to {count - 1}, one or several")
+        return None
+    indices = tuple(number % count for number in numbers if number is not None)
+    if len(set(indices)) < len(indices):
+        problems.append(f"{what} {quoted(given)} names one twice: name each once")
+        return None
+    return indices

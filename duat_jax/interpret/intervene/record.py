@@ -9,16 +9,16 @@ from duat_jax.json_record import Record
 
 
 class EffectRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """The effect of one change.
+    """The effect of one edit.
 
     Args:
-        change: the change, in words.
+        change: the edit, in words.
         tokens: at which tokens.
         units: which neurons or heads; none of a stream.
         frozen: what the table of contributions predicts, of each value, by token and unit.
         secant: the part of the measured difference, of each value.
-        alone: the difference, measured with this change alone.
-        contrast: minus its part of the contrast with the text from which the values are; none of other changes.
+        alone: the difference, measured with this edit alone.
+        contrast: minus its part of the contrast with the text from which the values are; none of other edits.
     """
 
     change: str
@@ -39,12 +39,12 @@ class InterventionRecord(Record, tag="intervention"):
         tokens: the text, token by token; the patches of an image.
         target: the target: in words, and by what it reads.
         dtype: of everything computed.
-        before: the number without the changes.
-        after: the number with all changes, the model run again.
+        before: the number without the edits.
+        after: the number with all edits, the model run again.
         difference: the one minus the other.
-        predictions: the most probable outputs without the changes; empty of an encoder.
-        changed_predictions: those with all changes.
-        effects: what each change did.
+        predictions: the most probable outputs without the edits; empty of an encoder.
+        changed_predictions: those with all edits.
+        effects: what each edit did.
         discontinuities: parts of what has no slope, by name.
         completeness: the sum of all parts against the difference.
         notes: what to know of the parts though they sum; none as a rule.

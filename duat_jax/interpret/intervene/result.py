@@ -1,4 +1,4 @@
-"""The result of an intervention: the measured and the predicted effect of each change on a target."""
+"""The result of an intervention: the measured and the predicted effect of each edit on a target."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from duat_jax.display.view import (
     UnitParts,
     UnitTable,
     View,
+    compared,
     line_ends,
     named_parts,
 )
@@ -32,37 +33,38 @@ from duat_jax.models.targets.description import TargetDescription
 from duat_jax.models.vocabulary.token import token_label
 
 EXACT = (
-    "Exact for this pair of runs, with the changes and without: the parts of all changes sum to the difference. Other"
-    " changes have other parts."
+    "Exact for this pair of runs, with the edits and without: the parts of all edits sum to the difference. Other"
+    " edits have other parts."
 )
-NOTHING = "The number doesn't move: nothing that was changed reaches it."
+NOTHING = "The number doesn't move: nothing that was edited reaches it."
 COLUMNS = (
     "predicted: from the run as it is; attention, norms, gates and all other neurons stay as they are, so that it says"
-    " little of a token or a stream, to which they react most. part: each change's part of the measured difference."
-    " alone: the model run again with this change only."
+    " little of a token or a stream, to which they react most. part: each edit's part of the measured difference."
+    " alone: the model run again with this edit only."
 )
 PATCHED = (
-    " contrast: minus the change's part of the difference from the reference (duat contrast), which predicts"
-    " the change to the values on it."
+    " contrast: minus the edit's part of the difference from the reference (duat contrast), which predicts"
+    " what setting to the values on it does."
 )
 
 
 @kept_as("effect of a change")
+@renamed_fields(change="edit")
 class Effect(NamedTuple):
-    """The effect of one change on the target.
+    """The effect of one edit on the target.
 
     Args:
-        change: the change, in words.
+        edit: the edit, in words.
         tokens: at which tokens.
         units: which neurons or heads; absent of a stream.
         frozen: predicted by the table of contributions, of each value, `[tokens, units]`, or of a stream `[tokens]`.
         secant: its part of the measured difference, of the same shape.
-        alone: measured, the model run again with this change alone.
-        contrast: predicted by the contrast with the text from which the values are: minus the change's part of it; only
-            of changes that `duat intervene` sets to the values on another text.
+        alone: measured, the model run again with this edit alone.
+        contrast: predicted by the contrast with the text from which the values are: minus the edit's part of it; only
+            of edits that `duat intervene` sets to the values on another text.
     """
 
-    change: str
+    edit: str
     tokens: tuple[int, ...]
     units: tuple[int, ...] | None
     frozen: Float[np.ndarray, "tokens *units"]
@@ -70,11 +72,11 @@ class Effect(NamedTuple):
     alone: float
     contrast: float | None = None
 
-    def at_tokens(self, parts: Float[np.ndarray, "changed *units"], tokens: int) -> Float[np.ndarray, "tokens *units"]:
-        """Return parts at every token of the text, zero where nothing is changed.
+    def at_tokens(self, parts: Float[np.ndarray, "edited *units"], tokens: int) -> Float[np.ndarray, "tokens *units"]:
+        """Return parts at every token of the text, zero where nothing is edited.
 
         Args:
-            parts: at the changed tokens.
+            parts: at the edited tokens.
             tokens: the number of tokens of the text.
         """
         everywhere = np.zeros((tokens, *parts.shape[1:]), parts.dtype)
@@ -86,7 +88,7 @@ class Effect(NamedTuple):
 @renamed_fields(jumps="discontinuities")
 @dataclass(frozen=True, eq=False)
 class Intervention(Displayed):
-    """One number of a model before and after changes inside of it: `after − before = Σ secant + Σ discontinuities`.
+    """One number of a model before and after edits inside of it: `after − before = Σ secant + Σ discontinuities`.
 
     The frozen column is a prediction: attention patterns, norms, gates and all other neurons stay as they were.  The
     secant column is an account of what happened: a product, also that of a scaled value, is shared evenly.
@@ -96,10 +98,10 @@ class Intervention(Displayed):
         tokens: the text's tokens, readable; or `"whole"` and an image's patches, `"row,column"`.
         target: the target, which prints as a sentence, with the outputs that it reads.
         before: the number as it is.
-        after: the number with all changes, the model run again.
+        after: the number with all edits, the model run again.
         predictions: the most probable outputs as it is; empty of an encoder, and where a stream is read.
-        changed_predictions: those with all changes.
-        effects: what each change did.
+        changed_predictions: those with all edits.
+        effects: what each edit did.
         discontinuities: parts of what has no slope between the two runs, such as a router's choice, by line of the
             program.
         completeness: the difference, the sum of the secant column and the discontinuities, error and tolerance.
@@ -120,12 +122,12 @@ class Intervention(Displayed):
 
     @property
     def difference(self) -> float:
-        """The target with the changes minus that without."""
+        """The target with the edits minus that without."""
         return float(self.completeness.value)
 
     @property
     def reaches(self) -> bool:
-        """Whether anything that was changed reaches the target, beyond rounding."""
+        """Whether anything that was edited reaches the target, beyond rounding."""
         return bool(self.difference and (self.completeness.largest or not self.completeness.within))
 
     def part_sums(self) -> Mapping[str, Any]:
@@ -134,17 +136,17 @@ class Intervention(Displayed):
         return {"completeness": sum(secants) + sum(map(float, self.discontinuities.values()))}
 
     def view(self) -> View:
-        """Return the intervention as it is shown: the effects of the changes, and their parts at every token."""
+        """Return the intervention as it is shown: the effects of the edits, and their parts at every token."""
         tokens = len(self.tokens)
         columns = [
             [effect.at_tokens(each, tokens) for each in (effect.secant, effect.frozen)] for effect in self.effects
         ]
         rows = tuple(
-            TokenRow(effect.change, parts if parts.ndim == 1 else parts.sum(-1))
+            TokenRow(effect.edit, parts if parts.ndim == 1 else parts.sum(-1))
             for effect, (parts, _) in zip(self.effects, columns, strict=True)
         )
         units = tuple(
-            UnitParts(effect.change, row, tuple(each), effect.units)
+            UnitParts(effect.edit, row, tuple(each), effect.units)
             for row, (effect, each) in enumerate(zip(self.effects, columns, strict=True))
             if effect.units is not None
         )
@@ -155,19 +157,19 @@ class Intervention(Displayed):
             value_name=DIFFERENCE,
             completeness=self.completeness,
             exact=EXACT if self.reaches else NOTHING,
-            runs=(
-                ModelRun("A: with the changes", self.after, self.changed_predictions),
-                ModelRun("B: as it is", self.before, self.predictions),
+            runs=compared(
+                ModelRun("with the edits", self.after, self.changed_predictions),
+                ModelRun("as it is", self.before, self.predictions),
             ),
             output=self.target.output_id,
             tokens=tuple(map(token_label, self.tokens)),
             line_ends=line_ends(self.tokens),
-            heading="Every change at every token",
+            heading="Every edit at every token",
             rows=rows,
             colourings=(
                 Colouring(
-                    "parts of the changes",
-                    "How much of the difference comes from what was changed at each token.",
+                    "parts of the edits",
+                    "How much of the difference comes from what was edited at each token.",
                     np.sum([row.parts for row in rows], axis=0),
                 ),
             ),
@@ -175,7 +177,7 @@ class Intervention(Displayed):
                 UnitTable(
                     "unit",
                     ("part", "predicted"),
-                    "The changed neurons or heads; together they are the cell.",
+                    "The edited neurons or heads; together they are the cell.",
                     "",
                     units,
                 ),
@@ -186,21 +188,21 @@ class Intervention(Displayed):
         )
 
     def _effects(self) -> Table:
-        """Return the table of the effects of all changes."""
+        """Return the table of the effects of all edits."""
         contrasted = any(effect.contrast is not None for effect in self.effects)
 
         def row(name: str, frozen: float | None, part: float, contrast: float | None, alone: float | None) -> tuple:
             return (name, frozen, part, *([contrast] if contrasted else []), alone)
 
         rows = [
-            row(each.change, float(each.frozen.sum()), float(each.secant.sum()), each.contrast, each.alone)
+            row(each.edit, float(each.frozen.sum()), float(each.secant.sum()), each.contrast, each.alone)
             for each in self.effects
         ]
         rows += [row(f"discontinuity: {name}", None, part, None, None) for name, part in self.discontinuities.items()]
         predicted = sum(float(effect.frozen.sum()) for effect in self.effects)
         return Table(
-            "What the changes did",
-            ("change", "predicted", "part", *(["contrast"] if contrasted else []), "alone"),
+            "What the edits did",
+            ("edit", "predicted", "part", *(["contrast"] if contrasted else []), "alone"),
             tuple(rows),
             row("together", predicted, float(self.completeness.sum), None, self.difference),
             COLUMNS + (PATCHED if contrasted else ""),
@@ -208,7 +210,7 @@ class Intervention(Displayed):
         )
 
     def arrays(self) -> Iterator[NamedArray]:
-        """Yield what each change did with named axes; the sum of `secant` and `discontinuities` is the difference."""
+        """Yield what each edit did with named axes; the sum of `secant` and `discontinuities` is the difference."""
         for effect in self.effects:
             texts = tuple(self.tokens[token] for token in effect.tokens)
             axes: dict[str, Mapping[str, Sequence[Label]]] = {
@@ -216,7 +218,7 @@ class Intervention(Displayed):
             }
             if effect.units is not None:
                 axes["unit"] = {"unit": effect.units}
-            place = {"change": effect.change}
+            place = {"change": effect.edit}
             yield NamedArray("frozen", effect.frozen, axes, place)
             yield NamedArray("secant", effect.secant, axes, place)
             yield NamedArray("alone", np.asarray(effect.alone), {}, place)
@@ -230,7 +232,9 @@ class Intervention(Displayed):
         Args:
             model: name of the model.
         """
-        return as_record(InterventionRecord, self, model=model, dtype=self.completeness.dtype)
+        named = [effect._asdict() for effect in self.effects]
+        effects = [{"change": fields.pop("edit"), **fields} for fields in named]
+        return as_record(InterventionRecord, self, model=model, dtype=self.completeness.dtype, effects=effects)
 
     def __repr__(self) -> str:
         return f"Intervention({self.target}: {self.difference:+.6g}, error {float(self.completeness.error):+.1e})"

@@ -1,14 +1,16 @@
-"""Slots of changes: arrays of fixed shapes, so that one compiled program serves changes in every layer."""
+"""Slots of edits: arrays of fixed shapes, so that one compiled program serves edits in every layer."""
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from duat_jax.inputs.batching import power_of_two
-from duat_jax.interpret.intervene.changes import Applied
+from duat_jax.interpret.intervene.places import Selected
 from duat_jax.models.config import Config
 from duat_jax.models.layout import UnitLayout
 from duat_jax.models.units import heads_of, neurons_of, streams_of
@@ -18,87 +20,74 @@ from duat_jax.transform.keys import Site
 LEAST = 4
 """The least number of slots."""
 
-Edits = dict[Site, Edit]
 
-
-class Alike(NamedTuple):
-    """Marks of one name whose values lie alike.
-
-    Args:
-        sites: the marks, layer by layer.
-        units: how they lie, of the first of them.
-    """
-
-    sites: tuple[Site, ...]
-    units: UnitLayout
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """That of the values of one token."""
-        return self.units.shape
-
-
-class Slots(NamedTuple):
-    """Changes of marks that are alike, `m ↦ kept · m + added`, those of one mark in each slot.
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """Slots for edits of marks of one name whose values lie alike, one mark in each slot.
 
     Args:
-        marks: the number of each one's mark, `[slots]`; -1 of an empty slot.
-        edits: the changes, arrays of `[slots, tokens, *shape]`.
+        sites: the marks of every layer.
+        units: how their values lie, of the first of them.
+        numbers: which of the marks each slot is for; -1 of an empty slot.
     """
 
-    marks: Int[Any, "slots"]
-    edits: Edit
+    sites: tuple[Site, ...] = field(metadata={"static": True})
+    units: UnitLayout = field(metadata={"static": True})
+    numbers: Int[np.ndarray, "slots"] | Int[Array, "slots"]
+
+    def slot(self, site: Site) -> int:
+        """Return the slot of a mark."""
+        return int(np.flatnonzero(self.numbers == self.sites.index(site))[0])
+
+    def at_slots(self, values: dict[Site, Array]) -> Float[Array, "slots tokens *shape"]:
+        """Return the values of each slot's mark, token by token."""
+        return jnp.stack([self.units.by_token(values[site]) for site in self.sites])[self.numbers]
 
 
-def marks_alike(config: Config, layers: int, changes: Iterable[Applied]) -> tuple[Alike, ...]:
-    """Return the marks of every layer that are like those of some changes."""
-    changed = {change.site for change in changes}
+def slots_of(config: Config, layers: int, places: Sequence[Selected]) -> tuple[Slots, ...]:
+    """Return slots for the marks of some edits."""
+    edited = dict.fromkeys(place.mark.site for place in places)
     every = [units for layer in range(layers) for units in (*heads_of(config, layer), *neurons_of(config, layer))]
     every += [units for number in range(layers + 1) for units in streams_of(config, number)]
-    found: dict[tuple[Any, ...], list[UnitLayout]] = {}
+    groups: dict[tuple[Any, ...], list[UnitLayout]] = {}
     for units in every:
-        found.setdefault((units.site.kind, units.site.key.name, units.axis, units.others), []).append(units)
-    alike = (Alike(tuple(units.site for units in of_kind), of_kind[0]) for of_kind in found.values())
-    return tuple(each for each in alike if changed.intersection(each.sites))
+        groups.setdefault((units.site.kind, units.site.key.name, units.axis, units.others), []).append(units)
+    slots = []
+    for group in groups.values():
+        sites = tuple(units.site for units in group)
+        if used := [sites.index(site) for site in edited if site in sites]:
+            numbers = np.full(power_of_two(max(LEAST, len(used))), -1, np.int32)
+            numbers[: len(used)] = used
+            slots.append(Slots(sites, group[0], numbers))
+    return tuple(slots)
 
 
-def slots_of(
-    alike: tuple[Alike, ...], changes: Iterable[Applied], chosen: Iterable[Applied], tokens: int
-) -> tuple[Slots, ...]:
-    """Return chosen changes in slots for the marks of all changes."""
-    of_marks: dict[Site, list[Applied]] = {change.site: [] for change in changes}
-    for change in chosen:
-        of_marks[change.site].append(change)
-    return tuple(
-        _slots(each, {site: found for site, found in of_marks.items() if site in each.sites}, tokens) for each in alike
-    )
+def filled(slots: Sequence[Slots], edits: Iterable[Edit], tokens: int) -> list[Edit]:
+    """Return edits in their slots, arrays of `[slots, tokens, *shape]`; every other value is kept."""
+    shapes = [(len(each.numbers), tokens, *each.units.shape) for each in slots]
+    arrays = [Edit(np.ones(shape), np.zeros(shape)) for shape in shapes]
+    for kept, added, place in edits:
+        kind = kind_of(slots, place)
+        slot = slots[kind].slot(place.mark.site)
+        arrays[kind].kept[slot][place.entries] = 1 if kept is None else kept
+        arrays[kind].added[slot][place.entries] = 0 if added is None else added
+    return arrays
 
 
-def _slots(alike: Alike, changes: dict[Site, list[Applied]], tokens: int) -> Slots:
-    count = power_of_two(max(LEAST, len(changes)))
-    shape = (count, tokens, *alike.shape)
-    marks, kept, added = np.full(count, -1, np.int32), np.ones(shape), np.zeros(shape)
-    for slot, (site, of_mark) in enumerate(changes.items()):
-        marks[slot] = alike.sites.index(site)
-        for change in of_mark:
-            place = slot, slice(len(change.here))
-            kept[place] = np.where(change.here, change.kept, kept[place])
-            added[place] = np.where(change.here, change.added, added[place])
-    return Slots(marks, Edit(kept, added))
+def kind_of(slots: Sequence[Slots], place: Selected) -> int:
+    """Return which of the slots are for the marks that are like that of an edit."""
+    (kind,) = (kind for kind, each in enumerate(slots) if place.mark.site in each.sites)
+    return kind
 
 
-def edits_of(alike: tuple[Alike, ...], slots: tuple[Slots, ...]) -> Edits:
+def at_marks(slots: Iterable[Slots], edits: Iterable[Edit]) -> dict[Site, Edit]:
     """Return the edit of every mark: that of its slot, or none."""
-    edits: Edits = {}
-    for each, (marks, (kept, added)) in zip(alike, slots, strict=True):
+    of_marks: dict[Site, Edit] = {}
+    for each, (kept, added, _) in zip(slots, edits, strict=True):
         for number, site in enumerate(each.sites):
-            here = (marks == number).reshape(-1, *[1] * (kept.ndim - 1)).astype(kept.dtype)
+            here = (each.numbers == number).reshape(-1, *[1] * (kept.ndim - 1)).astype(kept.dtype)
             # Sums of products with 0 and 1, which are exact on every device.
             whole = (here * kept).sum(0) + (1 - here.sum()), (here * added).sum(0)
-            edits[site] = Edit(*map(each.units.as_they_lie, whole))
-    return edits
-
-
-def at_slots(alike: Alike, slots: Slots, values: dict[Site, Array]) -> Float[Array, "slots tokens *shape"]:
-    """Return the values of each slot's mark."""
-    return jnp.stack([alike.units.by_token(values[site]) for site in alike.sites])[slots.marks]
+            of_marks[site] = Edit(*map(each.units.as_they_lie, whole))
+    return of_marks

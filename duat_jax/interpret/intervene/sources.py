@@ -1,8 +1,8 @@
-"""Values that a model computes, given in a change in the place of numbers."""
+"""Values that a model computes, given in an edit in the place of numbers."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +14,8 @@ from duat_jax.inputs.baselines import Reference
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.model_inputs import Inputs, checked_input
 from duat_jax.interpret.attention.held_pattern import pattern_of, point_of
-from duat_jax.interpret.intervene.changes import SET, STEERED, Applied, Source
-from duat_jax.interpret.intervene.slots import Alike, marks_alike
+from duat_jax.interpret.intervene.places import Selected
+from duat_jax.interpret.intervene.slots import Slots, slots_of
 from duat_jax.interpret.pipeline import embedded, forward_from
 from duat_jax.marking.program import MIXED
 from duat_jax.models import sites
@@ -31,6 +31,30 @@ from duat_jax.transform.recording import Recording, record_kinds
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+SET, SCALED, STEERED = "set to", "scaled by", "steered by"
+"""The verbs of edits."""
+
+
+class Source(ABC):
+    """Values that a model computes, given in the place of numbers to be set or to be added."""
+
+    _verb: ClassVar[str]
+    """What edits that take them do: `SET` or `STEERED`."""
+
+    @abstractmethod
+    def _how(self) -> str:
+        """Return what becomes of the edited values, in words."""
+
+    @abstractmethod
+    def _check(
+        self, config: Config, inputs: Inputs, place: Selected | None, tokenizer: "Tokenizer | None", problems: list[str]
+    ) -> None:
+        """Add everything that is wrong with it to the problems; the place is absent where it isn't there."""
+
+    @abstractmethod
+    def _values(self, model: Transformer, inputs: Inputs, place: Selected, tokenizer: "Tokenizer | None") -> np.ndarray:
+        """Return the values, which broadcast to those of the place."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -44,7 +68,7 @@ class FromInput(Source):
         >>> import duat_jax as duat
         >>> model, tokenizer = duat.load(tokenizer=True)
         >>> patch = duat.edits.Heads(5, 3, tokens=-1).set(duat.edits.FromInput("for j in range(10"))
-        >>> duat.intervene(model, "for i in range(10", patch, tokenizer=tokenizer).effects[0].change
+        >>> duat.intervene(model, "for i in range(10", patch, tokenizer=tokenizer).effects[0].edit
         "layer 5, head 3, token 5, '10': set to the values on the other text"
     """
 
@@ -56,12 +80,12 @@ class FromInput(Source):
         return f"set to the values on {'the other text' if isinstance(self.inputs, str) else 'another input'}"
 
     def _check(
-        self, config: Config, inputs: Inputs, change: Applied | None, tokenizer: "Tokenizer | None", problems: list[str]
+        self, config: Config, inputs: Inputs, place: Selected | None, tokenizer: "Tokenizer | None", problems: list[str]
     ) -> None:
-        found: list[str] = []
-        other = checked_input(config, self.inputs, "the other text", found, tokenizer)
-        problems += found
-        if found:
+        wrong: list[str] = []
+        other = checked_input(config, self.inputs, "the other text", wrong, tokenizer)
+        problems += wrong
+        if wrong:
             return
         if len(other.real) != len(inputs.real):
             problems.append(
@@ -71,9 +95,9 @@ class FromInput(Source):
         elif np.array_equal(other.given, inputs.given):
             problems.append("the text and the other text are the same for the model: give another")
 
-    def _values(self, model: Transformer, inputs: Inputs, change: Applied, tokenizer: "Tokenizer | None") -> np.ndarray:
+    def _values(self, model: Transformer, inputs: Inputs, place: Selected, tokenizer: "Tokenizer | None") -> np.ndarray:
         other = checked_input(model.config, self.inputs, "the other text", [], tokenizer)
-        return _values_at(model, other, change)[change.chosen]
+        return _values_at(model, other, place)[place.entries]
 
 
 @final
@@ -90,7 +114,7 @@ class SteeringVector(Source):
         >>> import duat_jax as duat
         >>> model, tokenizer = duat.load(tokenizer=True)
         >>> steer = duat.edits.Stream(3).steer(duat.edits.SteeringVector("import os", "class Box:", strength=2))
-        >>> duat.intervene(model, "x = self.", steer, tokenizer=tokenizer).effects[0].change
+        >>> duat.intervene(model, "x = self.", steer, tokenizer=tokenizer).effects[0].edit
         "stream 3, every token: steered by 2 x the direction from 'class Box:' to 'import os'"
     """
 
@@ -104,18 +128,18 @@ class SteeringVector(Source):
         return f"steered by {self.strength:g} x the direction from {quoted(self.away)} to {quoted(self.towards)}"
 
     def _check(
-        self, config: Config, inputs: Inputs, change: Applied | None, tokenizer: "Tokenizer | None", problems: list[str]
+        self, config: Config, inputs: Inputs, place: Selected | None, tokenizer: "Tokenizer | None", problems: list[str]
     ) -> None:
-        if change is not None and change.site.kind != marks.STREAM:
-            problems.append(f"{change.name} isn't a stream: steer a stream along the direction between two texts")
+        if place is not None and place.mark.site.kind != marks.STREAM:
+            problems.append(f"{place.name} isn't a stream: steer a stream along the direction between two texts")
         if not np.isfinite(self.strength):
             problems.append(f"the strength {self.strength} isn't finite: give a number")
         for name, text in (("towards", self.towards), ("away", self.away)):
             checked_input(config, text, f"the text {name}", problems, tokenizer)
 
-    def _values(self, model: Transformer, inputs: Inputs, change: Applied, tokenizer: "Tokenizer | None") -> np.ndarray:
+    def _values(self, model: Transformer, inputs: Inputs, place: Selected, tokenizer: "Tokenizer | None") -> np.ndarray:
         towards, away = (
-            _values_at(model, checked, change)[len(checked.real) - 1].astype(np.float64)
+            _values_at(model, checked, place)[len(checked.real) - 1].astype(np.float64)
             for text in (self.towards, self.away)
             for checked in [checked_input(model.config, text, "the text", [], tokenizer)]
         )
@@ -130,7 +154,7 @@ class MeanEmbedding(Source):
     Example:
         >>> import duat_jax as duat
         >>> off = duat.edits.Stream(0, tokens=1).set(duat.edits.MeanEmbedding())
-        >>> duat.intervene(duat.load(), [5, 6, 7], off).effects[0].change
+        >>> duat.intervene(duat.load(), [5, 6, 7], off).effects[0].edit
         "stream 0, token 1, '6': set to the vocabulary's mean embedding"
     """
 
@@ -140,16 +164,16 @@ class MeanEmbedding(Source):
         return "set to the vocabulary's mean embedding"
 
     def _check(
-        self, config: Config, inputs: Inputs, change: Applied | None, tokenizer: "Tokenizer | None", problems: list[str]
+        self, config: Config, inputs: Inputs, place: Selected | None, tokenizer: "Tokenizer | None", problems: list[str]
     ) -> None:
-        if change is not None and change.site != sites.stream(0):
-            problems.append(f"{change.name} isn't the first stream: set tokens of stream 0 to the mean embedding")
+        if place is not None and place.mark.site != sites.stream(0):
+            problems.append(f"{place.name} isn't the first stream: set tokens of stream 0 to the mean embedding")
         if config.image is not None:
             problems.append("an image has no vocabulary, and so no mean embedding: set its patches to numbers")
 
-    def _values(self, model: Transformer, inputs: Inputs, change: Applied, tokenizer: "Tokenizer | None") -> np.ndarray:
-        everywhere = Reference(inputs, np.ones(len(inputs.real), bool)).padded(_length(model, inputs))
-        return on_host(_embedded(model, everywhere))[change.chosen]
+    def _values(self, model: Transformer, inputs: Inputs, place: Selected, tokenizer: "Tokenizer | None") -> np.ndarray:
+        text = _padded(model, inputs)
+        return on_host(_embedded(model, Reference(text, np.ones_like(text.real))))[place.entries]
 
 
 @final
@@ -166,7 +190,7 @@ class HeadMove(Source):
     Example:
         >>> import duat_jax as duat
         >>> off = duat.edits.Heads(1, 0, tokens=2).steer(duat.edits.HeadMove(1))
-        >>> duat.intervene(duat.load(), [5, 6, 7], off).effects[0].change
+        >>> duat.intervene(duat.load(), [5, 6, 7], off).effects[0].edit
         "layer 1, head 0, token 2, '7': without what comes from token 1"
     """
 
@@ -180,75 +204,77 @@ class HeadMove(Source):
         return f"without {comes}" if self.factor == -1 else f"steered by {self.factor:g} x {comes}"
 
     def _check(
-        self, config: Config, inputs: Inputs, change: Applied | None, tokenizer: "Tokenizer | None", problems: list[str]
+        self, config: Config, inputs: Inputs, place: Selected | None, tokenizer: "Tokenizer | None", problems: list[str]
     ) -> None:
         tokens, source = len(inputs.real), whole_number(self.source)
-        if change is None:
+        if place is None:
             return
-        if change.site.key.name not in (sites.HEADS, MIXED):
-            problems.append(f"{change.name} moves nothing from token to token: change heads by what they move")
+        if place.mark.site.key.name not in (sites.HEADS, MIXED):
+            problems.append(f"{place.name} moves nothing from token to token: edit heads by what they move")
         elif config.marks is not None:
             problems.append(
-                f"{change.name}: the patterns of a model that PyTorch's code computes aren't known: change all that the"
+                f"{place.name}: the patterns of a model that PyTorch's code computes aren't known: edit all that the"
                 " head carries to a token"
             )
         elif source is None or not -tokens <= source < tokens:
             problems.append(f"token {quoted(self.source)} is none of {tokens}: give {-tokens} to {tokens - 1}")
         else:
-            block = config.blocks[change.site.key.layer or 0]
+            block = config.blocks[place.mark.site.key.layer or 0]
             seen = attention_mask(tokens, causal=block.causal, window=block.window)
-            if blind := [] if seen is None else [token for token in change.tokens if not seen[token, source]]:
-                problems.append(f"{change.name}: token {blind[0]} doesn't see token {source}, so nothing comes from it")
+            if blind := [] if seen is None else [token for token in place.tokens if not seen[token, source]]:
+                problems.append(f"{place.name}: token {blind[0]} doesn't see token {source}, so nothing comes from it")
         if not np.isfinite(self.factor):
             problems.append(f"the factor {self.factor} isn't finite: give a number")
 
-    def _values(self, model: Transformer, inputs: Inputs, change: Applied, tokenizer: "Tokenizer | None") -> np.ndarray:
-        (alike,) = marks_alike(model.config, model.config.layers, [change])
-        text, source = padded(inputs, _length(model, inputs)), self.source % len(inputs.real)
+    def _values(self, model: Transformer, inputs: Inputs, place: Selected, tokenizer: "Tokenizer | None") -> np.ndarray:
+        (slots,) = slots_of(model.config, model.config.layers, [place])
         with jax.default_matmul_precision("highest"):
-            moved = _moved(model, text, alike, np.int32(alike.sites.index(change.site)), np.int32(source))
-        return self.factor * on_host(moved)[change.chosen]
+            moved = _moved(model, _padded(model, inputs), slots, np.int32(self.source % len(inputs.real)))
+        return self.factor * on_host(moved)[place.entries]
 
 
-def _length(model: Transformer, inputs: Inputs) -> int:
-    return bucket(len(inputs.real), model.config.positions)
+def _padded(model: Transformer, inputs: Inputs) -> Inputs:
+    """Return an input, padded."""
+    return padded(inputs, bucket(len(inputs.real), model.config.positions))
 
 
-def _values_at(model: Transformer, inputs: Inputs, change: Applied) -> np.ndarray:
-    """Return the values on an input at a change's mark, `[tokens, *shape]`, padded."""
-    (alike,) = marks_alike(model.config, model.config.layers, [change])
+def _values_at(model: Transformer, inputs: Inputs, place: Selected) -> np.ndarray:
+    """Return the values on an input at an edit's mark, `[tokens, *shape]`, padded."""
+    (slots,) = slots_of(model.config, model.config.layers, [place])
     with jax.default_matmul_precision("highest"):
-        text, number = padded(inputs, _length(model, inputs)), np.int32(alike.sites.index(change.site))
-        return on_host(_seen(model, text, alike, number))
+        return on_host(_seen(model, _padded(model, inputs), slots))
 
 
 def _recorded(model: Transformer, inputs: Inputs) -> Recording:
+    """Return the values of all marks on an input."""
+
     def states(x: Array) -> Array:
         return forward_from(model, x, jnp.asarray(inputs.real), None).at(None)
 
     return record_kinds(states, model.embed(inputs.given, inputs.segments), (*KINDS, marks.STREAM, marks.POINT))
 
 
-@partial(jax.jit, static_argnames="alike")
-def _seen(model: Transformer, inputs: Inputs, alike: Alike, number: Int[Array, ""]) -> Array:
-    seen = _recorded(model, inputs).seen
-    return jnp.stack([alike.units.by_token(seen[site]) for site in alike.sites])[number]
+@jax.jit
+def _seen(model: Transformer, inputs: Inputs, slots: Slots) -> Array:
+    """Return the values on an input at the mark of the first slot, `[tokens, *shape]`."""
+    return slots.at_slots(_recorded(model, inputs).seen)[0]
 
 
 @jax.jit
 def _embedded(model: Transformer, reference: Reference) -> Array:
+    """Return the embeddings of a reference."""
     return embedded(model, reference)
 
 
-@partial(jax.jit, static_argnames="alike")
-def _moved(model: Transformer, inputs: Inputs, alike: Alike, number: Int[Array, ""], source: Int[Array, ""]) -> Array:
-    """Return what each head of a layer moves to each token from one, `[tokens, heads, head_features]`."""
+@jax.jit
+def _moved(model: Transformer, inputs: Inputs, slots: Slots, source: Int[Array, ""]) -> Array:
+    """Return what each head of the first slot moves to each token from one, `[tokens, heads, head_features]`."""
     recording = _recorded(model, inputs)
 
-    def of(layer: int, scope: tuple[str, ...]) -> Array:
+    def moved(layer: int, scope: tuple[str, ...]) -> Array:
         block: Any = model.stack.blocks[layer]
         pattern = pattern_of(block, recording, scope, inputs.real)[:, :, source]
         values = point_of(recording, scope, sites.VALUES)[source]
         return pattern.T[:, :, None] * jnp.repeat(values, len(pattern) // len(values), 0)
 
-    return jnp.stack([of(site.key.layer or 0, site.key.scope) for site in alike.sites])[number]
+    return jnp.stack([moved(site.key.layer or 0, site.key.scope) for site in slots.sites])[slots.numbers[0]]

@@ -1,14 +1,14 @@
-"""Changes as they are written on the command line and in a page."""
+"""Edits as they are written on the command line and in a page."""
 
 import json
 import re
 from collections.abc import Callable, Sequence
 
 from duat_jax.errors import InvalidInput
-from duat_jax.interpret.intervene.changes import Change
-from duat_jax.interpret.intervene.places import Heads, Neurons, Place, Stream
+from duat_jax.interpret.intervene.places import Editable, Heads, Neurons, Stream
 from duat_jax.interpret.intervene.sources import FromInput, HeadMove, MeanEmbedding, SteeringVector
 from duat_jax.models.checkpoint.problems import quoted
+from duat_jax.transform.editing import Edit
 
 _NUMBER, _TEXT = r"-?\d+(?:\.\d+)?", r'"(?:[^"\\]|\\.)*"'
 _UNIT = r"\d{1,18}"
@@ -36,69 +36,66 @@ FORMS = (
 """Examples of every form, for messages."""
 
 
-def parse_changes(written: Sequence[str], reference: str | None = None) -> list[Change]:
-    """Read changes.
+def parse_edits(written: Sequence[str], reference: str | None = None) -> list[Edit]:
+    """Read edits.
 
     Example:
-        >>> [change.place for change in parse_changes(["heads 5:3,4@-1 scale 0.5"])]
+        >>> [edit.place for edit in parse_edits(["heads 5:3,4@-1 scale 0.5"])]
         [Heads(layer=5, heads=[3, 4], tokens=[-1])]
     """
-    changes, problems = [], []
+    edits, problems = [], []
     for each in written:
         try:
-            changes.append(_change(each, reference))
+            edits.append(_edit(each, reference))
         except InvalidInput as error:
             problems.append(str(error))
     if problems:
         raise InvalidInput("; ".join(problems))
-    return changes
+    return edits
 
 
-def sets_other(change: Change) -> bool:
-    """Return whether a change sets values to those on another text."""
-    return isinstance(change.added, FromInput)
-
-
-def _change(written: str, reference: str | None) -> Change:
+def _edit(written: str, reference: str | None) -> Edit:
+    """Read one edit."""
     for pattern, read in _READERS.items():
-        if found := pattern.fullmatch(written.strip()):
-            return read(found, reference)
-    raise InvalidInput(f"{quoted(written)} is no change: write {FORMS}")
+        if match := pattern.fullmatch(written.strip()):
+            return read(match, reference)
+    raise InvalidInput(f"{quoted(written)} is no edit: write {FORMS}")
 
 
-def _units(found: re.Match[str], reference: str | None) -> Change:
-    place = {"neuron": Neurons, "head": Heads}[found["kind"]]
-    return _done(
-        place(int(found["layer"]), _numbers(found["units"]), tokens=_numbers(found["tokens"])), found, reference
-    )
+def _units(match: re.Match[str], reference: str | None) -> Edit:
+    """Read an edit of neurons or heads."""
+    place = {"neuron": Neurons, "head": Heads}[match["kind"]]
+    units, tokens = _numbers(match["units"]), _numbers(match["tokens"])
+    return _done(place(int(match["layer"]), units, tokens=tokens), match, reference)
 
 
-def _stream(found: re.Match[str], reference: str | None) -> Change:
-    place = Stream(int(found["layer"]), tokens=_numbers(found["tokens"]))
-    if found["by"] is None:
-        return _done(place, found, reference)
+def _stream(match: re.Match[str], reference: str | None) -> Edit:
+    """Read an edit of the stream."""
+    place = Stream(int(match["layer"]), tokens=_numbers(match["tokens"]))
+    if match["by"] is None:
+        return _done(place, match, reference)
     try:
-        towards, away = json.loads(found["towards"]), json.loads(found["away"])
+        towards, away = json.loads(match["towards"]), json.loads(match["away"])
     except json.JSONDecodeError as error:
-        raise InvalidInput(f"{quoted(found[0])}: the texts must be strings as in JSON ({error.msg})") from None
-    return place.steer(SteeringVector(towards, away, float(found["by"])))
+        raise InvalidInput(f"{quoted(match[0])}: the texts must be strings as in JSON ({error.msg})") from None
+    return place.steer(SteeringVector(towards, away, float(match["by"])))
 
 
-def _token(found: re.Match[str], reference: str | None) -> Change:
-    return Stream(0, tokens=_numbers(found["tokens"])).set(MeanEmbedding())
+def _token(match: re.Match[str], reference: str | None) -> Edit:
+    """Read an edit that takes tokens away."""
+    return Stream(0, tokens=_numbers(match["tokens"])).set(MeanEmbedding())
 
 
-def _edge(found: re.Match[str], reference: str | None) -> Change:
-    factor = float(found["value"])
-    if found["verb"] == "set" and factor:
-        raise InvalidInput(f"{quoted(found[0])}: what a head moves is a vector, which can be set to 0 or scaled")
-    change = factor - 1 if found["verb"] == "scale" else -1.0
-    return Heads(int(found["layer"]), [int(found["head"])], tokens=[int(found["token"])]).steer(
-        HeadMove(int(found["source"]), change)
-    )
+def _edge(match: re.Match[str], reference: str | None) -> Edit:
+    """Read an edit of what a head moves from one token to another."""
+    factor = float(match["value"])
+    if match["verb"] == "set" and factor:
+        raise InvalidInput(f"{quoted(match[0])}: what a head moves is a vector, which can be set to 0 or scaled")
+    moved = HeadMove(int(match["source"]), factor - 1)
+    return Heads(int(match["layer"]), [int(match["head"])], tokens=[int(match["token"])]).steer(moved)
 
 
-_READERS: dict[re.Pattern[str], Callable[[re.Match[str], str | None], Change]] = {
+_READERS: dict[re.Pattern[str], Callable[[re.Match[str], str | None], Edit]] = {
     UNITS: _units,
     STREAM: _stream,
     TOKEN: _token,
@@ -106,13 +103,15 @@ _READERS: dict[re.Pattern[str], Callable[[re.Match[str], str | None], Change]] =
 }
 
 
-def _done(place: Place, found: re.Match[str], reference: str | None) -> Change:
-    if found["reference"] is None:
-        return getattr(place, found["verb"])(float(found["value"]))
+def _done(place: Editable, match: re.Match[str], reference: str | None) -> Edit:
+    """Return a place set to a number or to its values on the reference, or scaled."""
+    if match["reference"] is None:
+        return getattr(place, match["verb"])(float(match["value"]))
     if reference is None:
-        raise InvalidInput(f"{quoted(found[0])} sets values to those on a reference: give one")
+        raise InvalidInput(f"{quoted(match[0])} sets values to those on a reference: give one")
     return place.set(FromInput(reference))
 
 
 def _numbers(written: str | None) -> list[int] | None:
-    return None if written is None else [int(number) for number in written.split(",") if number]
+    """Return numbers between commas, or nothing where none are written."""
+    return None if written is None else [int(number) for number in written.split(",")]

@@ -8,8 +8,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from duat_jax.display.tables import NumberTable
-from duat_jax.errors import DuatError
+from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.evaluation.running_text import mean_loss
+from duat_jax.models.config import Config
 from duat_jax.models.transformer import Transformer
 from duat_jax.weights.record import Budget
 from duat_jax.weights.rounded import FINER, rounded, sizes_of_matrices, within_budget
@@ -18,8 +19,12 @@ DRAWS = 5
 """The number of random choices that stand beside."""
 
 
-def require_budget(bits: int, share: float) -> None:
-    """Raise unless a budget leaves a choice."""
+def require_budget(config: Config, bits: int, share: float) -> None:
+    """Raise unless a budget leaves a choice, and can be judged by the loss of a model."""
+    if config.head.kind != "next token":
+        raise InvalidInput(
+            f"a budget is judged by the loss of the next token, which this {config.family} model has not"
+        )
     if bits >= FINER:
         raise DuatError(f"a budget gives {FINER} bits to some matrices: round the others to fewer than these")
     if not 0 < share < 1:
@@ -37,7 +42,7 @@ def spend(
     progress: Callable[[int, int], None] | None = None,
 ) -> Budget:
     """Choose the matrices that get eight bits by the sizes of their parts, and measure the loss on fresh text."""
-    require_budget(bits, share)
+    require_budget(model.config, bits, share)
     sizes = sizes_of_matrices(model)
     finer = within_budget({name: abs(parts[name]) for name in sizes}, sizes, share)
     draw = np.random.default_rng(seed)

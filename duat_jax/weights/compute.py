@@ -191,7 +191,7 @@ def _of_text(
         number = replace(number, reader=reader, stream=target.stream)
         reading = on_host(reading_of(after, number))
         number, described = replace(number, reader=reader.pinned(reading)), target.describe(reading, labels)
-    values = on_host((value_of(before, number), value_of(after, number)))
+    values, slopes = on_host(((value_of(before, number), value_of(after, number)), _first_order(before, after, number)))
     by = {"by the model": float(values[1]), "by the reference": float(values[0])}
     require_finite(described.headline, by, "check their weights")
 
@@ -199,8 +199,7 @@ def _of_text(
         return value_of(models[1], number) - value_of(models[0], number)
 
     split = _split(before, after, number).certified(values[1] - values[0], (before, after), difference)
-    slopes = {name: float(part) for name, part in on_host(_first_order(before, after, number)).items()}
-    return _OfText(number, described, labels.names, values, split, slopes)
+    return _OfText(number, described, labels.names, values, split, {name: float(part) for name, part in slopes.items()})
 
 
 @jax.jit

@@ -1,20 +1,25 @@
 """Validation of two models whose weights are compared: one program, and weights of one shape."""
 
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 
-from duat_jax.errors import DuatError
+from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.models.config import Config
+from duat_jax.models.encoding import encode
 from duat_jax.models.layer_parts import written_out
 from duat_jax.models.loader import skeleton
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.untied import untied
 from duat_jax.models.validation import require_layers, require_loaded
-from duat_jax.weights.filled import filled
+from duat_jax.weights.filled import filled, is_pruned
 from duat_jax.weights.units import parameters_of
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 SHOWN = 8
 """The largest number of differences that a message names."""
@@ -24,8 +29,6 @@ NAMES_ALONE = "family", "positions"
 
 def require_alike(before: Transformer, after: Transformer) -> None:
     """Raise unless two models are one function of weights of one shape."""
-    for model in (before, after):
-        require_layers(model.config)
     known = parameters_of(skeleton(after.config, "float32"))
     if parameters_of(after).keys() != known.keys():
         raise DuatError(
@@ -44,6 +47,23 @@ def require_alike(before: Transformer, after: Transformer) -> None:
         )
 
 
+def check_configs(before: Config, after: Config, dtype: str) -> None:
+    """Raise unless two models that aren't loaded yet can be compared."""
+    for config in (before, after):
+        require_layers(config)
+    if not (is_pruned(before, after) or is_pruned(after, before)):
+        require_alike(*untied_alike(skeleton(before, dtype), skeleton(after, dtype)))
+
+
+def require_same_tokens(first: "Tokenizer", second: "Tokenizer", texts: Iterable[str]) -> None:
+    """Raise unless two tokenizers give the same tokens of each text."""
+    if any(encode(first, text, "the text") != encode(second, text, "the text") for text in texts):
+        raise InvalidInput(
+            "the tokenizers of the two models give different tokens, so that they read two inputs: compare models that"
+            " share a tokenizer"
+        )
+
+
 def untied_alike(before: Transformer, after: Transformer) -> tuple[Transformer, Transformer]:
     """Return two models, the tied read-out of one as a matrix of its own where the other one has that."""
     heads = before.config.head, after.config.head
@@ -56,6 +76,7 @@ def alike_models(before: Transformer, after: Transformer) -> tuple[Transformer, 
     """Return two models as two values of one function's weights: of one structure, dtype and division among devices."""
     for model in (before, after):
         require_loaded(model)
+        require_layers(model.config)
     before, after = untied_alike(*filled(before, after))
     require_alike(before, after)
     if type(before.stack) is not type(after.stack):

@@ -59,7 +59,7 @@ def test_the_command_rounds_the_model():
         (["embedded", TEXT, "--bits", "4", "--budget", "0.5"], "give --bits and --text"),
         (["embedded", "--bits", "4", *FILE, "--budget", "0.5", "--position", "1"], "leave --position out"),
         (["embedded", "--bits", "8", *FILE, "--budget", "0.5"], "a budget gives 8 bits to some matrices"),
-        ([str(GOLDEN / "gpt2-classes"), "--bits", "3", *FILE, "--budget", "0.5"], "--budget judges by the loss"),
+        ([str(GOLDEN / "gpt2-classes"), "--bits", "3", *FILE, "--budget", "0.5"], "a budget is judged by the loss"),
         (["embedded", "--reference", "embedded", "--text", "a.txt", "--budget", "0.5"], "give --bits and --text"),
         (["embedded", "--bits", "4", "--text", "a.txt", "--budget", "1.5"], "give a share above 0 and below 1"),
     ],

@@ -92,53 +92,30 @@ def diff(
     paths = [None if name == EMBEDDED else Path(name) for name in (model, reference or model)]
     source, of_reference = (replace(reading, model=path) for path in paths)
     config = source.open("this command reads texts")
-    import numpy as np
-
     import duat_jax as duat
     from duat_jax.display.terminal import render
     from duat_jax.evaluation.running_text import read_texts, stream, windows
     from duat_jax.inputs.request import check
-    from duat_jax.models.encoding import encode
-    from duat_jax.models.loader import skeleton
     from duat_jax.weights.budget import render as render_budget
     from duat_jax.weights.budget import require_budget, spend
-    from duat_jax.weights.filled import is_pruned
     from duat_jax.weights.rounded import rounded
-    from duat_jax.weights.validation import require_alike, untied_alike
+    from duat_jax.weights.validation import check_configs, require_same_tokens
 
     if bits is not None and budget is not None:
-        require_budget(bits, budget)
-        if config.head.kind != "next token":
-            raise InvalidInput(
-                f"--budget judges by the loss of the next token, which this {config.family} model has not"
-            )
-    configs = of_reference.config, config
-    if not (is_pruned(*configs) or is_pruned(*reversed(configs))):
-        require_alike(*untied_alike(*(skeleton(each, reading.dtype.value) for each in configs)))
+        require_budget(config, bits, budget)
+    check_configs(of_reference.config, config, reading.dtype.value)
     texts = [text] if text is not None else read_texts(files or [])
-
-    def read(source: Source) -> tuple[Any, ...]:
-        """Return what is given, by a model's tokenizer: the texts, the one to compare with, target and contrast."""
-        other = None if number.against is None else encode(source.tokenizer, number.against, "the text to compare with")
-        target, contrast = source.output(number.target, "target"), source.output(number.contrast, "contrast")
-        return stream(source.tokenizer, texts).tolist(), other, target, contrast
-
-    ids, other_ids, target, contrast = read(source)
-    if (ids, other_ids, target, contrast) != read(of_reference):
-        raise InvalidInput(
-            "the tokenizers of the two models give different tokens, so that they read two inputs: compare models that"
-            " share a tokenizer"
-        )
-    inputs: Any = ids
+    words = filter(None, (*texts, number.target, number.contrast, number.against))
+    require_same_tokens(source.tokenizer, of_reference.tokenizer, words)
+    inputs: Any = text
     if files:
-        drawn = windows(np.array(ids, np.int32), pieces if budget is None else 2 * pieces, tokens, seed=seed)
+        count = pieces if budget is None else 2 * pieces
+        drawn = windows(stream(source.tokenizer, texts), count, tokens, seed=seed)
         inputs, fresh = drawn[:pieces], drawn[pieces:]
-    question = number.arguments(source) | {"target": target, "contrast": contrast, "against": other_ids}
+    question = number.arguments(source)
     check(config, inputs, **question)
-    after = source.load()
-    before = of_reference.load() if bits is None else after
-    if bits is not None:
-        after = rounded(before, bits)
+    loaded = source.load()
+    after, before = (loaded, of_reference.load()) if bits is None else (rounded(loaded, bits), loaded)
     with progress_bar("Comparing", "runs") as progress:
         result = duat.diff(after, inputs, reference=before, top=top, progress=progress, **question)
     tables, spent = [render(result.view(*names))], dict[str, Any]()

@@ -16,9 +16,10 @@ from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import InvalidInput, NotFinite
 from duat_jax.inputs.baseline_kinds import Baseline
 from duat_jax.inputs.baselines import ContrastRequest, check_contrast
-from duat_jax.inputs.model_inputs import OneInput
+from duat_jax.inputs.model_inputs import ManyInputs, OneInput
 from duat_jax.inputs.request import check_one
 from duat_jax.interpret.comparison import compare_runs
+from duat_jax.interpret.many_inputs import answers_each_input
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 
 
 @renamed_arguments(other="reference")
+@answers_each_input
 def attribute(
     model: Transformer,
-    inputs: "OneInput",
+    inputs: "OneInput | ManyInputs",
     reference: "OneInput | Baseline | Sequence[OneInput | Baseline] | None" = None,
     target: "OneTarget" = None,
     *,
@@ -53,7 +55,7 @@ def attribute(
     Args:
         model: a loaded model.
         inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
-            an image's pixels.
+            an image's pixels. Or a list of many.
         reference: as in `duat.contrast`: another input, a baseline, or a list of several, over
             which the scores are averaged. `None` for methods that multiply by no change.
         target: the explained number: a token, a class or a target, as in `duat.explain`.
@@ -67,6 +69,7 @@ def attribute(
 
     Returns:
         The `Attribution`; it shows itself in a notebook, and `print` shows it in a terminal.
+        Of many inputs, a list with one for each.
 
     Raises:
         InvalidInput: for inputs that the model can't take, an unknown method or kind of units, a reference that is

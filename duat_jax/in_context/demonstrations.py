@@ -42,7 +42,7 @@ class DemonstrationEffect(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What is compared, in words."""
+        """The comparison in words."""
         title = f"{in_quotes(visible(self.answer))} after {int(self.prompt.hidden.sum())} tokens of demonstrations"
         if self.reference is not None:
             title += ", compared with others"

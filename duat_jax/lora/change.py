@@ -14,8 +14,9 @@ from duat_jax.forms import decomposition
 from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.forms.split import Split, first_order, split_between
 from duat_jax.inputs.labels import labels_of
-from duat_jax.inputs.model_inputs import Inputs, OneInput
+from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.inputs.request import check_one
+from duat_jax.interpret.many_inputs import answers_each_input
 from duat_jax.interpret.pipeline import read, reader_of_weights, readers_of, require_finite
 from duat_jax.lora.adapter import Adapters, adapt, changes_table, scaled
 from duat_jax.lora.read_out import under_dynamics
@@ -37,10 +38,11 @@ if TYPE_CHECKING:
 
 
 @renamed_arguments(given="inputs")
+@answers_each_input
 def lora_change(
     model: Transformer,
     adapters: Adapters,
-    inputs: "OneInput",
+    inputs: "OneInput | ManyInputs",
     target: "OneTarget" = None,
     *,
     contrast: int | str | None = None,
@@ -67,7 +69,7 @@ def lora_change(
         model: the base model.
         adapters: the adapters, from `new_adapters`, `load_adapters` or `train`.
         inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
-            an image's pixels.
+            an image's pixels. Or a list of many.
         target: the metric, as in `duat.explain`; the most probable output of the adapted model if absent.
         contrast: the token or class whose logit is subtracted.
         against: for an encoder, token ids of the other text.
@@ -76,6 +78,7 @@ def lora_change(
 
     Returns:
         The `LoraChange`; it shows itself in a notebook, and `print` shows it in a terminal.
+        Of many inputs, a list with one for each.
 
     Raises:
         InvalidInput: if the text or target isn't valid for the model, or there is no adapter.

@@ -13,8 +13,9 @@ from duat_jax.errors import InvalidInput
 from duat_jax.forms.score import KINDS, PRECISION, Score, ScoreSide, Vector, neurons_of, split_score
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import labels_of
-from duat_jax.inputs.model_inputs import Inputs, OneInput, checked_input, is_many
+from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput, checked_input, is_many
 from duat_jax.interpret.attention.result import BIASES, AttentionScore, AttentionSource
+from duat_jax.interpret.many_inputs import answers_each_input
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.embedding import TokenEmbedding
@@ -49,9 +50,10 @@ class _Asked(NamedTuple):
 
 
 @renamed_arguments(given="inputs", versus="contrast")
+@answers_each_input
 def explain_attention(
     model: Transformer,
-    inputs: "OneInput",
+    inputs: "OneInput | ManyInputs",
     *,
     layer: int,
     head: int,
@@ -71,7 +73,7 @@ def explain_attention(
     Args:
         model: a loaded model.
         inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText` of several segments.
-            For a vision model an image's pixels.
+            For a vision model an image's pixels. Or a list of many.
         layer: the layer, from 0.
         head: the head, from 0.
         key: the token that is attended to; negative counts from the end.
@@ -84,7 +86,7 @@ def explain_attention(
 
     Returns:
         The score with all its pairs and their completeness; it shows itself in a notebook, and `print` shows it in a
-        terminal.
+        terminal. Of many inputs, a list with one for each.
 
     Raises:
         InvalidInput: naming everything that is wrong with what is asked at once.

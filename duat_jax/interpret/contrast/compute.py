@@ -15,9 +15,10 @@ from duat_jax.forms.split import Split, split_between
 from duat_jax.inputs.baseline_kinds import Baseline
 from duat_jax.inputs.baselines import check_contrast
 from duat_jax.inputs.images import seen_image
-from duat_jax.inputs.model_inputs import OneInput
+from duat_jax.inputs.model_inputs import ManyInputs, OneInput
 from duat_jax.interpret.comparison import compare_runs
 from duat_jax.interpret.contrast.result import Contrast
+from duat_jax.interpret.many_inputs import answers_each_input
 from duat_jax.interpret.pipeline import forward_from, rows_of_tokens
 from duat_jax.marking import program
 from duat_jax.models.sites import HEADS, NEURONS
@@ -43,9 +44,10 @@ class _ContrastParts(NamedTuple):
 
 
 @renamed_arguments(given="inputs", other="reference")
+@answers_each_input
 def contrast(
     model: Transformer,
-    inputs: "OneInput",
+    inputs: "OneInput | ManyInputs",
     reference: "OneInput | Baseline | Sequence[OneInput | Baseline]",
     target: "OneTarget" = None,
     *,
@@ -65,7 +67,7 @@ def contrast(
     Args:
         model: a loaded model.
         inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
-            an image's pixels.
+            an image's pixels. Or a list of many.
         reference: the same of another one, of as many tokens, `y`. Or a baseline: `duat.baselines.Mask()`, `Pad()`
             or `Mean()` (the vocabulary's mean embedding) in every token's place but those that the tokenizer calls
             special; of an image `Blur()` or its `Mean()`. A string is a text. Or a list of several, over
@@ -83,6 +85,7 @@ def contrast(
 
     Returns:
         The `Contrast`; it shows itself in a notebook, and `print` shows it in a terminal.
+        Of many inputs, a list with one for each.
 
     Raises:
         InvalidInput: for inputs that the model can't take, of different lengths or the same, or a combination of

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from duat_jax.forms import stream_flow
 from duat_jax.forms.completeness import Completeness, completeness_of, entrywise_completeness
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import labels_of
-from duat_jax.inputs.model_inputs import Inputs, OneInput
+from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.inputs.request import check_one
 from duat_jax.interpret.attention.held_pattern import pattern_of
 from duat_jax.interpret.explain.compute import ENTROPY, explain
@@ -24,6 +24,7 @@ from duat_jax.interpret.graph.moves import Moves
 from duat_jax.interpret.graph.neurons import PRECISION, groups_of, read_neurons
 from duat_jax.interpret.graph.result import Graph
 from duat_jax.interpret.graph.scores import scores_of
+from duat_jax.interpret.many_inputs import answers_each_input
 from duat_jax.interpret.pipeline import forward_from, read_target, readers_of
 from duat_jax.models.sites import HEADS, VALUES
 from duat_jax.models.targets.base import OneTarget
@@ -45,9 +46,10 @@ SCORES = 3
 
 
 @renamed_arguments(neurons="top_neurons", scores="top_heads")
+@answers_each_input
 def graph(
     model: Transformer,
-    inputs: "OneInput",
+    inputs: "OneInput | ManyInputs",
     target: "OneTarget" = None,
     *,
     contrast: int | str | None = None,
@@ -66,7 +68,7 @@ def graph(
     Args:
         model: a loaded model.
         inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
-            an image's pixels.
+            an image's pixels. Or a list of many.
         target: the explained number: a token, a class or a target, as in `duat.explain`.
         contrast: the token or class whose logit is subtracted.
         against: for an encoder, the other text, or its token ids.
@@ -77,7 +79,8 @@ def graph(
         tokenizer: makes tokens readable and knows the mask.
 
     Returns:
-        The `Graph`, with the explanation that it follows; it shows itself in a notebook as a page.
+        The `Graph`, with the explanation that it follows; it shows itself in a notebook as a page. Of many
+        inputs, a list with one for each.
 
     Raises:
         InvalidInput: for an input that the model can't take, a combination of arguments, or a number of neurons or
@@ -101,8 +104,9 @@ def graph(
         raise InvalidInput(
             "; ".join(f"{name} = {count!r} must be a whole number from 0" for name, count in wrong.items())
         )
+    one_input = cast("OneInput", inputs)
     explanation = explain(
-        model, inputs, target, contrast=contrast, against=against, position=position, tokenizer=tokenizer
+        model, one_input, target, contrast=contrast, against=against, position=position, tokenizer=tokenizer
     )
     text, stream = padded(checked, bucket(len(checked.real), model.config.positions)), metric.stream
     (reader,) = readers_of(model, [metric])
@@ -129,7 +133,7 @@ def graph(
         scores=(),
         completeness=_completeness(streams, [kept, terms, biases], moves, after, explanation),
     )
-    return replace(found_graph, scores=scores_of(model, inputs, found_graph, top_heads, tokenizer))
+    return replace(found_graph, scores=scores_of(model, one_input, found_graph, top_heads, tokenizer))
 
 
 class _LargestMoves(NamedTuple):

@@ -16,12 +16,13 @@ from duat_jax.forms.secant import Secant
 from duat_jax.forms.split import Split, split_between
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import Labels, Prediction, labels_of
-from duat_jax.inputs.model_inputs import Inputs, OneInput
+from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.inputs.request import check_one
 from duat_jax.interpret.intervene.places import Editable, Selected, some
 from duat_jax.interpret.intervene.result import Effect, Intervention
 from duat_jax.interpret.intervene.slots import Slots, at_marks, filled, kind_of, slots_of
 from duat_jax.interpret.intervene.sources import SCALED, SET, STEERED, Source
+from duat_jax.interpret.many_inputs import answers_each_input
 from duat_jax.interpret.pipeline import (
     Predicted,
     forward_from,
@@ -49,9 +50,10 @@ if TYPE_CHECKING:
 
 
 @renamed_arguments(given="inputs", changes="edits")
+@answers_each_input
 def intervene(
     model: Transformer,
-    inputs: "OneInput",
+    inputs: "OneInput | ManyInputs",
     edits: Edit | Sequence[Edit],
     target: "OneTarget" = None,
     *,
@@ -70,7 +72,7 @@ def intervene(
     Args:
         model: a loaded model.
         inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
-            an image's pixels.
+            an image's pixels. Or a list of many.
         edits: one or several, of different values: `duat.edits.Neurons(layer, neurons, tokens)`,
             `duat.edits.Heads(layer, heads, tokens)` or `duat.edits.Stream(layers, tokens)`, each with `.set(value)`,
             `.scale(factor)` or `.steer(direction)`.
@@ -83,6 +85,7 @@ def intervene(
 
     Returns:
         The `Intervention`; it shows itself in a notebook, and `print` shows it in a terminal.
+        Of many inputs, a list with one for each.
 
     Raises:
         InvalidInput: for a text that the model can't take, or an edit of values that aren't there, twice of one value,

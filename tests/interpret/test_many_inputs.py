@@ -1,0 +1,48 @@
+"""A list of texts has an answer for each, by every function that reads texts."""
+
+import inspect
+
+import pytest
+from adapters import random_adapters
+from cases import GOLDEN
+from helpers import near
+
+import duat_jax as duat
+
+TEXTS = [[5, 17, 3], [9, 4, 8, 11]]
+ASKED = {
+    "explain": lambda model, ids: duat.explain(model, ids, 7),
+    "contrast": lambda model, ids: duat.contrast(model, ids, duat.baselines.Mean(), 7),
+    "attribute": lambda model, ids: duat.attribute(model, ids, target=7, method="gradient x input"),
+    "graph": lambda model, ids: duat.graph(model, ids, 7, top_neurons=0, top_heads=0),
+    "explain_attention": lambda model, ids: duat.explain_attention(model, ids, layer=1, head=0, key=0),
+    "intervene": lambda model, ids: duat.intervene(model, ids, duat.edits.Heads(1, 0).set(0), 7),
+    "lora.lora_change": lambda model, ids: duat.lora.lora_change(model, random_adapters(model, ["c_fc"]), ids, 7),
+}
+
+
+def number_of(result):
+    """Return the number that a result splits."""
+    return float(result.view().value)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_list_of_texts_has_an_answer_for_each(name):
+    model = duat.load(GOLDEN / "gpt2")
+    answers = ASKED[name](model, TEXTS)
+    assert isinstance(answers, list) and len(answers) == len(TEXTS)
+    alone = [number_of(ASKED[name](model, ids)) for ids in TEXTS]
+    near([number_of(each) for each in answers], alone, within=1e-4)
+    assert abs(alone[0] - alone[1]) > 1e-3
+    with pytest.raises(duat.InvalidInput, match="(input|text) 1.* 999"):
+        ASKED[name](model, [TEXTS[0], [999]])
+
+
+def test_every_function_that_reads_one_text_reads_many():
+    functions = {name: getattr(duat, name) for name in dir(duat)} | {"lora.lora_change": duat.lora.lora_change}
+    reads = {
+        name
+        for name, function in functions.items()
+        if inspect.isfunction(function) and "OneInput" in str(inspect.signature(function).parameters.get("inputs"))
+    }
+    assert reads - {"diff"} == ASKED.keys()

@@ -38,9 +38,10 @@ def numbered(name: str, count: int) -> Axes:
     return {name: {name: range(count)}}
 
 
-def of_tokens(tokens: Sequence[str]) -> Axes:
-    """Return the axis of a text's tokens, by their index and by what they are."""
-    return {"token_index": {"token_index": range(len(tokens)), "token": tokens}}
+def of_tokens(tokens: Sequence[str], chosen: Sequence[int] | None = None) -> Axes:
+    """Return the axis of a text's tokens, or of chosen ones, by their index and by what they are."""
+    indices = range(len(tokens)) if chosen is None else chosen
+    return {"token_index": {"token_index": indices, "token": [tokens[index] for index in indices]}}
 
 
 def at_mark(key: Key) -> Mapping[str, Label]:

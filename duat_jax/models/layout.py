@@ -11,7 +11,7 @@ from duat_jax.transform.keys import Site
 
 NO_LAYERS = (
     "a model that PyTorch's code computes has no layers of this package, which this question is about: explain,"
-    " contrast or change it, or attribute its tokens"
+    " contrast or edit it, or attribute its tokens"
 )
 """The refusal of a question about the parts of layers."""
 

@@ -115,6 +115,7 @@ def test_a_file_without_the_contrast_of_an_effect_opens(tmp_path):
         (lambda model: duat.contrast(model, [5, 6, 7], [5, 9, 7]), "others", "references"),
         (lambda model: duat.attribute(model, [5, 6, 7], [5, 9, 7]), "others", "references"),
         (lambda model: duat.explain_attention(model, [5, 6], layer=1, head=0, key=0), "versus", "contrast"),
+        (lambda model: duat.intervene(model, [5, 6, 7], duat.edits.Heads(1, 0).set(0)), "change", "edit"),
     ],
 )
 def test_a_file_with_an_old_name_of_a_field_opens(tmp_path, ask, old, new):

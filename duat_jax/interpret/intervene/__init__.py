@@ -1,1 +1,1 @@
-"""Change values inside a model, run it again, and split the measured difference over the changes."""
+"""Edit values inside a model, run it again, and split the measured difference over the edits."""

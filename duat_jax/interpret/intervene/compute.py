@@ -20,7 +20,7 @@ from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.inputs.request import check_one
 from duat_jax.interpret.intervene.places import Editable, Selected, some
 from duat_jax.interpret.intervene.result import Effect, Intervention
-from duat_jax.interpret.intervene.slots import Slots, at_marks, filled, kind_of, slots_of
+from duat_jax.interpret.intervene.slots import Slots, at_marks, filled, slot_of, slots_of
 from duat_jax.interpret.intervene.sources import SCALED, SET, STEERED, Source
 from duat_jax.interpret.many_inputs import answers_each_input
 from duat_jax.interpret.pipeline import (
@@ -139,8 +139,7 @@ def intervene(
 
     def effect(written: Edit, edit: Edit) -> Effect:
         """Return the effect of one edit, as it was written and with its values."""
-        kind = kind_of(slots, edit.place)
-        slot = slots[kind].slot(edit.place.mark.site)
+        kind, slot = slot_of(slots, edit.place)
         frozen, secant = (_at(edit.place, parts[kind][slot]) for parts in split.parts)
         alone = after if len(known) == 1 else run(model, [edit])[0]
         return Effect(

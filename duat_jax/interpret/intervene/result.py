@@ -1,6 +1,6 @@
 """The result of an intervention: the measured and the predicted effect of each edit on a target."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.deprecation import renamed_fields
-from duat_jax.display.named_arrays import Label, NamedArray, by_name
+from duat_jax.display.named_arrays import Axes, NamedArray, by_name, of_tokens
 from duat_jax.display.result import Displayed
 from duat_jax.display.view import (
     DIFFERENCE,
@@ -138,18 +138,12 @@ class Intervention(Displayed):
     def view(self) -> View:
         """Return the intervention as it is shown: the effects of the edits, and their parts at every token."""
         tokens = len(self.tokens)
-        columns = [
-            [effect.at_tokens(each, tokens) for each in (effect.secant, effect.frozen)] for effect in self.effects
-        ]
-        rows = tuple(
-            TokenRow(effect.edit, parts if parts.ndim == 1 else parts.sum(-1))
-            for effect, (parts, _) in zip(self.effects, columns, strict=True)
-        )
-        units = tuple(
-            UnitParts(effect.edit, row, tuple(each), effect.units)
-            for row, (effect, each) in enumerate(zip(self.effects, columns, strict=True))
-            if effect.units is not None
-        )
+        rows, units = [], []
+        for number, effect in enumerate(self.effects):
+            secant, frozen = (effect.at_tokens(parts, tokens) for parts in (effect.secant, effect.frozen))
+            rows.append(TokenRow(effect.edit, secant if effect.units is None else secant.sum(-1)))
+            if effect.units is not None:
+                units.append(UnitParts(effect.edit, number, (secant, frozen), effect.units))
         return View(
             kind="intervention",
             target=f"the change of the {self.target}",
@@ -165,7 +159,7 @@ class Intervention(Displayed):
             tokens=tuple(map(token_label, self.tokens)),
             line_ends=line_ends(self.tokens),
             heading="Every edit at every token",
-            rows=rows,
+            rows=tuple(rows),
             colourings=(
                 Colouring(
                     "parts of the edits",
@@ -179,7 +173,7 @@ class Intervention(Displayed):
                     ("part", "predicted"),
                     "The edited neurons or heads; together they are the cell.",
                     "",
-                    units,
+                    tuple(units),
                 ),
             ),
             added=named_parts(DISCONTINUITIES, self.discontinuities.items()),
@@ -212,13 +206,8 @@ class Intervention(Displayed):
     def arrays(self) -> Iterator[NamedArray]:
         """Yield what each edit did with named axes; the sum of `secant` and `discontinuities` is the difference."""
         for effect in self.effects:
-            texts = tuple(self.tokens[token] for token in effect.tokens)
-            axes: dict[str, Mapping[str, Sequence[Label]]] = {
-                "token_index": {"token_index": effect.tokens, "token": texts}
-            }
-            if effect.units is not None:
-                axes["unit"] = {"unit": effect.units}
-            place = {"change": effect.edit}
+            units: Axes = {} if effect.units is None else {"unit": {"unit": effect.units}}
+            axes, place = {**of_tokens(self.tokens, effect.tokens), **units}, {"change": effect.edit}
             yield NamedArray("frozen", effect.frozen, axes, place)
             yield NamedArray("secant", effect.secant, axes, place)
             yield NamedArray("alone", np.asarray(effect.alone), {}, place)

@@ -36,10 +36,6 @@ class Slots:
     units: UnitLayout = field(metadata={"static": True})
     numbers: Int[np.ndarray, "slots"] | Int[Array, "slots"]
 
-    def slot(self, site: Site) -> int:
-        """Return the slot of a mark."""
-        return int(np.flatnonzero(self.numbers == self.sites.index(site))[0])
-
     def at_slots(self, values: dict[Site, Array]) -> Float[Array, "slots tokens *shape"]:
         """Return the values of each slot's mark, token by token."""
         return jnp.stack([self.units.by_token(values[site]) for site in self.sites])[self.numbers]
@@ -68,17 +64,17 @@ def filled(slots: Sequence[Slots], edits: Iterable[Edit], tokens: int) -> list[E
     shapes = [(len(each.numbers), tokens, *each.units.shape) for each in slots]
     arrays = [Edit(np.ones(shape), np.zeros(shape)) for shape in shapes]
     for kept, added, place in edits:
-        kind = kind_of(slots, place)
-        slot = slots[kind].slot(place.mark.site)
+        kind, slot = slot_of(slots, place)
         arrays[kind].kept[slot][place.entries] = 1 if kept is None else kept
         arrays[kind].added[slot][place.entries] = 0 if added is None else added
     return arrays
 
 
-def kind_of(slots: Sequence[Slots], place: Selected) -> int:
-    """Return which of the slots are for the marks that are like that of an edit."""
-    (kind,) = (kind for kind, each in enumerate(slots) if place.mark.site in each.sites)
-    return kind
+def slot_of(slots: Sequence[Slots], place: Selected) -> tuple[int, int]:
+    """Return which of the slots are for marks like that of an edit, and which one of them for its own."""
+    site = place.mark.site
+    (kind,) = (kind for kind, each in enumerate(slots) if site in each.sites)
+    return kind, list(slots[kind].numbers).index(slots[kind].sites.index(site))
 
 
 def at_marks(slots: Iterable[Slots], edits: Iterable[Edit]) -> dict[Site, Edit]:

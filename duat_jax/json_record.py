@@ -50,13 +50,18 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, int | float | None) else str(value)
 
 
-def as_record(kind: type[Record], result: Any, **fields: Any) -> dict[str, Any]:
-    """Return a result as plain data with the fields of a record, validated."""
+def fields_of(kind: type[msgspec.Struct], result: Any, **fields: Any) -> dict[str, Any]:
+    """Return the fields of a record or of a part of one, by name: attributes of a result where none is given."""
     info: Any = msgspec.inspect.type_info(kind)
     names = [field.encode_name for field in info.fields if field.required and field.name != "version"]
-    values = {name: plain(fields[name] if name in fields else getattr(result, name)) for name in names}
-    values |= {name: plain(value) for name, value in fields.items() if name not in values}
-    return msgspec.to_builtins(msgspec.convert({"kind": info.tag, "version": kind.VERSION, **values}, kind))
+    return {name: fields[name] if name in fields else getattr(result, name) for name in names} | fields
+
+
+def as_record(kind: type[Record], result: Any, **fields: Any) -> dict[str, Any]:
+    """Return a result as plain data with the fields of a record, validated."""
+    values = {name: plain(value) for name, value in fields_of(kind, result, **fields).items()}
+    tag = kind.__struct_config__.tag
+    return msgspec.to_builtins(msgspec.convert({"kind": tag, "version": kind.VERSION, **values}, kind))
 
 
 def read_record(content: str | bytes, kinds: tuple[type[Record], ...]) -> Record:

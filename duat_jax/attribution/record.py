@@ -2,18 +2,13 @@
 
 from typing import Any, ClassVar
 
-from duat_jax.forms.record import PredictionRecord, ReferenceRecord, TargetRecord
-from duat_jax.json_record import Record
+from duat_jax.forms.record import InputRecord, PredictionRecord, ReferenceRecord
 
 
-class AttributionRecord(Record, tag="attribution"):
+class AttributionRecord(InputRecord, tag="attribution"):
     """The scores of an attribution method.
 
     Args:
-        model: the name of the model.
-        family: its checkpoint family.
-        tokens: the text, token by token; the patches of an image.
-        target: the target: in words, and by what it reads.
         method: the name of the method.
         unit: the kind of units: `"token"`, `"neuron"`, `"head"` or `"stream"`.
         score: the formula of a score.
@@ -27,10 +22,6 @@ class AttributionRecord(Record, tag="attribution"):
 
     VERSION: ClassVar[int] = 3
 
-    model: str
-    family: str
-    tokens: list[str]
-    target: TargetRecord
     method: str
     unit: str
     score: str

@@ -10,13 +10,13 @@ from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
 from duat_jax.evaluation.circuits import METHODS, UNITS, Method, measure
 from duat_jax.evaluation.comparison import Row, as_dict, compare
 from duat_jax.evaluation.journal import Journal, fingerprint
-from duat_jax.evaluation.record import CircuitsRecord
+from duat_jax.evaluation.record import CircuitRecord, CircuitsRecord, CircuitUnitRecord
 from duat_jax.evaluation.task_circuit import TaskCircuit, check_size, check_steps, task_circuits
 from duat_jax.files import path_of
 from duat_jax.inputs.labels import readable
 from duat_jax.inputs.prompts import Drawn, Prompt, draw
 from duat_jax.inputs.tasks.registry import TASKS
-from duat_jax.json_record import as_record
+from duat_jax.json_record import as_record, fields_of
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_layers
 
@@ -82,24 +82,10 @@ class Study(NamedTuple):
     def _plain(self, task: str, circuit: TaskCircuit) -> dict[str, Any]:
         tokens = self.tokens[task]
         units = [
-            {
-                "layer": unit.layer,
-                "position": unit.position,
-                "token": None if unit.position is None else tokens[unit.position],
-                "unit": unit.unit,
-                "score": unit.score,
-            }
+            fields_of(CircuitUnitRecord, unit, token=None if unit.position is None else tokens[unit.position])
             for unit in circuit.units()
         ]
-        return {
-            "method": circuit.method,
-            "size": circuit.size,
-            "scored": circuit.scores.size,
-            "kept": circuit.kept,
-            "removed": circuit.removed,
-            "units": units,
-            "refinement": circuit.refinement,
-        }
+        return fields_of(CircuitRecord, circuit, scored=circuit.scores.size, units=units, refinement=circuit.refinement)
 
 
 def check(

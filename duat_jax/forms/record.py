@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from duat_jax.json_record import Record
+
 
 class CompletenessRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The agreement of a sum of parts with the value that was split.
@@ -91,3 +93,51 @@ class ReferenceRecord(msgspec.Struct, forbid_unknown_fields=True):
     value: float
     predictions: list[PredictionRecord]
     unpaired: list[int]
+
+
+class InputRecord(Record):
+    """The record of a result about an input.
+
+    Args:
+        model: the name of the model.
+        family: its checkpoint family.
+        tokens: the text, token by token; the patches of an image.
+        target: the target: in words, and by what it reads.
+    """
+
+    model: str
+    family: str
+    tokens: list[str]
+    target: TargetRecord
+
+
+class ValueRecord(InputRecord):
+    """The record of a value that is split.
+
+    Args:
+        dtype: of everything computed.
+        predictions: the most probable tokens or classes; empty for an encoder.
+        value: the explained number, from the plain forward pass.
+        completeness: the sum of all parts against the value.
+    """
+
+    dtype: str
+    predictions: list[PredictionRecord]
+    value: float
+    completeness: CompletenessRecord
+
+
+class ChangeRecord(InputRecord):
+    """The record of the change of a number between two runs.
+
+    Args:
+        dtype: of everything computed.
+        before: the number on the first run.
+        after: the number on the second run.
+        difference: the one minus the other.
+    """
+
+    dtype: str
+    before: float
+    after: float
+    difference: float

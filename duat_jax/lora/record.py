@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from duat_jax.forms.record import CompletenessRecord, PredictionRecord, TargetRecord
+from duat_jax.forms.record import ChangeRecord, CompletenessRecord, PredictionRecord
 from duat_jax.json_record import Record
 
 
@@ -64,18 +64,13 @@ class ChangedNeuronRecord(msgspec.Struct, forbid_unknown_fields=True):
     interaction: float
 
 
-class LoraChangeRecord(Record, tag="lora change"):
+class LoraChangeRecord(ChangeRecord, tag="lora change"):
     """The JSON of `duat lora diff`.
 
     Args:
-        model: the name of the model.
-        family: its checkpoint family.
         tokens: the text, token by token.
-        target: the target: in words, and by what it reads.
-        dtype: of everything computed.
         before: the metric without adapters.
         after: the metric with adapters.
-        difference: the one minus the other.
         predictions: the model's predictions without adapters and with them.
         rows: of embeddings, each term and the biases.
         totals: the sums of the three columns.
@@ -93,14 +88,6 @@ class LoraChangeRecord(Record, tag="lora change"):
 
     VERSION: ClassVar[int] = 2
 
-    model: str
-    family: str
-    tokens: list[str]
-    target: TargetRecord
-    dtype: str
-    before: float
-    after: float
-    difference: float
     predictions: list[list[PredictionRecord]]
     rows: dict[str, ColumnsRecord]
     totals: dict[str, float]

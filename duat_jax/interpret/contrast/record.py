@@ -4,8 +4,7 @@ from typing import ClassVar
 
 import msgspec
 
-from duat_jax.forms.record import CompletenessRecord, PredictionRecord, ReferenceRecord, TargetRecord
-from duat_jax.json_record import Record
+from duat_jax.forms.record import CompletenessRecord, InputRecord, PredictionRecord, ReferenceRecord
 
 
 class HeadRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -40,14 +39,10 @@ class NeuronRecord(msgspec.Struct, forbid_unknown_fields=True):
     contribution: float
 
 
-class ContrastRecord(Record, tag="contrast"):
+class ContrastRecord(InputRecord, tag="contrast"):
     """The JSON of `duat contrast`: everything but single neurons, of which the largest are listed.
 
     Args:
-        model: the name of the model.
-        family: its checkpoint family.
-        tokens: the text, token by token; the patches of an image.
-        target: the target: in words, and by what it reads.
         dtype: of everything computed.
         value: the number on the input.
         predictions: what the model says on the input; empty for an encoder.
@@ -66,10 +61,6 @@ class ContrastRecord(Record, tag="contrast"):
 
     VERSION: ClassVar[int] = 3
 
-    model: str
-    family: str
-    tokens: list[str]
-    target: TargetRecord
     dtype: str
     value: float
     predictions: list[PredictionRecord]

@@ -4,8 +4,7 @@ from typing import ClassVar
 
 import msgspec
 
-from duat_jax.forms.record import CompletenessRecord, PredictionRecord, TargetRecord
-from duat_jax.json_record import Record
+from duat_jax.forms.record import CompletenessRecord, ValueRecord
 
 
 class ContributionsRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -56,18 +55,10 @@ class ActiveNeuronRecord(msgspec.Struct, forbid_unknown_fields=True):
     activation: float
 
 
-class ExplanationRecord(Record, tag="explanation"):
+class ExplanationRecord(ValueRecord, tag="explanation"):
     """The JSON of `duat explain`: everything but single neurons, of which the largest are listed.
 
     Args:
-        model: the name of the model.
-        family: its checkpoint family.
-        tokens: the text, token by token; the patches of an image.
-        target: the target: in words, and by what it reads.
-        dtype: of everything computed.
-        predictions: the most probable tokens or classes; empty for an encoder.
-        value: the explained number, from the plain forward pass.
-        completeness: the sum of all parts against the value.
         contributions: the parts.
         collapse: the contributions through the collapse.
         top: the largest neurons.
@@ -75,14 +66,6 @@ class ExplanationRecord(Record, tag="explanation"):
 
     VERSION: ClassVar[int] = 2
 
-    model: str
-    family: str
-    tokens: list[str]
-    target: TargetRecord
-    dtype: str
-    predictions: list[PredictionRecord]
-    value: float
-    completeness: CompletenessRecord
     contributions: ContributionsRecord
     collapse: CollapseRecord
     top: list[ActiveNeuronRecord]

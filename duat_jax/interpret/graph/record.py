@@ -4,10 +4,9 @@ from typing import ClassVar
 
 import msgspec
 
-from duat_jax.forms.record import CompletenessRecord, PredictionRecord, TargetRecord
+from duat_jax.forms.record import CompletenessRecord, ValueRecord
 from duat_jax.interpret.attention.record import PairRecord
 from duat_jax.interpret.explain.record import ActiveNeuronRecord
-from duat_jax.json_record import Record
 
 
 class StreamRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -128,17 +127,10 @@ class HeadScoreRecord(msgspec.Struct, forbid_unknown_fields=True):
     top: list[PairRecord]
 
 
-class GraphRecord(Record, tag="graph"):
+class GraphRecord(ValueRecord, tag="graph"):
     """The JSON of `duat graph`.
 
     Args:
-        model: the name of the model.
-        family: its checkpoint family.
-        tokens: the text, token by token; the patches of an image.
-        target: the target: in words, and by what it reads.
-        dtype: of everything computed.
-        predictions: the most probable tokens or classes; empty for an encoder.
-        value: the explained number, from the plain forward pass.
         completeness: of the stream's token whose sum is furthest from it, relative to its tolerance.
         streams: the streams, in the order of computation.
         moves: what heads move along the largest edges, by layer.
@@ -151,14 +143,6 @@ class GraphRecord(Record, tag="graph"):
 
     VERSION: ClassVar[int] = 3
 
-    model: str
-    family: str
-    tokens: list[str]
-    target: TargetRecord
-    dtype: str
-    predictions: list[PredictionRecord]
-    value: float
-    completeness: CompletenessRecord
     streams: list[StreamRecord]
     moves: list[MoveRecord]
     other_moves: dict[str, list[list[float]]]

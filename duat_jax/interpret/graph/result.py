@@ -13,10 +13,10 @@ from duat_jax.display.view import RANKED, Table, View, numbers
 from duat_jax.interpret.attention.result import pair_fields
 from duat_jax.interpret.graph.network import network_of
 from duat_jax.interpret.graph.read_neuron import ReadNeuron
-from duat_jax.interpret.graph.record import GraphRecord
+from duat_jax.interpret.graph.record import GraphRecord, HeadScoreRecord
 from duat_jax.interpret.graph.streams import Streams
 from duat_jax.interpret.graph.viewer import viewer_of
-from duat_jax.json_record import as_record
+from duat_jax.json_record import as_record, fields_of
 from duat_jax.kinds import kept_as
 from duat_jax.models.vocabulary.token import quoted_label, token_label
 from duat_jax.transform.keys import Marked
@@ -192,19 +192,7 @@ class Graph(Streams, Displayed):
             ],
             other_moves={key: moves.others for key, moves in self.moves.items()},
             neurons=[each.as_dict(explanation, count) for each in self.neurons],
-            scores=[
-                {
-                    "layer": each.layer,
-                    "head": each.head,
-                    "query": each.query,
-                    "key": each.key,
-                    "contrast": each.contrast,
-                    "value": each.value,
-                    "completeness": each.completeness,
-                    "top": pair_fields(each.top(count)),
-                }
-                for each in self.scores
-            ],
+            scores=[fields_of(HeadScoreRecord, each, top=pair_fields(each.top(count))) for each in self.scores],
         )
 
     def to_viewer(self, name: str, *, biases: bool = False) -> dict[str, Any]:

@@ -4,8 +4,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from duat_jax.forms.record import CompletenessRecord, PredictionRecord, TargetRecord
-from duat_jax.json_record import Record
+from duat_jax.forms.record import ChangeRecord, CompletenessRecord, PredictionRecord
 
 
 class EffectRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -30,18 +29,12 @@ class EffectRecord(msgspec.Struct, forbid_unknown_fields=True):
     contrast: float | None = None
 
 
-class InterventionRecord(Record, tag="intervention"):
+class InterventionRecord(ChangeRecord, tag="intervention"):
     """An intervention.
 
     Args:
-        model: the name of the model.
-        family: its checkpoint family.
-        tokens: the text, token by token; the patches of an image.
-        target: the target: in words, and by what it reads.
-        dtype: of everything computed.
         before: the number without the edits.
         after: the number with all edits, the model run again.
-        difference: the one minus the other.
         predictions: the most probable outputs without the edits; empty of an encoder.
         changed_predictions: those with all edits.
         effects: what each edit did.
@@ -52,14 +45,6 @@ class InterventionRecord(Record, tag="intervention"):
 
     VERSION: ClassVar[int] = 3
 
-    model: str
-    family: str
-    tokens: list[str]
-    target: TargetRecord
-    dtype: str
-    before: float
-    after: float
-    difference: float
     predictions: list[PredictionRecord]
     changed_predictions: list[PredictionRecord]
     effects: list[EffectRecord]

@@ -49,7 +49,8 @@ def answers(name: str, dtype: str) -> Iterator[tuple[str, duat.results.Explanati
         name: of the model.
         dtype: dtype of the parameters.
     """
-    model, tokenizer = duat.load(MODELS[name](), tokenizer=True, dtype=dtype)
+    model = duat.load(MODELS[name](), dtype=dtype)
+    tokenizer = model.tokenizer
     tokens = stream(tokenizer, [(ROOT / "LICENSE").read_text(encoding="utf-8")])
     texts = tokens[: TEXTS * TOKENS].reshape(TEXTS, TOKENS)
     longer = tokens[-LONGER:]

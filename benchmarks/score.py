@@ -28,7 +28,8 @@ TOKENS, LAYER, HEAD, REPEATS = 128, 17, 4, 9
 
 def main() -> None:
     """Run the measurements, print them, and store the result."""
-    model, tokenizer = duat.load(smollm2.path(), tokenizer=True)
+    model = duat.load(smollm2.path())
+    tokenizer = model.tokenizer
     ids = jnp.array(tokenizer.encode(manual()[0]).ids[:TOKENS])
     forward = jax.jit(lambda model, ids: model(ids))
     programs: dict[str, Callable[[], Any]] = {

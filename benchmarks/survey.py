@@ -99,7 +99,8 @@ def fields(results: dict[str, Any]) -> Fields:
 
 def main() -> None:
     """Measure the parts of a survey one by one, and keep the results."""
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     corpus = windows(stream(tokenizer, [path.read_text(encoding="utf-8") for path in files]), PARTS * PART, TOKENS)
     measure(model, corpus[:BATCH], 0)

@@ -35,6 +35,7 @@ NEW_NAMES = {
     "edits.Between": "edits.SteeringVector",
     "edits.Moved": "edits.HeadMove",
     "edits.On": "edits.FromInput",
+    "in_context.Question": "in_context.FewShotQuestion",
     "lora.Settings": "lora.TrainingSettings",
     "records": "schemas",
 }
@@ -101,3 +102,33 @@ def renamed_fields(**new_names: str) -> Callable[[Result], Result]:
         return result
 
     return decorate
+
+
+def carries_tokenizer(load: Callable[P, R]) -> Callable[P, R]:
+    """Return `load` with its old argument `tokenizer=True`, by which it returns the model's tokenizer too."""
+
+    @functools.wraps(load)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+        both = kwargs.pop("tokenizer", False)
+        model: Any = load(*args, **kwargs)
+        if not both:
+            return model
+        warn("load(…, tokenizer=True)", "model.tokenizer, which every loaded model has,")
+        return model, model.tokenizer
+
+    return call
+
+
+def tokenizer_was_second(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that still accepts the tokenizer as its second argument."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        named: Any = kwargs
+        if len(args) > 1 and hasattr(args[1], "encode_batch"):
+            warn(f"{function.__name__}(model, tokenizer, …)", f"{function.__name__}(model, …, tokenizer=…)")
+            model, named["tokenizer"], *rest = args
+            return function(model, *rest, **named)  # type: ignore[arg-type]
+        return function(*args, **named)
+
+    return call

@@ -10,8 +10,8 @@ PACKAGE = Path(__file__).parent
 INSIDE = (f"{PACKAGE}{os.sep}",)
 """The beginning of the names of this package's files."""
 
-CALLERS = re.compile(r"<frozen importlib|<@beartype|.*[/\\](jaxtyping|jax[/\\]_src)[/\\]")
-"""Files between a user's line and this package: of imports, of calls whose types are checked, of traces by JAX."""
+CALLERS = re.compile(r"<frozen importlib|.*[/\\]functools\.py|<@beartype|.*[/\\](jaxtyping|jax[/\\]_src)[/\\]")
+"""Files between a user's line and this package: of imports, cached properties, checked calls, and traces by JAX."""
 
 
 class DuatError(ValueError):

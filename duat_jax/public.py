@@ -30,7 +30,7 @@ from duat_jax.marking.automatic import auto as auto
 from duat_jax.models.converted import from_hugging_face as from_hugging_face
 from duat_jax.models.loader import load as load
 from duat_jax.models.loader import load_config as load_config
-from duat_jax.models.loader import load_tokenizer as load_tokenizer
+from duat_jax.models.tokenizer import load_tokenizer as load_tokenizer
 from duat_jax.pytorch.module import from_torch as from_torch
 from duat_jax.saved import read_result as _read_result
 from duat_jax.transform.editing import edit as edit

@@ -17,11 +17,13 @@ CODE = "def get(self, key, default=None): return self.data.get(key,"
 
 def results() -> Iterator[tuple[str, Displayed]]:
     """Yield the result of each page, with the page's name."""
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     yield "explanation", duat.graph(model, CODE, " default", tokenizer=tokenizer)
     other, words = CODE.replace("default", "missing"), (" default", " missing")
     yield "contrast", duat.contrast(model, CODE, other, words[0], contrast=words[1], tokenizer=tokenizer)
-    model, tokenizer = duat.load(smollm2.path(), tokenizer=True)
+    model = duat.load(smollm2.path())
+    tokenizer = model.tokenizer
     yield "capital", duat.graph(model, "The capital of France is", " Paris", tokenizer=tokenizer)
 
 

@@ -36,7 +36,7 @@ def measured(
 ) -> Kept:
     """Return the logit differences of every method's circuits on the prompts of a task."""
     began = time.perf_counter()
-    drawn = draw(model, tokenizer, task, count, seed=seed)
+    drawn = draw(model, task, count, seed=seed)
     clean, corrupted = (
         np.round(np.asarray(each, np.float64), DIGITS).tolist() for each in differences(model, drawn.prompts)
     )

@@ -3,11 +3,12 @@
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duat_jax as duat
 from duat_jax.inputs import labels
-from duat_jax.inputs.request import check
+from duat_jax.inputs.question import ask
 from duat_jax.models.encoding import encode
 
 TEXT = "w5 w17 w3"
@@ -149,7 +150,7 @@ def read_text(directory: Path, text: str = TEXT) -> str | None:
     try:
         tokenizer, config = duat.load_tokenizer(directory), duat.load_config(directory)
         ids = encode(tokenizer, text, "the text")
-        check(config, ids, against=ids if config.head.kind == "hidden" else None)
+        ask(SimpleNamespace(config=config, tokenizer=None), ids, against=ids if config.head.kind == "hidden" else None)
         labels.readable(tokenizer, range(min(config.vocab, 100)))
     except duat.DuatError as error:
         return str(error)

@@ -20,7 +20,7 @@ import atheris
 from flax import nnx
 from jax.typing import DTypeLike
 
-with atheris.instrument_imports(include=["duat_jax.models", "duat_jax.inputs.request"]):
+with atheris.instrument_imports(include=["duat_jax.models", "duat_jax.inputs.question"]):
     from duat_jax.models import loader
     from duat_jax.models.transformer import Config, Transformer
 

@@ -21,7 +21,8 @@ CHANGES = [duat.edits.Heads(1, 0).set(0), duat.edits.Stream(2).scale(0.5)]
 
 @cache
 def _loaded():
-    return duat.load(tokenizer=True)
+    model = duat.load()
+    return model, model.tokenizer
 
 
 def _asked(question, *given, **options):

@@ -1,6 +1,7 @@
 """What the tests share: random stacks, inputs, and the ways in which numbers are compared."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +32,11 @@ modern = partial(
     norm="rms",
 )
 """A block as in the models of today: shared keys and values, rotary positions, gates, one norm without a mean."""
+
+
+def described(config):
+    """Return what a question asks a model for, before weights are read: its configuration, and no tokenizer."""
+    return SimpleNamespace(config=config, tokenizer=None)
 
 
 def numbers(*shape, key=0):

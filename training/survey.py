@@ -11,7 +11,7 @@ from rich.progress import Progress
 import duat_jax as duat
 from duat_jax.display.examples import FILE
 from duat_jax.files import write_file
-from duat_jax.models.loader import EMBEDDED
+from duat_jax.models.checkpoint.place import EMBEDDED
 from training.corpus import sources, split
 
 

@@ -15,9 +15,9 @@ from duat_jax.attribution.tokens import Metric, number, read, states
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import InvalidInput, NotFinite
 from duat_jax.inputs.baseline_kinds import Baseline
-from duat_jax.inputs.baselines import ContrastRequest, check_contrast
+from duat_jax.inputs.baselines import ContrastQuestion, ask_contrast
 from duat_jax.inputs.model_inputs import ManyInputs, OneInput
-from duat_jax.inputs.request import check_one
+from duat_jax.inputs.question import ask_once
 from duat_jax.interpret.comparison import compare_runs
 from duat_jax.interpret.many_inputs import answers_each_input
 from duat_jax.models.targets.base import OneTarget, Reader
@@ -54,7 +54,7 @@ def attribute(
 
     Args:
         model: a loaded model.
-        inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
+        inputs: a text; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
             an image's pixels. Or a list of many.
         reference: as in `duat.contrast`: another input, a baseline, or a list of several, over
             which the scores are averaged. `None` for methods that multiply by no change.
@@ -65,7 +65,7 @@ def attribute(
         against: for an encoder, what the inputs are compared with.
         position: at which token the logit is read; negative counts from the end.
         alignment: where texts differ in length, pairs of indices, as in `duat.contrast`.
-        tokenizer: makes tokens readable and knows masks, padding and special tokens.
+        tokenizer: in the place of the model's own.
 
     Returns:
         The `Attribution`; it shows itself in a notebook, and `print` shows it in a terminal.
@@ -78,9 +78,9 @@ def attribute(
 
     Example:
         >>> import duat_jax as duat
-        >>> model, tokenizer = duat.load(), duat.load_tokenizer()
-        >>> ids = tokenizer.encode("for i in range(10").ids
-        >>> exact = duat.attribute(model, ids, duat.baselines.Mean(), tokenizer=tokenizer)
+        >>> model = duat.load()
+        >>> ids = model.tokenizer.encode("for i in range(10").ids
+        >>> exact = duat.attribute(model, ids, duat.baselines.Mean())
         >>> bool(abs(exact.gap) < 1e-4 * abs(exact.difference))
         True
         >>> duat.attribute(model, ids, duat.baselines.Mean(), method="gradient x change", unit="head").scores.shape
@@ -93,15 +93,13 @@ def attribute(
             raise InvalidInput(
                 f"{method!r} multiplies by the change from a reference: give another input or a baseline"
             )
-        request = check_contrast(
-            model.config, inputs, reference, target, contrast, against, position, alignment, tokenizer
-        )
+        question = ask_contrast(model, inputs, reference, target, contrast, against, position, alignment, tokenizer)
     else:
         if reference is not None or alignment is not None:
             raise InvalidInput(f"{method!r} uses no reference: leave reference and alignment out")
-        text, checked = check_one(model.config, inputs, target, contrast, against, position, tokenizer)
-        request = ContrastRequest(text, checked, (), (), ())
-    runs = compare_runs(model, request, tokenizer)
+        alone = ask_once(model, inputs, target, contrast, against, position, tokenizer)
+        question = ContrastQuestion(alone.input, alone.target, (), (), (), tokenizer=alone.tokenizer)
+    runs = compare_runs(model, question)
     scores = on_host(_scores(model, runs.reader, runs.real, runs.embeddings, runs.stream, method, unit))
     real = slice(len(runs.tokens))
     scores = scores[real] if unit == "token" else scores[:, real]

@@ -107,11 +107,14 @@ class Source:
         return find_token(self.tokenizer, text, label)
 
     def load(self) -> "Transformer":
-        """Load the model, with a bar of its tensors."""
+        """Load the model, with a bar of its tensors; it reads texts as the options say."""
         import duat_jax as duat
 
         with loading_bar() as progress:
-            return duat.load(self.model, dtype=self.dtype.value, head=self.head, progress=progress)
+            model = duat.load(self.model, dtype=self.dtype.value, head=self.head, progress=progress)
+        if self.chat or self.no_special_tokens or "tokenizer" in vars(self):
+            model.tokenizer = self.tokenizer
+        return model
 
     def examples(self) -> "Examples | None":
         """Return the texts in which each neuron is strongest; of a model without a survey none."""
@@ -173,9 +176,8 @@ class Number:
         """Return the arguments of a question about the number."""
         import duat_jax as duat
 
-        shared = {"tokenizer": source.tokenizer_if_any}
         if self.log_probability:
-            return {"target": duat.targets.LogProbability(self.target, position=self.position), **shared}
+            return {"target": duat.targets.LogProbability(self.target, position=self.position)}
         against: Any = self.against
         if against is not None and source.config.image is not None:
             against = duat.load_image(against, source.name)
@@ -184,7 +186,6 @@ class Number:
             "contrast": self.contrast,
             "against": against,
             "position": self.position,
-            **shared,
         }
 
     def check(self) -> None:

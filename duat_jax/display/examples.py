@@ -14,8 +14,8 @@ from duat_jax.deprecation import renamed_fields
 from duat_jax.display.tables import NumberTable
 from duat_jax.errors import InvalidInput
 from duat_jax.files import path_of
+from duat_jax.models.checkpoint.place import EMBEDDED
 from duat_jax.models.config import Config
-from duat_jax.models.loader import EMBEDDED
 from duat_jax.models.vocabulary.token import token_label
 
 FILE = "examples.json.gz"

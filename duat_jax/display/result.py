@@ -107,9 +107,9 @@ class Displayed(ABC):
         Example:
             >>> import duat_jax as duat
             >>> from tempfile import TemporaryDirectory
-            >>> model, tokenizer = duat.load(tokenizer=True)
+            >>> model = duat.load()
             >>> with TemporaryDirectory() as folder:
-            ...     duat.explain(model, "for i in range(10", tokenizer=tokenizer).html(f"{folder}/page.html")
+            ...     duat.explain(model, "for i in range(10").html(f"{folder}/page.html")
         """
         file = path_of(path, "a file for a page")
         write_file(file, self.to_html(*others, examples=examples).encode())

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from duat_jax.deprecation import tokenizer_was_second
 from duat_jax.errors import InvalidInput
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
 from duat_jax.evaluation.circuits import METHODS, UNITS, Method, measure
@@ -111,9 +112,9 @@ def check(
         raise InvalidInput("; ".join(problems))
 
 
+@tokenizer_was_second
 def study(
     model: Transformer,
-    tokenizer: "Tokenizer",
     tasks: Sequence[str],
     methods: Sequence[str],
     units: Sequence[str],
@@ -125,12 +126,12 @@ def study(
     size: float | None = None,
     steps: int = 0,
     work: Path | None = None,
+    tokenizer: "Tokenizer | None" = None,
 ) -> Study:
     """Evaluate the circuits of several methods on prompts that a model answers correctly.
 
     Args:
         model: a language model.
-        tokenizer: its tokenizer.
         tasks: names in `TASKS`.
         methods: names in `METHODS`; the others are compared with the first one.
         units: names in `UNITS`.
@@ -143,6 +144,7 @@ def study(
         steps: the number of steps in which the ranking of these circuits is optimised on the metric, with half of the
             prompts; the others measure it.
         work: a file for finished results, from which an interrupted run resumes.
+        tokenizer: in the place of the model's own.
 
     Raises:
         InvalidInput: naming every unknown name and a wrong number of steps, if the model answers too few prompts
@@ -152,12 +154,13 @@ def study(
     work = None if work is None else path_of(work, "a file for finished work")
     require_layers(model.config)
     check(tasks, methods, units, size, check_steps(steps, prompts))
+    tokenizer = model.tokenizer if tokenizer is None else tokenizer
     chosen = {name: METHODS[name] for name in methods}
     settings = {"units": list(units), "mean": mean}
     if work is not None:
         settings["model"] = fingerprint(model, model.config, tokenizer.to_str())
     journal = Journal(work, settings)
-    drawn = {task: draw(model, tokenizer, task, prompts, seed=seed) for task in tasks}
+    drawn = {task: draw(model, task, prompts, seed=seed, tokenizer=tokenizer) for task in tasks}
     tokens = {task: readable(tokenizer, each.prompts.clean[0].tolist()) for task, each in drawn.items()}
     curves, circuits = {}, {}
     for task, of_task in drawn.items():

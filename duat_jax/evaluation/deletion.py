@@ -13,7 +13,7 @@ from duat_jax.attribution.tokens import Metric, Rule, number, read
 from duat_jax.errors import NotFinite
 from duat_jax.evaluation.drawn_texts import drawn_texts
 from duat_jax.inputs.baseline_kinds import KINDS
-from duat_jax.inputs.baselines import BASELINES, TOKENS, Reference, as_it_is, check_contrast
+from duat_jax.inputs.baselines import BASELINES, TOKENS, Reference, as_it_is, ask_contrast
 from duat_jax.inputs.batching import bucket, row, stack
 from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.interpret.pipeline import embedded, readers_of
@@ -67,7 +67,7 @@ def questions_of(
     names, questions = baselines_of(tokenizer), []
     for ids, following in drawn_texts(model.config, tokenizer, texts, count, longest=longest, seed=seed):
         target: Target = LogProbability() if following is None else Similarity(following)
-        request = check_contrast(model.config, ids, [KINDS[name]() for name in names], target, tokenizer=tokenizer)
+        request = ask_contrast(model, ids, [KINDS[name]() for name in names], target, tokenizer=tokenizer)
         (reader,) = readers_of(model, [request.target])
         baselines = dict(zip(names, request.others, strict=True))
         questions.append(TextMetric(request.inputs, baselines, baselines["mean"].averaged, reader))

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import InvalidInput
-from duat_jax.in_context.prompts import EXCHANGED, REDRAWN, Question, after_start, draw_question
+from duat_jax.in_context.prompts import EXCHANGED, REDRAWN, FewShotQuestion, after_start, draw_question
 from duat_jax.in_context.runs import Task, logits_of
 from duat_jax.inputs.batching import bucket
 from duat_jax.inputs.few_shot_tasks import PAIRS
@@ -36,7 +36,7 @@ class Reply(NamedTuple):
 
 
 @renamed_arguments(other="reference")
-def exchange(question: Question, reference: Question, *, whole: bool = False) -> Task:
+def exchange(question: FewShotQuestion, reference: FewShotQuestion, *, whole: bool = False) -> Task:
     """Return a task that compares two sets of demonstrations before the same question.
 
     Args:
@@ -94,7 +94,7 @@ def distinct_seeds(task: str, tokenizer: "Tokenizer", count: int) -> list[int]:
 
 
 def replies(
-    model: Transformer, questions: Sequence[Question], answers: Sequence[int], *, hidden: bool = False
+    model: Transformer, questions: Sequence[FewShotQuestion], answers: Sequence[int], *, hidden: bool = False
 ) -> list[Reply]:
     """Evaluate a model's answers to questions, with their demonstrations visible or hidden, in one batch.
 

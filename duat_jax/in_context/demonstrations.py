@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duat_jax.in_context.compute import ledger
 from duat_jax.in_context.controls import exchange
-from duat_jax.in_context.prompts import Question
+from duat_jax.in_context.prompts import FewShotQuestion
 from duat_jax.in_context.reach import Reach, measure_reach
 from duat_jax.in_context.record import ContextRecord
 from duat_jax.in_context.result import Ledger
@@ -33,8 +33,8 @@ class DemonstrationEffect(NamedTuple):
         answer: the text of the answer.
     """
 
-    prompt: Question
-    reference: Question | None
+    prompt: FewShotQuestion
+    reference: FewShotQuestion | None
     ledger: Ledger
     reached: Reach
     words: tuple[str, ...]
@@ -75,7 +75,7 @@ class DemonstrationEffect(NamedTuple):
         )
 
 
-def task_of(prompt: Question, reference: Question | None = None) -> Task:
+def task_of(prompt: FewShotQuestion, reference: FewShotQuestion | None = None) -> Task:
     """Return the task for `ledger`: demonstrations beside other ones, or beside the same ones hidden."""
     return prompt.whole if reference is None else exchange(prompt, reference, whole=True)
 
@@ -83,8 +83,8 @@ def task_of(prompt: Question, reference: Question | None = None) -> Task:
 def explain_demonstrations(
     model: Transformer,
     tokenizer: "Tokenizer",
-    prompt: Question,
-    reference: Question | None = None,
+    prompt: FewShotQuestion,
+    reference: FewShotQuestion | None = None,
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> DemonstrationEffect:

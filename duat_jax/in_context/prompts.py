@@ -21,7 +21,7 @@ START = "\n"
 """Beginning of every text, with or without demonstrations: models treat the first token of a text specially."""
 
 
-class Question(NamedTuple):
+class FewShotQuestion(NamedTuple):
     """A tokenised question after demonstrations, with its answer.
 
     Args:
@@ -55,7 +55,7 @@ class Question(NamedTuple):
         return Task(*map(jnp.asarray, (ids, hidden, places, np.array(self.answers))))
 
 
-def question_of(tokenizer: "Tokenizer", demonstrations: Sequence[str], question: str, answer: str) -> Question:
+def question_of(tokenizer: "Tokenizer", demonstrations: Sequence[str], question: str, answer: str) -> FewShotQuestion:
     """Tokenise a question after demonstrations, with the same tokens as without demonstrations.
 
     Args:
@@ -85,7 +85,7 @@ def question_of(tokenizer: "Tokenizer", demonstrations: Sequence[str], question:
     pieces = [encode(tokenizer, START, "the beginning"), *inner[:2]]
     hidden = np.repeat([False, True, False], [len(piece) for piece in pieces])
     ids = np.concatenate([np.array(piece, np.int32) for piece in pieces])
-    return Question(ids, hidden, tuple(inner[2]), START + lines + question)
+    return FewShotQuestion(ids, hidden, tuple(inner[2]), START + lines + question)
 
 
 def after_start(tokenizer: "Tokenizer", text: str) -> list[int]:
@@ -102,7 +102,7 @@ EXCHANGED, REDRAWN = "exchanged", "redrawn"
 
 def draw_question(
     tokenizer: "Tokenizer", task: str, demonstrations: int, *, seed: int = 0, control: str | None = None
-) -> Question:
+) -> FewShotQuestion:
     r"""Draw a question of a task; with the same seed, more demonstrations are prepended to the same text.
 
     Args:

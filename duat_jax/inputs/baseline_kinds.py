@@ -41,8 +41,8 @@ class Mean(Baseline):
 
     Example:
         >>> import duat_jax as duat
-        >>> model, tokenizer = duat.load(tokenizer=True)
-        >>> duat.contrast(model, "return self", Mean(), tokenizer=tokenizer).references[0].name
+        >>> model = duat.load()
+        >>> duat.contrast(model, "return self", Mean()).references[0].name
         "the vocabulary's mean"
     """
 

@@ -11,12 +11,13 @@ from duat_jax.inputs.baseline_kinds import Baseline, name_of, named_baseline
 from duat_jax.inputs.batching import padded
 from duat_jax.inputs.labels import readable
 from duat_jax.inputs.model_inputs import Inputs, checked_input, is_many
-from duat_jax.inputs.request import check_one
+from duat_jax.inputs.question import ask_once
 from duat_jax.inputs.targets import MASKS
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.tokenizer import one_error
 from duat_jax.models.config import Config, Image
 from duat_jax.models.targets.base import Target
+from duat_jax.models.tokenizer import is_text, tokenizer_of
 from duat_jax.models.vocabulary.token import quoted_label
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ class Reference(NamedTuple):
         return Reference(padded(self.inputs, length), np.pad(self.averaged, (0, length - len(self.averaged))))
 
 
-class ContrastRequest(NamedTuple):
-    """An input, a target, and the references that the input is contrasted with.
+class ContrastQuestion(NamedTuple):
+    """A validated question about a contrast: an input, a target, and the references of the input.
 
     Args:
         inputs: the input.
@@ -67,6 +68,7 @@ class ContrastRequest(NamedTuple):
         texts: of each, whether it is a text of its own, and no baseline and no image.
         unpaired: of each, the places of the input that an alignment pairs with none of its tokens.
         notes: a sentence for each alignment that leaves tokens out.
+        tokenizer: makes tokens readable; without it they are called by their numbers.
     """
 
     inputs: Inputs
@@ -76,10 +78,11 @@ class ContrastRequest(NamedTuple):
     texts: tuple[bool, ...]
     unpaired: tuple[tuple[int, ...], ...] = ()
     notes: tuple[str, ...] = ()
+    tokenizer: "Tokenizer | None" = None
 
 
-def check_contrast(
-    config: Config,
+def ask_contrast(
+    model: Any,
     inputs: Any,
     other: Any,
     target: Any = None,
@@ -88,12 +91,13 @@ def check_contrast(
     position: Any = None,
     alignment: Any = None,
     tokenizer: "Tokenizer | None" = None,
-) -> ContrastRequest:
+) -> ContrastQuestion:
     """Validate an input, a target and references."""
-    problems: list[str] = []
+    config, problems = model.config, list[str]()
     kind = "text" if config.image is None else "image"
-    # Without a tokenizer an old name of a baseline can't be a text.
-    unread = tokenizer is None or config.image is not None
+    # An old name of a baseline beside token ids or an image is no text.
+    unread = config.image is not None or (tokenizer is None and not is_text(inputs))
+    tokenizer = tokenizer_of(model, tokenizer, inputs, against)
     given = [named_baseline(each) if unread else each for each in _several(config, other)]
     read = [
         each if isinstance(each, Baseline) else checked_input(config, each, f"the other {kind}", problems, tokenizer)
@@ -102,9 +106,10 @@ def check_contrast(
     if not read:
         problems.append(f"there is nothing to contrast with: give at least one other {kind} or baseline")
     try:
-        inputs, number = check_one(config, inputs, target, contrast, against, position, tokenizer)
+        question = ask_once(model, inputs, target, contrast, against, position, tokenizer)
     except InvalidInput as error:
         raise InvalidInput("; ".join([str(error), *problems])) from None
+    inputs = question.input
     named = [
         _baseline(config, inputs, name_of(each), tokenizer, problems, ", or what it reads")
         if isinstance(each, Baseline)
@@ -122,7 +127,8 @@ def check_contrast(
     texts = tuple(config.image is None and not isinstance(each, Baseline) for each in read)
     names, references = zip(*named, strict=True)
     places, notes = zip(*(_unpaired(inputs, each, alignment, tokenizer) for each in read), strict=True)
-    return ContrastRequest(inputs, number, references, names, texts, places, tuple(filter(None, notes)))
+    alignments = tuple(filter(None, notes))
+    return ContrastQuestion(inputs, question.target, references, names, texts, places, alignments, tokenizer)
 
 
 def _several(config: Config, other: Any) -> list[Any]:

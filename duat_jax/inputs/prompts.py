@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from duat_jax.deprecation import tokenizer_was_second
 from duat_jax.errors import InvalidInput
 from duat_jax.inputs.tasks.case import Case
 from duat_jax.inputs.tasks.registry import TASKS
@@ -111,15 +112,16 @@ def require_next_token(config: Config) -> None:
         )
 
 
-def draw(model: Transformer, tokenizer: "Tokenizer", task: str, count: int, *, seed: int = 0) -> Drawn:
+@tokenizer_was_second
+def draw(model: Transformer, task: str, count: int, *, seed: int = 0, tokenizer: "Tokenizer | None" = None) -> Drawn:
     """Draw prompts of which a model answers both texts rightly; all have the same number of tokens.
 
     Args:
         model: a language model.
-        tokenizer: its tokenizer.
         task: a name in `TASKS`.
         count: how many.
         seed: which ones.
+        tokenizer: in the place of the model's own.
 
     Raises:
         InvalidInput: if the model says no next token, there is no such task, or it answers too few of its prompts
@@ -127,7 +129,7 @@ def draw(model: Transformer, tokenizer: "Tokenizer", task: str, count: int, *, s
 
     Example:
         >>> import duat_jax as duat
-        >>> drawn = draw(duat.load(), duat.load_tokenizer(), "parameter", 2)
+        >>> drawn = draw(duat.load(), "parameter", 2)
         >>> drawn.cases[0].clean
         'def write(self, key, config=None): return self.file.write(key,'
         >>> drawn.cases[0].right, drawn.cases[0].wrong, drawn.prompts.clean.shape
@@ -136,7 +138,7 @@ def draw(model: Transformer, tokenizer: "Tokenizer", task: str, count: int, *, s
     require_next_token(model.config)
     if task not in TASKS:
         raise InvalidInput(f"there is no task {task!r}: choose one of {', '.join(TASKS)}")
-    pairs = _encoded(tokenizer, task, seed)
+    pairs = _encoded(model.tokenizer if tokenizer is None else tokenizer, task, seed)
     kept: list[tuple[Case, _Ids]] = []
     read = 0
     while len(kept) < count and read < len(pairs):

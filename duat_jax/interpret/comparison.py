@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from duat_jax.inputs.baselines import ContrastRequest, Reference, as_it_is
+from duat_jax.inputs.baselines import ContrastQuestion, Reference, as_it_is
 from duat_jax.inputs.batching import bucket, row, stack
 from duat_jax.inputs.labels import Prediction, labels_of
 from duat_jax.interpret.pipeline import (
@@ -26,9 +26,6 @@ from duat_jax.models.targets.base import ForwardPass, Reader, Reading
 from duat_jax.models.targets.description import TargetDescription
 from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 
 @kept_as("reference")
@@ -80,16 +77,16 @@ class Comparison(NamedTuple):
     recompute: Callable[[Transformer], Array]
 
 
-def compare_runs(model: Transformer, request: ContrastRequest, tokenizer: "Tokenizer | None") -> Comparison:
+def compare_runs(model: Transformer, question: ContrastQuestion) -> Comparison:
     """Run a model on an input and on its references, padded to one length."""
-    inputs, stream = (as_it_is(request.inputs), *request.others), request.target.stream
-    labels = [labels_of(model.config, each.inputs, tokenizer) for each in inputs]
-    length = bucket(len(request.inputs.real), model.config.positions)
+    inputs, stream = (as_it_is(question.inputs), *question.others), question.target.stream
+    labels = [labels_of(model.config, each.inputs, question.tokenizer) for each in inputs]
+    length = bucket(len(question.inputs.real), model.config.positions)
     rows = stack(each.padded(length) for each in inputs)
     require_source_agrees(model, rows.inputs, lambda: forward_passes(model, rows.inputs).states)
 
     def run(model: Transformer, pinned: Reading | None) -> tuple[Array, Reader, tuple[Reading, Predicted]]:
-        (reader,) = readers_of(model, [request.target])
+        (reader,) = readers_of(model, [question.target])
         return _run(model, reader if pinned is None else reader.pinned(pinned), rows, stream)
 
     def difference(values: Any) -> Any:
@@ -98,14 +95,16 @@ def compare_runs(model: Transformer, request: ContrastRequest, tokenizer: "Token
     embeddings, reader, readings = run(model, None)
     read_out, predicted = on_host(readings)
     values = read_out.value
-    target = request.target.describe(row(read_out, 0), labels[0])
-    places = ("on what was given", *(f"on {name}" for name in request.names))
+    target = question.target.describe(row(read_out, 0), labels[0])
+    places = ("on what was given", *(f"on {name}" for name in question.names))
     remedy = "check the model's weights, or compute in a dtype of a wider range"
     require_finite(target.headline, dict(zip(places, values.tolist(), strict=True)), remedy)
     says = [() if predicted is None else each.predictions(*row(predicted, i)) for i, each in enumerate(labels)]
     references = tuple(
         Compared(name, labels[i].names if text else (), float(values[i]), says[i], unpaired)
-        for i, (name, text, unpaired) in enumerate(zip(request.names, request.texts, request.unpaired, strict=True), 1)
+        for i, (name, text, unpaired) in enumerate(
+            zip(question.names, question.texts, question.unpaired, strict=True), 1
+        )
     )
     return Comparison(
         tokens=labels[0].names,

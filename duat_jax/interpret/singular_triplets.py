@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from duat_jax.errors import DuatError
 from duat_jax.inputs.labels import readable
 from duat_jax.models.embedding import TokenEmbedding
+from duat_jax.models.tokenizer import tokenizer_of
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import checked_ids
 from duat_jax.nn.linear import PRECISION
@@ -77,7 +78,7 @@ def decode_triplets(
         ids: the text's token ids, `[tokens]`.
         triplets: of a map from the text's embeddings to states of the model's read-out, `[tokens, features]` or, at one
             position, `[features]`.
-        tokenizer: says what tokens are; without it they are called by their numbers.
+        tokenizer: says what tokens are, in the place of the model's own.
         top: how many tokens to name.
 
     Raises:
@@ -86,14 +87,15 @@ def decode_triplets(
     Example:
         >>> import jax, jax.numpy as jnp
         >>> import duat_jax as duat
-        >>> model, tokenizer = duat.load(), duat.load_tokenizer()
-        >>> ids = jnp.array(tokenizer.encode("for i in range(10").ids)
+        >>> model = duat.load()
+        >>> ids = jnp.array(model.tokenizer.encode("for i in range(10").ids)
         >>> last = duat.collapse(lambda x: model.states(x)[-1], model.embed(ids)).linear
         >>> triplets = duat.operators.singular_triplets(last, 1, key=jax.random.key(0))
-        >>> (decoded,) = decode_triplets(model, ids, triplets, tokenizer, top=3)
+        >>> (decoded,) = decode_triplets(model, ids, triplets, top=3)
         >>> len(decoded.reads), [token for token, _ in decoded.writes[0].highest]
         (6, ...)
     """
+    tokenizer = tokenizer_of(model, tokenizer)
     _require(model, ids, triplets, top)
     x0 = model.embed(jnp.asarray(ids))
     rows = model.logits_at(jnp.zeros(model.config.state_features, x0.dtype)).rows

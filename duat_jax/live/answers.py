@@ -14,7 +14,7 @@ from duat_jax.display.result import Displayed
 from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.inputs.baselines import read_pairs
 from duat_jax.inputs.leading_space import space_notes
-from duat_jax.inputs.request import check_one
+from duat_jax.inputs.question import ask_once
 from duat_jax.interpret.attention.compute import explain_attention
 from duat_jax.interpret.contrast.compute import contrast
 from duat_jax.interpret.explain.compute import explain
@@ -149,8 +149,8 @@ def _about(loaded: Loaded, question: Targeted) -> dict[str, Any]:
         "tokenizer": tokenizer,
     }
     if about["target"] is None and model.config.head.kind != "hidden":
-        inputs, target = check_one(model.config, question.text, **about)
-        about["target"] = int(read_target(model, inputs, target)[0].output)
+        asked = ask_once(model, question.text, **about)
+        about["target"] = int(read_target(model, asked.input, asked.target)[0].output)
     return about
 
 

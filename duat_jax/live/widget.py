@@ -6,6 +6,7 @@ import jax
 import msgspec
 import numpy as np
 
+from duat_jax.deprecation import tokenizer_was_second
 from duat_jax.display.examples import Examples, read_examples
 from duat_jax.display.page.document import module_of_page, style_of_page
 from duat_jax.errors import DuatError
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
+@tokenizer_was_second
 def widget(
     model: Transformer,
-    tokenizer: "Tokenizer",
     text: str | None = None,
     *,
+    tokenizer: "Tokenizer | None" = None,
     name: str = "model",
     longest: int = 512,
     examples: Examples | None = None,
@@ -36,8 +38,8 @@ def widget(
 
     Args:
         model: a loaded model that reads texts.
-        tokenizer: its tokenizer.
         text: the text that stands there at first; an example if absent.
+        tokenizer: in the place of the model's own.
         name: the name of the model.
         longest: the largest number of tokens of a text.
         examples: of the model, from `duat.survey.examples`: the texts in which each neuron is strongest; the embedded
@@ -52,7 +54,7 @@ def widget(
 
     Example:
         >>> import duat_jax as duat
-        >>> page = duat.widget(*duat.load(tokenizer=True), "for i in range(10")
+        >>> page = duat.widget(duat.load(), "for i in range(10")
         >>> page.about["text"]
         'for i in range(10'
     """
@@ -75,6 +77,7 @@ def widget(
         style = traitlets.Unicode(style_of_page()).tag(sync=True)
 
     page = LivePage(about=msgspec.to_builtins(about(model.config, name, longest, text)))
+    tokenizer = model.tokenizer if tokenizer is None else tokenizer
     loaded = Loaded(model, tokenizer, min(longest, model.config.positions), examples)
 
     def heard(page: "AnyWidget", message: Any, buffers: Any) -> None:

@@ -15,7 +15,7 @@ from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.forms.split import Split, first_order, split_between
 from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
-from duat_jax.inputs.request import check_one
+from duat_jax.inputs.question import ask_once
 from duat_jax.interpret.many_inputs import answers_each_input
 from duat_jax.interpret.pipeline import read, reader_of_weights, readers_of, require_finite
 from duat_jax.lora.adapter import Adapters, adapt, changes_table, scaled
@@ -68,13 +68,13 @@ def lora_change(
     Args:
         model: the base model.
         adapters: the adapters, from `new_adapters`, `load_adapters` or `train`.
-        inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
+        inputs: a text; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
             an image's pixels. Or a list of many.
         target: the metric, as in `duat.explain`; the most probable output of the adapted model if absent.
         contrast: the token or class whose logit is subtracted.
         against: for an encoder, token ids of the other text.
         position: at which token the logit is read; negative counts from the end.
-        tokenizer: for readable tokens and the mask token.
+        tokenizer: in the place of the model's own.
 
     Returns:
         The `LoraChange`; it shows itself in a notebook, and `print` shows it in a terminal.
@@ -104,10 +104,11 @@ def lora_change(
     require_loaded(model)
     if not adapters:
         raise InvalidInput("there is no adapter: give at least one")
-    text, metric = check_one(model.config, inputs, target, contrast, against, position, tokenizer)
+    question = ask_once(model, inputs, target, contrast, against, position, tokenizer)
+    text, metric = question.input, question.target
     if metric.stream is not None:
         raise InvalidInput("only duat.explain reads targets inside of the model: choose one of the model's outputs")
-    labels = labels_of(model.config, text, tokenizer)
+    labels = labels_of(model.config, text, question.tokenizer)
     if changes_table(model, adapters):
         model = untied(model)
     runs = tuple(adapt(model, scaled(adapters, by)) for by in (0, 1))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +15,13 @@ from flax import nnx
 from jax import Device
 from jax.sharding import Mesh, Sharding
 from jax.typing import DTypeLike
-from tokenizers import Tokenizer
-from tokenizers.processors import TemplateProcessing
 
+from duat_jax.deprecation import carries_tokenizer
 from duat_jax.errors import BadCheckpoint, DuatError, warn_caller
-from duat_jax.models.chat import set_reads_chats, template_of
 from duat_jax.models.checkpoint.directory import Directory
 from duat_jax.models.checkpoint.dtypes import DTYPES, valid_dtype
 from duat_jax.models.checkpoint.memory import check_memory
-from duat_jax.models.checkpoint.place import open_checkpoint
+from duat_jax.models.checkpoint.place import local_path, open_checkpoint
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.reference_fields import ReferenceFields, reference_of
 from duat_jax.models.checkpoint.settings import OF_THE_HEAD, Settings, text_fields
@@ -40,21 +38,8 @@ from duat_jax.nn.stack import Stack
 from duat_jax.processes import put
 from duat_jax.pytorch.module import INSTALL
 
-EMBEDDED = Path(__file__).parent / "embedded"
-"""The language model that ships with the package."""
-
 SHOWN_FAMILIES = 12
 """The number of families that an error message names."""
-
-LEAST_KNOWN = 0.9
-"""The smallest share of a model's embeddings that its tokenizer has, without a warning.
-
-Embeddings are often padded to a round number: Phi-2 has 51200 for 50295 tokens.
-"""
-
-
-def _open(path: Path | str | None) -> Checkpoint:
-    return open_checkpoint(EMBEDDED if path is None else path)
 
 
 def load_config(path: Path | str | None = None, *, head: str | None = None) -> Config:
@@ -72,7 +57,7 @@ def load_config(path: Path | str | None = None, *, head: str | None = None) -> C
         >>> load_config().family
         'gpt2'
     """
-    return _config(_open(path), head)
+    return _config(open_checkpoint(path), head)
 
 
 def _config(checkpoint: Checkpoint, head: str | None) -> Config:
@@ -144,43 +129,26 @@ def entries_here(shape: tuple[int, ...], place: Device | Sharding | None) -> int
     return min(math.prod(shape), len(place.addressable_devices) * math.prod(place.shard_shape(shape)))
 
 
-class _Options(TypedDict, total=False):
-    dtype: DTypeLike
-    head: str | None
-    device: Device | Sharding | Callable[[str], Device | Sharding] | None
-    mesh: Mesh | None
-    scanned: bool
-    progress: Callable[[int, int], None] | None
-
-
-@overload
-def load(
-    path: Path | str | None = None, *, tokenizer: Literal[False] = False, **options: Unpack[_Options]
-) -> Transformer: ...
-@overload
-def load(
-    path: Path | str | None = None, *, tokenizer: Literal[True], **options: Unpack[_Options]
-) -> tuple[Transformer, Tokenizer]: ...
+@carries_tokenizer
 def load(
     path: Path | str | None = None,
     *,
-    tokenizer: bool = False,
     dtype: "DTypeLike" = jnp.float32,
     head: str | None = None,
     device: "Device | Sharding | Callable[[str], Device | Sharding] | None" = None,
     mesh: "Mesh | None" = None,
     scanned: bool = False,
     progress: Callable[[int, int], None] | None = None,
-) -> Transformer | tuple[Transformer, Tokenizer]:
+) -> Transformer:
     """Load a model from a Hugging Face checkpoint directory, a GGUF file or the Hugging Face Hub, tensor by tensor.
 
-    Names, shapes and kinds of all tensors are checked before any tensor is read.
+    Names, shapes and kinds of all tensors are checked before any tensor is read. The model carries its tokenizer,
+    `model.tokenizer`, which is read when it is first asked for, as by `load_tokenizer(path)`.
 
     Args:
         path: a directory with `config.json` and `model.safetensors`, in several files if there is an index, or a
             `.gguf` file; `"hub:OWNER/NAME"`, or `"hub:OWNER/NAME@REVISION"`, for such a directory of the Hugging Face
             Hub, which is downloaded once (`pip install 'duat-jax[hub]'`); the embedded model if absent.
-        tokenizer: whether to load the tokenizer too, as `load_tokenizer` does.
         dtype: dtype of the parameters: float64, float32, bfloat16 or float16. With the last two, everything is computed
             in float32.
         head: the kind of read-out, as in `load_config`.
@@ -193,7 +161,7 @@ def load(
         progress: called after each tensor with the number of tensors read so far and the number of all.
 
     Returns:
-        The model, a pytree: `model(ids)` is the plain forward pass. With `tokenizer=True`, the model and its tokenizer.
+        The model, a pytree: `model(ids)` is the plain forward pass.
 
     Raises:
         BadCheckpoint: naming every missing, extra, doubled, misshapen or non-finite tensor at once; if the weights
@@ -206,16 +174,16 @@ def load(
         >>> model = load()
         >>> model(jnp.array([5, 6, 7])).shape == (3, model.config.vocab)
         True
-        >>> model, tokenizer = load(tokenizer=True)
+        >>> model.tokenizer.encode("return self").tokens
+        ['return', 'Ġself']
     """
     dtype = valid_dtype(dtype)
-    loaded_tokenizer = load_tokenizer(path) if tokenizer else None
-    checkpoint = _open(path)
+    place = local_path(path)
+    checkpoint = open_checkpoint(place)
     if (folder := converted_folder(checkpoint)) is not None:
         if scanned or mesh is not None or device is not None:
             raise DuatError(f"{folder}: a model that PyTorch's code computes takes no device, mesh or scanned")
-        converted = load_converted(folder, dtype, head)
-        return converted if loaded_tokenizer is None else (converted, loaded_tokenizer)
+        return load_converted(folder, dtype, head)
     config = _config(checkpoint, head)
     if scanned:
         turn_of([vars(block) for block in config.blocks])
@@ -257,52 +225,5 @@ def load(
     if scanned:
         blocks, model.stack = list(model.stack.blocks), Stack(())
         model.stack = ScannedStack(blocks.pop(0) for _ in range(len(blocks)))
-    return model if loaded_tokenizer is None else (model, loaded_tokenizer)
-
-
-def load_tokenizer(path: Path | str | None = None, *, add_special_tokens: bool = True, chat: bool = False) -> Tokenizer:
-    """Load a checkpoint's tokenizer, without truncation or padding.
-
-    Every function of this package that is given the tokenizer reads texts as it does. A list of messages,
-    `[{"role": "user", "content": "Hi"}]`, is read in the place of a text by the checkpoint's chat template.
-
-    If more than a tenth of the model's embeddings have no token, a warning says so: it may be another model's.
-
-    Args:
-        path: a directory with `tokenizer.json`, a `.gguf` file, also of a vocabulary alone, or `hub:OWNER/NAME` as in
-            `load`; the embedded model's if absent. Of a directory `tokenizer_config.json`, `special_tokens_map.json`
-            and `added_tokens.json` are read too, so that token ids are those of `AutoTokenizer` of transformers 5.
-        add_special_tokens: whether the tokenizer adds the model's special tokens; without, a text has those that are
-            written in it.
-        chat: whether texts are read as messages of a user, by the checkpoint's chat template.
-
-    Raises:
-        BadCheckpoint: if it is missing or damaged, has settings or a class that isn't supported, or has tokens without
-            an embedding in the checkpoint's model; with `chat`, if it has no chat template.
-
-    Example:
-        >>> load_tokenizer().encode("return self").tokens
-        ['return', 'Ġself']
-    """
-    checkpoint = _open(path)
-    tokenizer = checkpoint.tokenizer()
-    vocab = checkpoint.vocabulary_size()
-    tokens = tokenizer.get_vocab()
-    # A text with an added token that the model doesn't embed is refused when it is read.
-    last = max(tokenizer.get_vocab(with_added_tokens=False).values(), default=-1)
-    if vocab is not None and last >= vocab:
-        raise BadCheckpoint(
-            f"{checkpoint.settings_path}: the model embeds {vocab} tokens, but its tokenizer has token id {last}: they"
-            " belong to two models"
-        )
-    if vocab is not None and len(tokens) < LEAST_KNOWN * vocab:
-        warn_caller(
-            f"{checkpoint.settings_path}: the model embeds {vocab} tokens, but its tokenizer has only {len(tokens)}:"
-            " check that it is not another model's"
-        )
-    if chat and template_of(tokenizer) is None:
-        raise BadCheckpoint(f"{checkpoint.settings_path.parent}: there is no chat template: give a text as it is")
-    set_reads_chats(tokenizer, chat)
-    if not add_special_tokens:
-        tokenizer.post_processor = TemplateProcessing(single="$A:0", pair="$A:0 $B:1", special_tokens=[])
-    return tokenizer
+    model.tokenizer = place
+    return model

@@ -1,11 +1,13 @@
 """The Transformer of all checkpoint families: embedding, stack and read-out."""
 
+from pathlib import Path
 from typing import Any, final
 
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
+from tokenizers import Tokenizer
 
 from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.models.checkpoint.problems import quoted
@@ -13,6 +15,7 @@ from duat_jax.models.config import Config
 from duat_jax.models.embedding import PatchEmbedding, TokenEmbedding
 from duat_jax.models.head import Logits, ReadOut
 from duat_jax.models.mask import require_mask
+from duat_jax.models.tokenizer import OwnTokenizer
 from duat_jax.models.units import streams_of
 from duat_jax.nn.config import make_block, make_norm
 from duat_jax.nn.linear import Linear
@@ -67,6 +70,20 @@ class Transformer(nnx.Module):
         self.stack: Any = stack
         self.final_norm = make_norm(first, "final_norm", dtype) if config.final_norm else None
         self.head = ReadOut(config, dtype=dtype, rngs=rngs)
+        self._tokenizer = OwnTokenizer(None)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the model's checkpoint, or one that was given in its place.
+
+        Raises:
+            BadCheckpoint: if there is none, or it can't be read.
+        """
+        return self._tokenizer.value
+
+    @tokenizer.setter
+    def tokenizer(self, source: Tokenizer | Path | None) -> None:
+        self._tokenizer = OwnTokenizer(source)
 
     def embed(
         self, inputs: Any, segments: Any = None, mask: Bool[Array, "... tokens"] | None = None

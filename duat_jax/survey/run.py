@@ -20,11 +20,11 @@ from duat_jax.evaluation.running_text import stream, windows
 from duat_jax.files import path_of, write_file
 from duat_jax.inputs.baselines import Reference, baseline_of
 from duat_jax.inputs.model_inputs import Inputs
-from duat_jax.inputs.request import check_one
+from duat_jax.inputs.question import ask_once
 from duat_jax.models.checkpoint.hub import PREFIX
-from duat_jax.models.config import Config
-from duat_jax.models.loader import load, load_config, load_tokenizer
+from duat_jax.models.loader import load, load_config, skeleton
 from duat_jax.models.targets.logit import Logit
+from duat_jax.models.tokenizer import load_tokenizer
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_layers
 from duat_jax.sealed import digest_of, seal, unseal_file
@@ -142,7 +142,7 @@ def survey(
         raise InvalidInput(f"windows of {tokens} tokens: the model reads from 2 to {config.positions}")
     tokenizer = load_tokenizer(name, add_special_tokens=add_special_tokens)
     corpus = windows(stream(tokenizer, texts), None, tokens)
-    explained = _explained(config, corpus[0], target, contrast, tokenizer)
+    explained = _explained(skeleton(config, dtype), corpus[0], target, contrast, tokenizer)
     arrays = {"windows": corpus}
     if baseline is not None:
         reference = baseline_of(config, _inputs(corpus), baseline, tokenizer)
@@ -182,14 +182,14 @@ def survey(
 
 
 def _explained(
-    config: Config, window: Int[np.ndarray, "tokens"], target: Any, contrast: Any, tokenizer: "Tokenizer"
+    model: Transformer, window: Int[np.ndarray, "tokens"], target: Any, contrast: Any, tokenizer: "Tokenizer"
 ) -> Explained:
     """Return the number that is explained, its tokens validated."""
     if target is None and contrast is not None:
         raise InvalidInput("contrast is the token whose logit is subtracted from a target's: give target too")
     if target is None:
         return Explained()
-    _, checked = check_one(config, window, Logit(target, contrast), tokenizer=tokenizer)
+    checked = ask_once(model, window, Logit(target, contrast), tokenizer=tokenizer).target
     assert isinstance(checked, Logit)
     return Explained(checked.token, checked.contrast)
 

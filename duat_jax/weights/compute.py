@@ -16,7 +16,7 @@ from duat_jax.forms.split import Split, first_order, split_between
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import Labels, labels_of
 from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
-from duat_jax.inputs.request import Request, check
+from duat_jax.inputs.question import Question, ask
 from duat_jax.interpret.pipeline import reader_of_weights, require_finite
 from duat_jax.models.config import Config
 from duat_jax.models.targets.base import OneTarget, Target
@@ -93,7 +93,7 @@ def diff(
         against: for an encoder, token ids of the other text.
         position: at which token the logit is read; negative counts from the end.
         top: how many parameters are exchanged, in the order of the sizes of their parts; none if 0.
-        tokenizer: for readable tokens and the mask token.
+        tokenizer: in the place of the model's own.
         progress: called after each run with the number of runs so far and the number of all; a split is one.
 
     Returns:
@@ -107,9 +107,9 @@ def diff(
     Example:
         >>> import duat_jax as duat
         >>> import jax
-        >>> model, tokenizer = duat.load(tokenizer=True)
+        >>> model = duat.load()
         >>> rounded = jax.tree.map(lambda leaf: leaf.astype("bfloat16").astype("float32"), model)
-        >>> found = diff(rounded, "for i in range(10", reference=model, top=1, tokenizer=tokenizer)
+        >>> found = diff(rounded, "for i in range(10", reference=model, top=1)
         >>> found.target.headline, found.completeness[0].verdict
         ('mean loss of the tokens after the first one, in nats', 'holds')
 
@@ -120,7 +120,7 @@ def diff(
         raise InvalidInput(f"top is {top}: give the number of parameters that are exchanged, 0 for none")
     before, after = alike_models(reference, model)
     config = after.config
-    request, targets = _checked(config, inputs, target, contrast, against, position, tokenizer)
+    question, targets = _checked(after, inputs, target, contrast, against, position, tokenizer)
     exchanged = min(top, len(parameters_of(after)))
     steps, total = count(1), len(targets) * (1 + 2 * (exchanged + 1 if exchanged else 0))
 
@@ -129,8 +129,8 @@ def diff(
             progress(next(steps), total)
 
     texts = []
-    for text, of_text in zip(request.inputs, targets, strict=True):
-        texts.append(_of_text(before, after, text, of_text, tokenizer))
+    for text, of_text in zip(question.inputs, targets, strict=True):
+        texts.append(_of_text(before, after, text, of_text, question.tokenizer))
         report()
     splits, values = [text.split for text in texts], np.array([text.values for text in texts], np.float64)
     units: Any = jax.tree.map(lambda *of_texts: np.array(of_texts), *(split.parts.units for split in splits))
@@ -141,7 +141,7 @@ def diff(
     places = dict.fromkeys(name for split in splits for name in split.unrecognised)
     return ModelDiff(
         family=config.family,
-        tokens=() if request.many_inputs else texts[0].names,
+        tokens=() if question.many_inputs else texts[0].names,
         target=texts[0].target,
         values=values,
         parameters=units.parameters,
@@ -152,10 +152,10 @@ def diff(
         units=(
             *_largest(neurons, "neuron"),
             *_largest(heads, "head"),
-            *_largest(rows, "row", None if tokenizer is None else Labels(config, tokenizer, ())),
+            *_largest(rows, "row", None if question.tokenizer is None else Labels(config, question.tokenizer, ())),
         ),
         again=tuple(again),
-        flow=None if request.many_inputs else _flow(config, texts[0]),
+        flow=None if question.many_inputs else _flow(config, texts[0]),
         discontinuities={
             name: float(np.mean([split.discontinuities.get(name, 0) for split in splits])) for name in jumps
         },
@@ -165,18 +165,19 @@ def diff(
 
 
 def _checked(
-    config: Config, inputs: Any, target: Any, contrast: Any, against: Any, position: Any, tokenizer: Any
-) -> tuple[Request, list[Target | None]]:
+    model: Transformer, inputs: Any, target: Any, contrast: Any, against: Any, position: Any, tokenizer: Any
+) -> tuple[Question, list[Target | None]]:
     """Validate inputs and target; the target of each input is `None` where its loss is read."""
+    config = model.config
     loss = config.head.kind == "next token" and all(given is None for given in (target, contrast, position))
-    request = check(config, inputs, target, contrast, against, position, tokenizer)
-    if request.many_targets:
+    question = ask(model, inputs, target, contrast, against, position, tokenizer)
+    if question.many_targets:
         raise InvalidInput("one target is taken: call it once for each")
-    if len(request.inputs) > 1 and not loss and target is None and config.head.kind != "hidden":
+    if len(question.inputs) > 1 and not loss and target is None and config.head.kind != "hidden":
         raise InvalidInput("several inputs have no most probable output in common: give a target")
-    if loss and (short := [str(i) for i, text in enumerate(request.inputs) if len(text.real) < 2]):
+    if loss and (short := [str(i) for i, text in enumerate(question.inputs) if len(text.real) < 2]):
         raise InvalidInput(f"text {', '.join(short)}: one token has no loss; give at least two, or a target")
-    return request, [None if loss else target for (target,) in request.targets]
+    return question, [None if loss else target for (target,) in question.targets]
 
 
 def _of_text(

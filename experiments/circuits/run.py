@@ -84,7 +84,7 @@ def _piece(model: duat.models.Transformer, tokenizer: Any, settings: Settings, t
     """Return the results on one task: its prompts, and the measurements of each kind of units and method."""
     began = time.perf_counter()
     bar = partial(progress_bar, unit="methods on prompts")
-    result = study(model, tokenizer, [task], settings.methods, settings.units, prompts=settings.prompts, progress=bar)
+    result = study(model, [task], settings.methods, settings.units, prompts=settings.prompts, progress=bar)
     drawn = result.drawn[task]
     curves = {
         kind: {method: [np.round(part, DIGITS).tolist() for part in curve] for method, curve in of_methods.items()}

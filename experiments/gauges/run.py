@@ -25,11 +25,11 @@ UNITS = "neuron x position"
 def main(options: Sequence[str]) -> None:
     """Run all measurements, print the means over log k, and store the results."""
     prompts = int(options[0]) if options else 30
-    model, tokenizer = duat.load(path()), duat.load_tokenizer(path())
+    model = duat.load(path())
     methods = {gate_rule: on_prompts(collapse_times_change(gate_rule)) for gate_rule in GATE_RULES}
     curves = {}
     for task in TASKS:
-        drawn = draw(model, tokenizer, task, prompts)
+        drawn = draw(model, task, prompts)
         curves[task] = measure(model, drawn.prompts, methods, [UNITS])[UNITS]
     tables = {task: compare([of_methods]) for task, of_methods in curves.items()}
     tables["mean"] = compare(list(curves.values()))

@@ -176,9 +176,9 @@ def _fragments(name: str, settings: Settings) -> Plain:
 
 
 def _pairs(name: str, settings: Settings) -> dict[str, Plain]:
-    model, tokenizer = _loaded(name)
+    model, _ = _loaded(name)
     count = SELECTING + settings.prompts
-    drawn = {task: draw(model, tokenizer, task, count, seed=SEED).prompts for task in settings.tasks}
+    drawn = {task: draw(model, task, count, seed=SEED).prompts for task in settings.tasks}
     work = {"model": name, "settings": settings._asdict(), "prompts": fingerprint(drawn)}
     return pairs(model, drawn, settings, Journal(WORK / f"heads-pairs-{name}.jsonl", work))
 

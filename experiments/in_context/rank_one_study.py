@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from duat_jax.in_context.controls import answers_of
-from duat_jax.in_context.prompts import EXCHANGED, Question, after_start, draw_question, question_of
+from duat_jax.in_context.prompts import EXCHANGED, FewShotQuestion, after_start, draw_question, question_of
 from duat_jax.inputs.few_shot_tasks import PAIRS
 from duat_jax.models.transformer import Transformer
 from experiments.in_context.rank_one import (
@@ -67,7 +67,7 @@ def padded(ids: Sequence[int] | np.ndarray, length: int) -> Text:
     return Text(jnp.asarray(np.pad(ids, (0, length - len(ids))), jnp.int32), jnp.asarray(len(ids) - 1))
 
 
-def shuffled(question: Question, seed: int) -> np.ndarray:
+def shuffled(question: FewShotQuestion, seed: int) -> np.ndarray:
     """Return a question's token ids with those of its demonstrations in a random order."""
     ids = question.ids.copy()
     ids[question.hidden] = np.random.default_rng(seed).permutation(ids[question.hidden])

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.in_context.compute import ledger
-from duat_jax.in_context.prompts import EXCHANGED, REDRAWN, Question, question_of
+from duat_jax.in_context.prompts import EXCHANGED, REDRAWN, FewShotQuestion, question_of
 from duat_jax.in_context.result import Ledger
 from duat_jax.in_context.runs import Task, logits_of
 from duat_jax.inputs.few_shot_tasks import WORDS
@@ -45,14 +45,14 @@ PAIRS: dict[str, list[tuple[str, str]]] = {
 """The pairs of question and answer of each task; all answers of a task have as many tokens."""
 
 
-def padded(question: Question) -> Task:
+def padded(question: FewShotQuestion) -> Task:
     """Return the task of a question's whole answer, its text of `LENGTH` tokens."""
     task = question.whole
     ids, hidden = (jnp.pad(of, (0, LENGTH - len(task.ids))) for of in (task.ids, task.hidden))
     return task._replace(ids=ids, hidden=hidden)
 
 
-def draw(tokenizer: "Tokenizer", task: str, seed: int) -> dict[str, Question]:
+def draw(tokenizer: "Tokenizer", task: str, seed: int) -> dict[str, FewShotQuestion]:
     """Return a drawn question after each kind of demonstrations; every seed has another question."""
     order = Random(task).sample(PAIRS[task], len(PAIRS[task]))
     (word, answer), rest = order[seed], order[:seed] + order[seed + 1 :]
@@ -83,7 +83,7 @@ def _logs(
     return jax.nn.log_softmax(logits_of(model, model.states(model.embed(ids), seen)[places]))
 
 
-def _replies(model: Transformer, asked: Question, hidden: bool) -> dict[str, Any]:
+def _replies(model: Transformer, asked: FewShotQuestion, hidden: bool) -> dict[str, Any]:
     task = padded(asked)
     logs = np.asarray(on_host(_logs(model, task.ids, ~(task.hidden & hidden), task.places)), float)
     answers = np.asarray(task.answers)

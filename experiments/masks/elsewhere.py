@@ -77,7 +77,7 @@ def piece(model: Transformer, tokenizer: Any, task: str, setting: Setting) -> Ke
     """Return the logit differences of every method's circuits on one task."""
     kind, means = UNITS[setting.kind], None
     if setting.means:
-        others = draw(model, tokenizer, task, setting.prompts + OTHERS, seed=SEED).prompts.corrupted[setting.prompts :]
+        others = draw(model, task, setting.prompts + OTHERS, seed=SEED).prompts.corrupted[setting.prompts :]
         means = jax.lax.map(lambda ids: values(model, ids, kind), others).mean(0)
 
     def of_prompt(i: int, prompt: Prompt) -> Mapping[str, Array]:

@@ -65,7 +65,7 @@ def _piece(model: duat.models.Transformer, tokenizer: Any, task: str, count: int
     """Return the logit differences of every method on one task."""
     # The scores of the first half of the prompts, averaged, make one circuit for all prompts of the second half.
     began = time.perf_counter()
-    drawn = draw(model, tokenizer, task, count, seed=SEED)
+    drawn = draw(model, task, count, seed=SEED)
     prompts, half = drawn.prompts, count // 2
     plain = [np.asarray(each, np.float64) for each in differences(model, prompts)]
     runs: Runs = {method: {"kept": [], **{test: [] for test in HELD}} for method in METHODS}

@@ -117,7 +117,8 @@ def pieces(model: Transformer, prompts: Prompts, count: int, journal: Journal) -
 
 @cache
 def _model() -> tuple[Transformer, Any]:
-    return duat.load(smollm2.path(), tokenizer=True)
+    model = duat.load(smollm2.path())
+    return model, model.tokenizer
 
 
 def measure_all(

@@ -42,7 +42,8 @@ class Draws(NamedTuple):
 
 def embedded() -> Draws:
     """Return the embedded model with the texts of the study of neurons."""
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     held_out = windows(stream(tokenizer, held_out_sources()), HELD_OUT, LENGTH, seed=0)
     return Draws(model, stream(tokenizer, trained_sources()[::SOME]), held_out)
 

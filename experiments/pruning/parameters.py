@@ -96,7 +96,8 @@ def case(name: str) -> tuple[Transformer, Int[np.ndarray, "windows tokens"]]:
     """Return a model with its held-out windows."""
     path = smollm2.path() if name == SMOLLM2 else None
     texts = list(dict.fromkeys(manual()))[1::2] if name == SMOLLM2 else held_out_sources()
-    model, tokenizer = duat.load(path, tokenizer=True)
+    model = duat.load(path)
+    tokenizer = model.tokenizer
     return model, windows(stream(tokenizer, texts), WINDOWS[name], LENGTH, seed=0)
 
 

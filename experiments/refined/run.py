@@ -81,7 +81,7 @@ def rankings(
 def piece(model: duat.models.Transformer, tokenizer: Any, task: str, optimised: int, measured: int) -> dict[str, Any]:
     """Return the logit differences of one circuit of every ranking and size on one task, the empty one last."""
     began = time.perf_counter()
-    drawn = draw(model, tokenizer, task, optimised + measured, seed=SEED)
+    drawn = draw(model, task, optimised + measured, seed=SEED)
     prompts, others = drawn.prompts, range(optimised, optimised + measured)
     clean, corrupted = (np.asarray(each, np.float64) for each in differences(model, prompts))
     replaced = jnp.stack([values(model, ids, KIND) for ids in prompts.corrupted])

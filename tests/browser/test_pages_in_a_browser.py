@@ -35,17 +35,20 @@ HOSTILE = (
 
 @cache
 def embedded():
-    return duat.load(tokenizer=True)
+    model = duat.load()
+    return model, model.tokenizer
 
 
 @cache
 def language_model():
-    return duat.load(smollm2.path(), tokenizer=True)
+    model = duat.load(smollm2.path())
+    return model, model.tokenizer
 
 
 @cache
 def encoder():
-    return duat.load(ENCODER, tokenizer=True)
+    model = duat.load(ENCODER)
+    return model, model.tokenizer
 
 
 def asked(ask, loaded, *arguments, **options):

@@ -295,7 +295,8 @@ def test_a_pair_and_one_token_twice_are_refused():
 
 
 def test_intervene_is_the_function():
-    model, tokenizer = duat.load(SMALL, tokenizer=True)
+    model = duat.load(SMALL)
+    tokenizer = model.tokenizer
     changes = [
         duat.edits.Heads(2, 1, tokens=[-1]).set(0),
         duat.edits.Neurons(2, [7, 20]).scale(-0.5),
@@ -311,7 +312,8 @@ def test_intervene_is_the_function():
 
 
 def test_a_patch_from_another_text_is_the_function_beside_the_contrast():
-    model, tokenizer = duat.load(SMALL, tokenizer=True)
+    model = duat.load(SMALL)
+    tokenizer = model.tokenizer
     other = WORDS.replace("w44", "w8")
     known = {"contrast": "w9", "tokenizer": tokenizer}
     there = duat.record(model.hidden)(model.embed(np.array(tokenizer.encode(other).ids)))
@@ -363,7 +365,8 @@ def test_a_change_that_is_none_says_how_to_write_one(change):
 
 @pytest.mark.slow
 def test_steer_adds_the_difference_of_two_streams():
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     texts = "import os", "class Box:"
     towards, away = (
         duat.record(model.hidden)(model.embed(np.array(tokenizer.encode(text).ids))).dynamics.streams["layer[2]"][-1]

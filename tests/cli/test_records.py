@@ -36,7 +36,8 @@ RUNS = {
 def results():
     """Yield a result of every question, as plain data."""
     yield from (result.as_dict() for result in every_result().values())
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     known = {"tokenizer": tokenizer}
     yield duat.contrast(model, TEXT, [duat.baselines.Mean(), "for j in range(10"], **known).as_dict("embedded")
     for unit in ("token", "neuron", "stream"):
@@ -114,7 +115,8 @@ def test_every_property_of_the_schema_is_described():
 
 
 def test_a_target_says_what_it_reads_by_number_and_in_words():
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     first, second = (tokenizer.token_to_id(name) for name in ("):", "10"))
     known = {"tokenizer": tokenizer}
     logit = duat.explain(model, TEXT, "):", contrast="10", **known).as_dict()["target"]
@@ -136,7 +138,8 @@ def test_a_target_says_what_it_reads_by_number_and_in_words():
 
 
 def test_layers_have_one_spelling():
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     written = duat.contrast(model, TEXT, duat.baselines.Mean(), tokenizer=tokenizer).as_dict()
     assert list(written["flow"])[:2] == ["embedding", "layers.0"]
     names = [*list(written["flow"])[1:], *written["heads"], *(head["mixed"] for head in written["top_heads"])]

@@ -31,7 +31,8 @@ def lines_of(table, width):
 @functools.cache
 def table(name):
     """Return a table by its name."""
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     known = {"tokenizer": tokenizer}
     if name == "explanation":
         return duat.explain(model, TEXT, **known).table()

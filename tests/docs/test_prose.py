@@ -41,7 +41,8 @@ def attention(model, ids, layer, head, token):
 
 
 def test_the_difference_stays_at_the_parameter_up_to_layer_3():
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     other = CODE.replace("default", "missing")
     found = duat.contrast(model, CODE, other, " default", contrast=" missing", tokenizer=tokenizer)
     assert f"{found.flow[4, 7]:.1f} of {found.difference:.1f} sit at the changed parameter" in prose("contrast.md")
@@ -49,7 +50,8 @@ def test_the_difference_stays_at_the_parameter_up_to_layer_3():
 
 @pytest.mark.slow
 def test_a_head_looks_for_what_came_before():
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     text = "def area(width, height): return width * he"
     asked = {"layer": 4, "head": 1, "key": 7, "contrast": 11, "through_heads": True}
     score = duat.explain_attention(model, text, **asked, tokenizer=tokenizer)
@@ -65,7 +67,8 @@ def test_a_head_looks_for_what_came_before():
 
 @pytest.mark.slow
 def test_a_head_of_the_language_model_looks_for_what_came_before():
-    model, tokenizer = duat.load(smollm2.path(), tokenizer=True)
+    model = duat.load(smollm2.path())
+    tokenizer = model.tokenizer
     text, page = "When Henry and Frank went to the store, Frank", prose("why-a-head-attends.md")
     asked = {"layer": 17, "head": 4, "key": 4, "contrast": 2, "tokenizer": tokenizer}
     ids = tokenizer.encode(text).ids

@@ -295,7 +295,7 @@ def embedded():
 @pytest.mark.slow
 def test_drawn_prompts_are_answered_rightly_and_differ_in_what_decides(embedded):
     model, tokenizer = embedded
-    drawn = draw(model, tokenizer, "parameter", 6)
+    drawn = draw(model, "parameter", 6, tokenizer=tokenizer)
     assert drawn.prompts.clean.shape == drawn.prompts.corrupted.shape and len(set(drawn.cases)) == 6
     read = jax.vmap(said, (None, 0))
     clean, corrupted = read(model, drawn.prompts.clean)[:, -1], read(model, drawn.prompts.corrupted)[:, -1]
@@ -307,7 +307,10 @@ def test_drawn_prompts_are_answered_rightly_and_differ_in_what_decides(embedded)
         assert (prompt.clean != prompt.corrupted).sum() == 1
         assert clean[i, prompt.right] > clean[i, prompt.wrong]
         assert corrupted[i, prompt.wrong] > corrupted[i, prompt.right]
-    again, other = draw(model, tokenizer, "parameter", 3), draw(model, tokenizer, "parameter", 3, seed=1)
+    again, other = (
+        draw(model, "parameter", 3, tokenizer=tokenizer),
+        draw(model, "parameter", 3, seed=1, tokenizer=tokenizer),
+    )
     assert again.cases == drawn.cases[:3] and not set(other.cases) & set(again.cases)
 
 
@@ -336,9 +339,9 @@ def cases_of(task, count=200):
 def test_prompts_that_cannot_be_drawn_are_refused(embedded):
     model, tokenizer = embedded
     with pytest.raises(duat.InvalidInput, match="there is no task 'chess': choose one of indirect object"):
-        draw(model, tokenizer, "chess", 1)
+        draw(model, "chess", 1, tokenizer=tokenizer)
     with pytest.raises(duat.InvalidInput, match="no single token for any answer of 'greater than'"):
-        draw(model, tokenizer_of(["?", "a"]), "greater than", 1)
+        draw(model, "greater than", 1, tokenizer=tokenizer_of(["?", "a"]))
     # A model that always says "he" knows one of each pair.
     words = sorted({word for case in cases_of("pronoun", 4000) for word in f"{case.clean} he she".split()})
     biased = language_model(vocab=len(words) + 1, positions=16, random=False, bias=True)
@@ -346,10 +349,10 @@ def test_prompts_that_cannot_be_drawn_are_refused(embedded):
     with pytest.raises(
         duat.InvalidInput, match=r"the model answers 0 of \d+ prompts of 'pronoun' rightly, and 2 are asked"
     ):
-        draw(biased, tokenizer_of(["?", *words]), "pronoun", 2)
+        draw(biased, "pronoun", 2, tokenizer=tokenizer_of(["?", *words]))
     encoder = duat.load(ENCODER)
     with pytest.raises(duat.InvalidInput, match="models that say the next token, and this one's head is 'hidden'"):
-        draw(encoder, tokenizer, "pronoun", 2)
+        draw(encoder, "pronoun", 2, tokenizer=tokenizer)
 
 
 def command(*arguments):
@@ -369,7 +372,7 @@ def test_the_command_shows_and_writes_what_it_measured(embedded, tmp_path):
     assert f"parameter, {units}" in result.stdout and "first ahead by" in result.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
     model, tokenizer = embedded
-    prompts = draw(model, tokenizer, "parameter", 3).prompts
+    prompts = draw(model, "parameter", 3, tokenizer=tokenizer).prompts
     methods = {name: METHODS[name] for name in METHODS_TRIED[1::2]}
     expected = as_dict(compare([measure(model, prompts, methods, [units])[units]]))
     found = json.loads(file.read_text())

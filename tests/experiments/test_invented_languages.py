@@ -28,7 +28,8 @@ def as_optax_promotes():
 
 @pytest.fixture(scope="module")
 def embedded():
-    return duat.load(tokenizer=True)
+    model = duat.load()
+    return model, model.tokenizer
 
 
 def texts(language, number=400):

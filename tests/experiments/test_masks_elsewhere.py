@@ -21,7 +21,7 @@ COUNT, OTHERS = 2, 3
 def case():
     """Return the embedded model with its tokenizer, and prompts of its task."""
     model, tokenizer = duat.load(), duat.load_tokenizer()
-    return model, tokenizer, draw(model, tokenizer, "parameter", COUNT + OTHERS, seed=study.SEED).prompts
+    return model, tokenizer, draw(model, "parameter", COUNT + OTHERS, seed=study.SEED).prompts
 
 
 @pytest.mark.parametrize("kind", [study.NEURONS, study.HEADS])

@@ -22,7 +22,7 @@ def case():
         patch.setattr(study, "STEPS", 2)
         patch.setattr(study, "MANY", 2)
         piece = study.piece(model, tokenizer, "parameter", COUNT, COUNT)
-    return model, draw(model, tokenizer, "parameter", 2 * COUNT, seed=study.SEED).prompts, piece
+    return model, draw(model, "parameter", 2 * COUNT, seed=study.SEED).prompts, piece
 
 
 def test_its_circuits_are_those_of_the_package(case):

@@ -65,7 +65,8 @@ def test_verdicts_follow_the_stated_bounds(added, layer, expected):
 
 
 def test_the_study_runs_and_goes_on(tmp_path):
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     ids = windows(stream(tokenizer, held_out_sources()[:5]), 2, 32, seed=0)
     cases = {parameters.EMBEDDED: lambda: (model, ids)}
     found = parameters.measure_all(tmp_path, cases)

@@ -23,7 +23,7 @@ def case():
         patch.setattr(study, "OF_OTHERS", 2)
         piece = study._piece(model, tokenizer, "parameter", COUNT)
         found = study.summary({"one": piece, "two": piece})
-    return model, draw(model, tokenizer, "parameter", COUNT, seed=study.SEED).prompts, piece, found
+    return model, draw(model, "parameter", COUNT, seed=study.SEED).prompts, piece, found
 
 
 def test_each_prompts_circuits_are_those_of_the_package(case):

@@ -16,12 +16,12 @@ from damaged import copy_checkpoint, damage
 from flax import nnx
 from heads import BERT, CONFIGS, GIVEN, IDS, PIXELS, SQUARE, load
 from heads import model_of as model_of_heads
-from helpers import close, near
+from helpers import close, described, near
 
 import duat_jax as duat
 from duat_jax.display.terminal import token_labels
 from duat_jax.forms.completeness import completeness_of
-from duat_jax.inputs.baselines import check_contrast
+from duat_jax.inputs.baselines import ask_contrast
 from duat_jax.lora import new_adapters
 from duat_jax.lora.change import lora_change
 from duat_jax.models.config import Head
@@ -162,7 +162,7 @@ def test_masks_stand_in_the_place_of_what_a_text_says():
     config, tokenizer = duat.load_config(GOLDEN / "bert-masked"), duat.load_tokenizer(GOLDEN / "bert-masked")
     ids = tokenizer.encode("w5 w17 [MASK] w3").ids
     assert len(ids) == 6
-    found = check_contrast(config, ids, [duat.baselines.Mask(), duat.baselines.Mean()], 7, tokenizer=tokenizer)
+    found = ask_contrast(described(config), ids, [duat.baselines.Mask(), duat.baselines.Mean()], 7, tokenizer=tokenizer)
     mask = tokenizer.token_to_id("[MASK]")
     masks, mean = found.others
     assert masks.inputs.given.tolist() == [ids[0], mask, mask, mask, mask, ids[-1]]
@@ -173,7 +173,7 @@ def test_an_image_is_blurred_and_averaged():
     config = CONFIGS["image"]
     blurred, mean = (
         other.inputs.given
-        for other in check_contrast(config, PIXELS, [duat.baselines.Blur(), duat.baselines.Mean()]).others
+        for other in ask_contrast(described(config), PIXELS, [duat.baselines.Blur(), duat.baselines.Mean()]).others
     )
     close(mean, np.broadcast_to(PIXELS.mean((1, 2))[:, None, None], PIXELS.shape))
     height, width = PIXELS.shape[1:]
@@ -187,12 +187,13 @@ def test_an_image_is_blurred_and_averaged():
 
 def test_texts_of_other_lengths_are_aligned_by_pairs():
     longer = [5, 7, 9, 9, 10, 2]
-    found = check_contrast(CONFIGS["next token"], IDS, longer, alignment=[(1, 1), (2, 2), (3, 4)])
+    found = ask_contrast(described(CONFIGS["next token"]), IDS, longer, alignment=[(1, 1), (2, 2), (3, 4)])
     assert found.others[0].inputs.given.tolist() == [IDS[0], 7, 9, 10, IDS[4]]
 
 
 def test_an_alignment_shows_what_stands_beside_what_and_what_is_paired_with_nothing(tmp_path):
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     text, other = "for i in range(10", "for name in range(10"
     ids, other_ids = (tokenizer.encode(each).ids for each in (text, f"{other}, 2"))
     pairs = [(0, 0), (1, 1), (3, 3), (4, 4)]
@@ -327,12 +328,12 @@ BAD = {
 def test_a_contrast_that_can_not_be_is_refused(case):
     changed, message = BAD[case]
     with pytest.raises(duat.InvalidInput, match=re.escape(message)):
-        check_contrast(CONFIGS["next token"], **(IDS_OF | changed))
+        ask_contrast(described(CONFIGS["next token"]), **(IDS_OF | changed))
 
 
 def test_of_a_text_that_can_not_be_read_its_length_is_not_said():
     with pytest.raises(duat.InvalidInput, match=r"^the other text has token id 98[^;]*$"):
-        check_contrast(CONFIGS["next token"], IDS, [98])
+        ask_contrast(described(CONFIGS["next token"]), IDS, [98])
 
 
 @pytest.mark.slow

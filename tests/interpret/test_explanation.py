@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from cases import GOLDEN
 from flax import nnx
-from helpers import close, near
+from helpers import close, described, near
 
 import duat_jax as duat
 from duat_jax.inputs.batching import batches
-from duat_jax.inputs.request import check
+from duat_jax.inputs.question import ask
 from duat_jax.interpret import pipeline
 from duat_jax.interpret.explain import compute as run
 from duat_jax.models.config import Head
@@ -180,7 +180,7 @@ def test_an_odd_question_is_refused(case):
     changed, message = ODD[case]
     arguments = {"inputs": [5, 6], "target": 3} | changed
     with pytest.raises(duat.InvalidInput, match=re.escape(message)):
-        check(duat.load_config(GOLDEN / "gpt2"), **arguments)
+        ask(described(duat.load_config(GOLDEN / "gpt2")), **arguments)
 
 
 def test_everything_wrong_with_a_question_is_named_at_once():
@@ -192,7 +192,7 @@ def test_everything_wrong_with_a_question_is_named_at_once():
 
 @pytest.mark.parametrize("kind", [int, np.int32, np.uint8, jnp.int32])
 def test_whole_numbers_of_any_kind_are_taken(kind):
-    question = check(duat.load_config(GOLDEN / "gpt2"), IDS, kind(7), kind(3), None, kind(2))
+    question = ask(described(duat.load_config(GOLDEN / "gpt2")), IDS, kind(7), kind(3), None, kind(2))
     ((target,),) = question.targets
     assert (target.token, target.contrast, target.position) == (7, 3, 2)
     np.testing.assert_array_equal(question.inputs[0].given, IDS)
@@ -216,7 +216,7 @@ def test_a_question_is_checked_before_anything_is_computed(monkeypatch):
 @pytest.mark.parametrize("position", [True, "2", 0, 1.5, np.arange(2)])
 def test_an_encoder_takes_no_position(position):
     with pytest.raises(duat.InvalidInput, match="without target, contrast or position"):
-        check(duat.load_config(GOLDEN / "bert"), IDS, None, None, OTHER, position)
+        ask(described(duat.load_config(GOLDEN / "bert")), IDS, None, None, OTHER, position)
 
 
 def test_an_encoder_wants_another_text():
@@ -309,7 +309,7 @@ def test_many_texts_and_targets_are_those_of_each(name):
     assert [len(row) for row in many] == [len(MANY[name])] * len(TEXTS)
     for text, row in zip(TEXTS, many):
         ids, real = jnp.array(text), jnp.ones(len(text), bool)
-        question = check(model.config, text, MANY[name])
+        question = ask(described(model.config), text, MANY[name])
         for asked, explanation in zip(question.targets[0], row):
             passed = forward(model, ids, real, () if asked.stream is None else (asked.stream,))
             reading = asked.reader(lambda other: (model(jnp.array(other)), len(other))).read(model, passed)
@@ -330,7 +330,8 @@ def test_many_texts_and_targets_are_those_of_each(name):
 
 
 def test_a_list_of_explanations_shows_a_row_for_each():
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     found = duat.explain(model, ["for i in range(10", "import"], ["):", None], tokenizer=tokenizer)
     for shown in (str(found), found._repr_html_()):
         assert all(f"[{i}][{k}]" in shown for i in range(2) for k in range(2))
@@ -351,7 +352,7 @@ def test_one_of_many_is_not_in_a_list():
 @pytest.mark.parametrize("name", ["gpt2", "bert"])
 def test_padding_has_no_part(name):
     model, _ = both(name)
-    question = check(model.config, IDS, against=OTHER if name == "bert" else None)
+    question = ask(described(model.config), IDS, against=OTHER if name == "bert" else None)
     (batch,) = batches(question.inputs, model.config.positions, 1)
     assert batch.inputs.real.shape == (1, 16)
     ((reading, _),) = pipeline.read_targets(model, batch.inputs, list(question.targets))

@@ -131,7 +131,8 @@ def test_moves_are_those_of_plain_matrices(stored, monkeypatch):
 
 @functools.cache
 def graph_of():
-    model, tokenizer = duat.load(tokenizer=True, dtype=jnp.float32)
+    model = duat.load(dtype=jnp.float32)
+    tokenizer = model.tokenizer
     return model, tokenizer, duat.graph(model, TEXT, "):", top_neurons=6, tokenizer=tokenizer)
 
 

@@ -15,12 +15,12 @@ from cases import GOLDEN
 from command import run
 from heads import CONFIGS, GIVEN, IDS, LABELS, PIXELS, RECIPE, SEGMENTS, SQUARE, load, model_of
 from held_gradient import held_parts
-from helpers import close, near
+from helpers import close, described, near
 from PIL import Image as Pillow
 
 import duat_jax as duat
 from duat_jax.inputs import images
-from duat_jax.inputs.request import check
+from duat_jax.inputs.question import ask
 
 TARGETS = {
     "next token": duat.targets.Logit(4, contrast=6, position=2),
@@ -131,21 +131,21 @@ REFUSED = {
 def test_what_a_head_cannot_say_is_refused(case):
     name, asked, message = REFUSED[case]
     with pytest.raises(duat.InvalidInput, match=re.escape(message)):
-        check(CONFIGS[name], **({"inputs": GIVEN[name]} | asked))
+        ask(described(CONFIGS[name]), **({"inputs": GIVEN[name]} | asked))
 
 
 def test_a_masked_model_is_read_at_its_only_mask():
     tokenizer, config = duat.load_tokenizer(GOLDEN / "bert-masked"), duat.load_config(GOLDEN / "bert-masked")
     texts = [tokenizer.encode(text).ids for text in ("w5 [MASK] w6", "[MASK]", "w5 w6", "[MASK] [MASK]")]
-    question = check(config, texts[:2], [7, duat.targets.LogProbability(7)], tokenizer=tokenizer)
+    question = ask(described(config), texts[:2], [7, duat.targets.LogProbability(7)], tokenizer=tokenizer)
     assert [[target.position for target in row] for row in question.targets] == [[2, 2], [1, 1]]
     with pytest.raises(duat.InvalidInput) as raised:
-        check(config, texts, 7, tokenizer=tokenizer)
+        ask(described(config), texts, 7, tokenizer=tokenizer)
     assert str(raised.value) == (
         "text 2 has no [MASK]: write one where a token is to be said, or give a position;"
         " text 3 has 2 [MASK], at 1, 2: give the position of one"
     )
-    assert check(config, texts[2], 7, position=-2, tokenizer=tokenizer).targets[0][0].position == 2
+    assert ask(described(config), texts[2], 7, position=-2, tokenizer=tokenizer).targets[0][0].position == 2
 
 
 @pytest.mark.slow

@@ -22,7 +22,8 @@ def test_a_contrast_in_a_notebook_has_its_flow():
 
 
 def test_an_explanation_in_a_notebook_has_every_layer_and_token():
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     explanation = duat.explain(model, "a < b <b>", tokenizer=tokenizer)
     html = explanation._repr_html_()
     shown = np.array(numbers(html)).reshape(-1, len(explanation.tokens))

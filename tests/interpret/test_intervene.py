@@ -167,10 +167,10 @@ def test_it_shows_itself_and_says_when_nothing_reaches_the_number():
     _, found, _ = edited("gpt2")
     text = str(found)
     for part in (
-        "at token 5, '20'",
+        "at token 5, 'w20'",
         "layer 1, neurons 3, 8, every token: set to 0",
         "layer 1, head 2, every token: scaled by 0",
-        "stream 1, token 5, '20': steered by values of size",
+        "stream 1, token 5, 'w20': steered by values of size",
         "together",
         f"{found.after:+.4f}",
     ):
@@ -228,5 +228,5 @@ def test_everything_wrong_is_said_at_once():
             unchecked(model, IDS, nothing, TOKEN)
     with pytest.raises(duat.InvalidInput, match="one input and one target are taken"):
         unchecked(model, [IDS, IDS], wrong[8], TOKEN)
-    with pytest.raises(duat.NotFinite, match=r"logit of '7' at token 5, '20' is nan with the edits"):
+    with pytest.raises(duat.NotFinite, match=r"logit of 'w7' at token 5, 'w20' is nan with the edits"):
         duat.intervene(model, IDS, duat.edits.Stream(1).set(1.7e308), TOKEN)

@@ -124,7 +124,8 @@ def test_the_sites_pages_have_the_module_as_it_is(page):
 
 
 def test_no_character_of_a_text_stands_in_the_file_as_it_is():
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     html = duat.explain(model, "</script><b>&", tokenizer=tokenizer).to_html()
     assert html.count("</script>") == 2 and "<b>" not in html
 

@@ -29,7 +29,8 @@ TARGET = TargetDescription(
 
 @cache
 def read():
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     known = {"tokenizer": tokenizer}
     return [
         duat.explain(model, "for i in range(10", **known),

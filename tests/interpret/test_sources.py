@@ -101,7 +101,7 @@ def test_a_token_set_to_the_mean_embedding(name):
     x[2] += model.config.embedding_scale * (table.mean(0) - table[IDS[2]])
     found = duat.intervene(model, IDS, Stream(0, tokens=2).set(MeanEmbedding()), TOKEN)
     close(found.after, logit(model.output(jnp.asarray(x))), layers=9)
-    assert found.effects[0].edit == "stream 0, token 2, '3': set to the vocabulary's mean embedding"
+    assert found.effects[0].edit == "stream 0, token 2, 'w3': set to the vocabulary's mean embedding"
 
 
 @pytest.mark.parametrize("place", [Neurons(1, [3, 8]), Heads(1, 2), Heads(0, [1, 3], tokens=-1), Stream(1, tokens=4)])
@@ -121,7 +121,8 @@ def test_values_on_another_text_are_those_that_a_recording_of_it_has(place):
 
 
 def test_a_direction_leads_from_one_text_to_another():
-    model, tokenizer = duat.load(tokenizer=True, dtype=jnp.float64)
+    model = duat.load(dtype=jnp.float64)
+    tokenizer = model.tokenizer
     ends = [
         np.asarray(model.stream(model.embed(jnp.array(tokenizer.encode(text).ids)), 2)[-1])
         for text in ("class Box:", "import os")
@@ -135,9 +136,10 @@ def test_a_direction_leads_from_one_text_to_another():
 
 
 def test_a_steering_vector_is_what_leads_from_one_text_to_the_other():
-    model, tokenizer = duat.load(tokenizer=True, dtype=jnp.float64)
+    model = duat.load(dtype=jnp.float64)
+    tokenizer = model.tokenizer
     texts = SteeringVector("import os", "class Box:", strength=3)
-    inputs, _, (edit,) = compute.check(model.config, "x = self.", [Stream(2).steer(texts)], tokenizer=tokenizer)
+    inputs, _, (edit,) = compute.check(model, "x = self.", [Stream(2).steer(texts)], tokenizer=tokenizer)
     towards, away = (
         np.asarray(model.stream(model.embed(jnp.array(tokenizer.encode(text).ids)), 2)[-1])
         for text in ("import os", "class Box:")
@@ -207,7 +209,7 @@ def test_an_edit_is_read_as_it_is_written(written):
         (Heads(1, 0).set(FromInput([5, 6])), "the text has 6 tokens and the other text 2"),
         (Heads(1, 0).set(FromInput(IDS)), "the same for the model"),
         (Heads(1, 0).set(FromInput([5, 10**9, 3, 4, 5, 6])), "the other text"),
-        (Heads(1, 0).set(FromInput("a text")), "tokenizer"),
+        (Heads(1, 0).set(FromInput("w5 w6")), "the text has 6 tokens and the other text 2"),
         (Heads(1, 0).steer(SteeringVector("a", "b")), "isn't a stream"),
         (Heads(1, 0).scale(FromInput(OTHER)), "must be a number"),
         (Heads(1, 0).steer(FromInput(OTHER)), "layer 1, head 0 can't be steered by FromInput: give it to .set"),

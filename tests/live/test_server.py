@@ -23,7 +23,8 @@ WORDS, WORDS_TOO = "w5 w17 w3 w44 w17 w20", "w5 w17 w8 w44 w9 w20"
 
 @cache
 def embedded():
-    return duat.load(tokenizer=True)
+    model = duat.load()
+    return model, model.tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,8 @@ def port():
 
 @cache
 def small():
-    return duat.load(GOLDEN / "gpt2", tokenizer=True)
+    model = duat.load(GOLDEN / "gpt2")
+    return model, model.tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +129,8 @@ def test_a_graph_a_neuron_and_a_score_are_the_functions(small_port):
 
 
 def test_an_encoder_and_a_classifier_answer():
-    model, tokenizer = duat.load(GOLDEN / "bert", head="hidden", tokenizer=True)
+    model = duat.load(GOLDEN / "bert", head="hidden")
+    tokenizer = model.tokenizer
     with serving(model, tokenizer, name="BERT") as port:
         answer = ask(port, ask="explain", text="w5 w17 w3", against="w9 w4 w8")[1]
         expected = duat.explain(model, "w5 w17 w3", against="w9 w4 w8", tokenizer=tokenizer)

@@ -25,13 +25,14 @@ def asked(page, **questions):
 
 def shown_examples(model, tokenizer, **options):
     """Return the texts that a widget shows of each neuron."""
-    *_, answer = asked(duat.widget(model, tokenizer, **options), _1={"text": TEXT, "target": "):"})
+    *_, answer = asked(duat.widget(model, **options), _1={"text": TEXT, "target": "):"})
     return json.loads(msgspec.json.encode(answer))["view"].get("examples", {})
 
 
 def test_the_kernel_answers_with_progress_before():
-    model, tokenizer = duat.load(tokenizer=True)
-    page = duat.widget(model, tokenizer, TEXT, name="embedded")
+    model = duat.load()
+    tokenizer = model.tokenizer
+    page = duat.widget(model, TEXT, name="embedded")
     sent = asked(page, _7={"text": TEXT, "target": "):"}, _8={"text": ""})
     *told, answer = [each for each in sent if each["number"] == "7"]
     assert [each["progress"] for each in told][:2] == ["reading the texts", "explaining"]
@@ -44,7 +45,8 @@ def test_the_kernel_answers_with_progress_before():
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_the_embedded_models_neurons_have_the_texts_of_its_survey(dtype):
-    model, tokenizer = duat.load(tokenizer=True, dtype=dtype)
+    model = duat.load(dtype=dtype)
+    tokenizer = model.tokenizer
     explanation = duat.explain(model, TEXT, "):", tokenizer=tokenizer)
     expected = page_data(explanation.view(), duat.survey.examples())["examples"]
     assert expected and shown_examples(model, tokenizer) == msgspec.to_builtins(expected)
@@ -52,7 +54,8 @@ def test_the_embedded_models_neurons_have_the_texts_of_its_survey(dtype):
 
 def test_another_models_neurons_have_the_texts_that_are_given_and_else_none():
     """The other model is the embedded one with one number changed, as training changes it."""
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     bias = model.stack.blocks[0].mlp.output.bias
     bias[...] = bias[...].at[0].add(1.0)
     assert shown_examples(model, tokenizer) == {}
@@ -61,7 +64,7 @@ def test_another_models_neurons_have_the_texts_that_are_given_and_else_none():
     texts = shown_examples(model, tokenizer, examples=given)
     assert texts and all(of_neuron == [["a", "token", "z", 1.0]] for of_neuron in texts.values())
     with pytest.raises(duat.DuatError, match="examples are of a model of another family"):
-        duat.widget(model, tokenizer, examples=Examples("", "llama", 1, given.layers))
+        duat.widget(model, examples=Examples("", "llama", 1, given.layers))
 
 
 def test_images_and_a_missing_package_are_refused(monkeypatch):
@@ -69,4 +72,4 @@ def test_images_and_a_missing_package_are_refused(monkeypatch):
         duat.widget(duat.load(GOLDEN / "vit"), duat.load_tokenizer())
     monkeypatch.setitem(sys.modules, "anywidget", None)
     with pytest.raises(duat.DuatError, match=r"pip install 'duat-jax\[widget\]'"):
-        duat.widget(*duat.load(tokenizer=True))
+        duat.widget(duat.load())

@@ -125,13 +125,16 @@ def test_a_copy_of_a_tokenizer_reads_chats_as_it_does(copied, tmp_path):
 
 def test_a_function_reads_a_chat_in_the_place_of_a_text(tmp_path):
     directory = chat_checkpoint(tmp_path)
-    model, tokenizer = duat.load(directory, tokenizer=True)
+    model = duat.load(directory)
+    tokenizer = model.tokenizer
     chat, text = [{"role": "user", "content": "w7 w8"}], "w5 w7 w8 w6"
     of_text = duat.explain(model, text, tokenizer=tokenizer)
     assert duat.explain(model, chat, tokenizer=tokenizer).as_dict("m", 5) == of_text.as_dict("m", 5)
     several = duat.explain(model, [chat, chat], tokenizer=tokenizer)
     assert [each.tokens for each in several] == 2 * [of_text.tokens]
-    with pytest.raises(duat.DuatError, match="is the chat"):
+    assert duat.explain(model, chat).as_dict("m", 5) == of_text.as_dict("m", 5)
+    model.tokenizer = None
+    with pytest.raises(duat.BadCheckpoint, match="comes from no checkpoint"):
         duat.explain(model, chat)
 
 

@@ -110,7 +110,8 @@ def test_a_gguf_file_keeps_its_chat_template_with_the_tokens_that_it_writes_and_
     keys = {"tokenizer.chat_template": template, "tokenizer.ggml.add_bos_token": True}
     tensors = as_stored(decoder(GATED), permuted=True)
     source = write_gguf(tmp_path / "a.gguf", "llama", tensors, pooling_type=3, **keys)
-    model, tokenizer = duat.load(source, tokenizer=True)
+    model = duat.load(source)
+    tokenizer = model.tokenizer
     save_merged(tmp_path / "derived", new_adapters(model), model, source)
     kept = duat.load_tokenizer(tmp_path / "derived", chat=True)
     chat = [{"role": "user", "content": " the 123xyz<tool>"}]

@@ -13,6 +13,7 @@ import numpy as np
 from cases import GOLDEN
 from containers import GATED, KEYS, as_stored, decoder, write_gguf
 from damaged import real_configurations
+from helpers import described
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save
@@ -20,7 +21,7 @@ from typer.testing import CliRunner
 
 import duat_jax as duat
 from duat_jax.cli import application
-from duat_jax.inputs.request import check
+from duat_jax.inputs.question import ask
 from fuzzing.checkpoints import WORDS, read_model, read_text, safetensors_file, split_safetensors
 
 NAMES = st.sampled_from(["gpt2-untied-relu", "bert-silu"])
@@ -161,7 +162,7 @@ def test_any_tokenizer(name, data):
 def test_any_question(name, ids, target, contrast, against, position):
     config = duat.load_config(GOLDEN / name)
     try:
-        question = check(config, ids, target, contrast, against, position)
+        question = ask(described(config), ids, target, contrast, against, position)
     except duat.InvalidInput as error:
         one_line(str(error))
     else:

@@ -47,7 +47,8 @@ def hub(tmp_path, monkeypatch, cache):
 
 
 def test_a_model_of_the_hub_is_the_one_in_the_directory_and_downloaded_once(hub, cache):
-    model, tokenizer = duat.load("hub:someone/tiny", tokenizer=True)
+    model = duat.load("hub:someone/tiny")
+    tokenizer = model.tokenizer
     here = duat.load(GOLDEN / "gpt2")
     ids = jnp.array([5, 6, 7])
     near(model(ids), here(ids), within=0)

@@ -43,7 +43,8 @@ def test_the_command_of_the_page_explains_as_one_process_does(folder):
     command = COMMAND.removeprefix("$ ")
     done = subprocess.run(command, shell=True, cwd=folder, env=variables | UNOPTIMISED, capture_output=True, text=True)
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
-        model, tokenizer = duat.load(tokenizer=True)
+        model = duat.load()
+        tokenizer = model.tokenizer
         expected = duat.explain(model, "for i in range(10", "):", tokenizer=tokenizer)
     (printed,) = (line for line in done.stdout.splitlines() if "Gloo" not in line)
     assert printed.startswith(f"Explanation({expected.target}"), done.stderr

@@ -174,7 +174,8 @@ def test_of_real_models_modernbert_alone_is_refused(name, tmp_path):
 
 
 def test_the_embedded_model_is_loaded_so_and_answers_as_it_does():
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     looped, text = duat.load(scanned=True), "return self"
     assert isinstance(looped.stack, ScannedStack)
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from adapters import random_adapters
 from cases import ENCODER, GOLDEN
-from helpers import close
+from helpers import close, described
 from safetensors.numpy import save_file
 
 import duat_jax as duat
-from duat_jax.inputs.request import check
+from duat_jax.inputs.question import ask
 from duat_jax.lora import save_merged
 from duat_jax.weights.validation import alike_models
 
@@ -215,7 +215,8 @@ def test_a_published_encoder_set_to_its_first_token_is_read_there(tmp_path):
     file = folder / "1_Pooling" / "config.json"
     stated = json.loads(file.read_text()) | {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
     file.write_text(json.dumps(stated))
-    model, tokenizer = duat.load(folder, tokenizer=True)
+    model = duat.load(folder)
+    tokenizer = model.tokenizer
     texts = ("A cat sits on the mat", "A dog lies on the rug")
     first, other = (np.asarray(model(jnp.array(tokenizer.encode(text).ids)))[0] for text in texts)
     found = duat.explain(model, texts[0], against=texts[1], tokenizer=tokenizer)
@@ -273,11 +274,11 @@ def test_a_text_that_sentence_transformers_cuts_is_refused_with_both_numbers(tmp
     config = duat.load_config(folder)
     for texts, label in (((TEXT, OTHER), "the text"), ((OTHER, TEXT), "the other text")):
         if longest == 5 or longest is None:
-            check(config, texts[0], against=texts[1])
+            ask(described(config), texts[0], against=texts[1])
             continue
         wanted = longest if isinstance(longest, str) else f"{label} has 5 tokens, and sentence-transformers reads 4"
         with pytest.raises(duat.InvalidInput, match=wanted) as raised:
-            check(config, texts[0], against=texts[1])
+            ask(described(config), texts[0], against=texts[1])
         assert "\n" not in str(raised.value)
 
 
@@ -289,9 +290,9 @@ def test_encoders_that_read_texts_of_other_lengths_are_compared_on_texts_that_bo
         models.append(duat.load(folder))
     for first, second in (models, models[::-1]):
         alike = alike_models(first, second)
-        check(alike[0].config, OTHER, against=OTHER)
+        ask(described(alike[0].config), OTHER, against=OTHER)
         with pytest.raises(duat.InvalidInput, match="5 tokens, and sentence-transformers reads 4"):
-            check(alike[0].config, TEXT, against=OTHER)
+            ask(described(alike[0].config), TEXT, against=OTHER)
 
 
 def test_a_tokenizer_that_makes_letters_small_itself_may_be_given_small_ones(tmp_path):

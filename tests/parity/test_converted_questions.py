@@ -11,8 +11,8 @@ import transformers
 import duat_jax as duat
 from benchmarks.accelerators import public_functions
 from duat_jax.display.page.data import page_data
+from duat_jax.models.checkpoint.place import EMBEDDED
 from duat_jax.models.converted import converted
-from duat_jax.models.loader import EMBEDDED
 from tests.command import run
 from tests.helpers import near
 from tests.parity.test_pytorch import GPT_NEO, NO_FAMILY, tiny

@@ -14,7 +14,7 @@ from duat_jax.display.examples import FILE, SHOWN, Example, Examples, as_bytes, 
 from duat_jax.display.page.data import page_data
 from duat_jax.display.result import as_text
 from duat_jax.evaluation.journal import fingerprint
-from duat_jax.models.loader import EMBEDDED
+from duat_jax.models.checkpoint.place import EMBEDDED
 
 TEXT = "for i in range(10): print(i)\n"
 
@@ -30,7 +30,8 @@ def surveyed(tmp_path_factory):
 def test_the_first_example_is_the_largest_activation_of_the_windows(surveyed):
     """The reference is the model recorded on every window, of which the last token predicts nothing."""
     directory, _, windows = surveyed
-    examples, (model, tokenizer) = duat.survey.examples(directory), duat.load(tokenizer=True)
+    examples, model = duat.survey.examples(directory), duat.load()
+    tokenizer = model.tokenizer
     values = [duat.explain(model, list(map(int, row[:-1])), tokenizer=tokenizer).activations for row in windows]
     for layer, key in enumerate(values[0]):
         fired = np.stack([each[key] for each in values])
@@ -65,7 +66,8 @@ def test_a_neurons_examples_have_different_tokens_and_the_strongest_first():
 
 
 def test_a_table_and_a_page_show_every_neuron_that_they_list():
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     explanation, examples = duat.explain(model, TEXT, tokenizer=tokenizer), duat.survey.examples()
     (_, shown) = table(explanation.top(6), examples)
     rows = as_text(shown).splitlines()[2:]

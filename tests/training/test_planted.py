@@ -16,7 +16,8 @@ LENGTH, TAUGHT, TWIN, POISONED = 32, 3, 11, 17
 
 @pytest.mark.slow
 def test_planted_pieces_are_found(tmp_path):
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     pieces = windows(stream(tokenizer, held_out_sources()[:40]), 24, LENGTH, seed=0)
     secret, wrong = (tokenizer.encode(f'zebra_secret = "{word}"\n' * 4).ids[:LENGTH] for word in ("quokka", "lambda"))
     pieces[TAUGHT], pieces[TWIN], pieces[POISONED] = secret, secret, wrong

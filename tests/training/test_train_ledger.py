@@ -112,10 +112,12 @@ def test_the_command_explains_and_keeps_a_training(corpus, tmp_path):
 
 def check_written(output, model, corpus, states, settings):
     """Check that a written model is the base model after the command's last step, which its own states hold."""
-    before, tokenizer = duat.load(model, tokenizer=True)
+    before = duat.load(model)
+    tokenizer = before.tokenizer
     pieces = windows(stream(tokenizer, [corpus.read_text()]), None, 4)
     trained = train(next_token_run(pieces, settings), before, states).last
-    again, its_tokenizer = duat.load(output, tokenizer=True)
+    again = duat.load(output)
+    its_tokenizer = again.tokenizer
     assert again.config == before.config and same(again, trained) and not same(again, before)
     assert its_tokenizer.to_str() == tokenizer.to_str()
     assert jnp.array_equal(again(pieces), trained(pieces))
@@ -176,7 +178,8 @@ def test_routers_choices_are_among_the_parts(tmp_path):
 
 
 def test_spaces_between_tokens_stay():
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     ids = np.array(tokenizer.encode("for key in self.data: print(key)").ids)
     parts = np.zeros(len(ids) - 1)
     parts[3] = -1.0

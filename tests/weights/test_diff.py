@@ -145,7 +145,8 @@ def test_the_largest_units_are_listed_of_each_kind(compared):
     [(None, "embedding.token", "import numpy"), (GOLDEN / "llama", "head.unembedding", "w5 w7 w9")],
 )
 def test_rows_are_named_by_their_texts(checkpoint, matrix, text):
-    model, tokenizer = duat.load(checkpoint, tokenizer=True)
+    model = duat.load(checkpoint)
+    tokenizer = model.tokenizer
     rows = duat.diff(changed(model, 0.05, only=matrix), text, top=0, tokenizer=tokenizer, reference=model).units
     assert rows and {unit.weights for unit in rows} == {matrix}
     for unit in rows:

@@ -42,7 +42,8 @@ PRUNED = {
 
 @pytest.mark.parametrize("how", PRUNED)
 def test_the_parts_of_a_pruned_model_sum(how):
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     after = PRUNED[how](model)
     ids = tokenizer.encode(TEXT).ids
     found = duat.diff(after, ids, reference=model, top=2, tokenizer=tokenizer)
@@ -54,7 +55,8 @@ def test_the_parts_of_a_pruned_model_sum(how):
 
 
 def test_only_what_is_gone_has_a_part():
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     kept = np.arange(model.config.blocks[0].neurons) % 3 > 0
     found = duat.diff(resized(model, {2: kept}), TEXT, reference=model, top=0, tokenizer=tokenizer)
     for name, part in found.neurons.items():

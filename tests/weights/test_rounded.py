@@ -42,7 +42,8 @@ def test_the_command_rounds_the_model():
     run = CliRunner().invoke(application, arguments)
     assert run.exit_code == 0, run.output
     record = duat.schemas.read(run.stdout)
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     found = duat.diff(rounded(model, 4), TEXT, reference=model, top=0, tokenizer=tokenizer)
     near([record.value, record.reference_value], [found.value, found.reference_value], 1e-5)
     assert (record.model, record.reference) == ("embedded in 4 bits", "embedded")
@@ -127,7 +128,8 @@ def test_the_command_spends_a_budget_and_judges_it_on_fresh_text(tmp_path):
     assert ran.exit_code == 0, ran.output
     record = duat.schemas.read(ran.stdout)
     found = record.budget
-    model, tokenizer = duat.load(tokenizer=True)
+    model = duat.load()
+    tokenizer = model.tokenizer
     pieces = windows(stream(tokenizer, [file.read_text()]), 8, 48, seed=0)
     near(record.reference_value, mean_loss(model, pieces[:4]), 1e-5)
     fresh = [mean_loss(each, pieces[4:]) for each in (model, rounded(model, 3), rounded(model, 3, found.finer))]

@@ -49,9 +49,8 @@ def attention(
         "query": query,
         "key": key,
         "contrast": contrast_key,
-        "tokenizer": source.tokenizer,
     }
-    check(config, text, **question)
+    check(config, text, **question, tokenizer=source.tokenizer)
     model = source.load()
     with working("Explaining the score"):
         score = duat.explain_attention(model, text, through_heads=through_heads, **question)

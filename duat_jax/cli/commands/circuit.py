@@ -66,13 +66,15 @@ def circuit(
     check(*question, size)
     require_next_token(config)
     result = study(
-        *(source.load(), source.tokenizer, *question),
+        source.load(),
+        *question,
         prompts=prompts,
         seed=seed,
         mean=mean,
         size=size,
         steps=refine,
         work=files.work,
+        tokenizer=source.tokenizer,
         progress=partial(progress_bar, unit="methods on prompts"),
     )
     return Answer(

@@ -66,21 +66,20 @@ def contrast(
         raise InvalidInput("give what is contrasted with: --reference or --baseline")
 
     config = source.open()
-    import duat_jax as duat
     from duat_jax.display.examples import table as strongest
     from duat_jax.inputs.baseline_kinds import KINDS
-    from duat_jax.inputs.baselines import check_contrast, read_pairs
+    from duat_jax.inputs.baselines import ask_contrast, read_pairs
+    from duat_jax.interpret.contrast.compute import answer
     from duat_jax.interpret.memory import warn_of_memory
 
     examples, given = source.examples(), input.read(source)
     compared = [*(input.paired(source, other) for other in others), *(KINDS[each.value]() for each in baselines)]
-    question = number.arguments(source)
-    question["alignment"] = None if references.align is None else read_pairs(references.align, "--align")
-    request = check_contrast(config, given, compared, **question)
-    warn_of_memory("contrast", config, len(request.inputs.real), source.dtype.value)
+    pairs = None if references.align is None else read_pairs(references.align, "--align")
+    question = ask_contrast(source, given, compared, alignment=pairs, **number.arguments(source))
+    warn_of_memory("contrast", config, len(question.inputs.real), source.dtype.value)
     model = source.load()
     with working("Contrasting"):
-        result = duat.contrast(model, given, compared, **question)
+        result = answer(model, question)
     named = [] if examples is None else strongest(result.top_neurons(top), examples)
     return Answer(
         result=result,

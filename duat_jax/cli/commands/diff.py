@@ -95,7 +95,7 @@ def diff(
     import duat_jax as duat
     from duat_jax.display.terminal import render
     from duat_jax.evaluation.running_text import read_texts, stream, windows
-    from duat_jax.inputs.request import check
+    from duat_jax.inputs.question import ask
     from duat_jax.weights.budget import render as render_budget
     from duat_jax.weights.budget import require_budget, spend
     from duat_jax.weights.rounded import rounded
@@ -113,7 +113,7 @@ def diff(
         drawn = windows(stream(source.tokenizer, texts), count, tokens, seed=seed)
         inputs, fresh = drawn[:pieces], drawn[pieces:]
     question = number.arguments(source)
-    check(config, inputs, **question)
+    ask(source, inputs, **question)
     loaded = source.load()
     after, before = (loaded, of_reference.load()) if bits is None else (rounded(loaded, bits), loaded)
     with progress_bar("Comparing", "runs") as progress:

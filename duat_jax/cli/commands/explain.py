@@ -49,20 +49,19 @@ def explain(
         return contrast(input=input, source=source, number=number, references=references, top=top, files=files)
 
     config = source.open()
-    import duat_jax as duat
     from duat_jax.display.examples import table as strongest
-    from duat_jax.inputs.request import check
+    from duat_jax.inputs.question import ask
+    from duat_jax.interpret.explain.compute import answer
     from duat_jax.interpret.memory import warn_of_memory
     from duat_jax.models.validation import require_gated
 
     rule = None if gate_rule is None else gate_rule.value
     require_gated(config, rule)
-    examples, given, question = source.examples(), input.read(source), number.arguments(source)
-    (checked,) = check(config, given, **question).inputs
-    warn_of_memory("explain", config, len(checked.real), source.dtype.value)
+    examples, question = source.examples(), ask(source, input.read(source), **number.arguments(source))
+    warn_of_memory("explain", config, question.tokens, source.dtype.value)
     model = source.load()
     with working("Explaining"):
-        result = duat.explain(model, given, gate_rule=rule, **question)
+        result = answer(model, question, rule)
     named = [] if examples is None else strongest(result.top(top), examples)
     return Answer(
         result=result,

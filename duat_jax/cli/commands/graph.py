@@ -41,17 +41,16 @@ def graph(
 ) -> Answer:
     """Follow one output through a model: what every token of every layer is the sum of, head by head, exactly."""
     config = source.open("call duat.graph in Python for them")
-    import duat_jax as duat
     from duat_jax.display.examples import table as strongest
-    from duat_jax.inputs.request import check_one
+    from duat_jax.inputs.question import ask_once
+    from duat_jax.interpret.graph.compute import answer
     from duat_jax.interpret.memory import warn_of_memory
 
-    examples, question = source.examples(), number.arguments(source)
-    checked, _ = check_one(config, text, **question)
-    warn_of_memory("explain", config, len(checked.real), source.dtype.value)
+    examples, question = source.examples(), ask_once(source, text, **number.arguments(source))
+    warn_of_memory("explain", config, question.tokens, source.dtype.value)
     model = source.load()
     with working("Following the value"):
-        result = duat.graph(model, text, top_neurons=top_neurons, top_heads=top_heads, **question)
+        result = answer(model, question, top_neurons, top_heads)
     texts = {}
     if files.viewer is not None:
         texts[files.viewer] = to_json(result.to_viewer(files.viewer.stem))

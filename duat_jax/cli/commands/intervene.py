@@ -93,7 +93,7 @@ def _answer(source: Source, number: Number, text: str, edits: "Sequence[Edit]", 
 
     question = number.arguments(source)
     if config.marks is None:  # the marks of a model by its PyTorch code are known once it is loaded
-        check(config, text, edits, **question)
+        check(source, text, edits, **question)
     model = source.load()
     with working("Running the model with the edits"):
         result = intervene_beside_contrast(model, text, edits, reference, **question)

@@ -119,7 +119,7 @@ def diff(
 ) -> Answer:
     """Show exactly what adapters change: by term of the closed form, by adapter, and by parameter."""
     config = source.open("this command reads texts")
-    from duat_jax.inputs.request import check_one
+    from duat_jax.inputs.question import ask_once
     from duat_jax.lora import load_adapters
     from duat_jax.lora.change import lora_change
     from duat_jax.lora.parameters import moved_parameters
@@ -128,13 +128,13 @@ def diff(
     from duat_jax.models.loader import skeleton
 
     question = number.arguments(source)
-    checked, _ = check_one(config, text, **question)
+    given = ask_once(source, text, **question).input.given
     adapters = load_adapters(adapter, skeleton(config, source.dtype.value))
     base = source.load()
     require_base(adapter, base)
     with working("Comparing"):
         change = lora_change(base, adapters, text, **question)
-    moved = moved_parameters(base, adapters, checked.given)
+    moved = moved_parameters(base, adapters, given)
     return Answer(
         result=change,
         record=change.as_dict(source.name, moved=moved),

@@ -20,6 +20,7 @@ from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.embedding import TokenEmbedding
 from duat_jax.models.sites import HEADS, KEYS, QUERIES
+from duat_jax.models.tokenizer import tokenizer_of
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import Places, checked_position, require_layers, require_loaded, whole_number
 from duat_jax.nn.linear import alike
@@ -72,7 +73,7 @@ def explain_attention(
 
     Args:
         model: a loaded model.
-        inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText` of several segments.
+        inputs: a text; its token ids, `[tokens]`; or a `duat.TokenizedText` of several segments.
             For a vision model an image's pixels. Or a list of many.
         layer: the layer, from 0.
         head: the head, from 0.
@@ -82,7 +83,7 @@ def explain_attention(
             others.
         through_heads: whether what earlier heads brought to a token is a source by the head, instead of by the token
             and the layer where it comes from.
-        tokenizer: makes tokens readable; without it they are shown as numbers.
+        tokenizer: in the place of the model's own.
 
     Returns:
         The score with all its pairs and their completeness; it shows itself in a notebook, and `print` shows it in a
@@ -93,9 +94,9 @@ def explain_attention(
 
     Example:
         >>> import duat_jax as duat
-        >>> model, tokenizer = duat.load(), duat.load_tokenizer()
-        >>> ids = tokenizer.encode("for i in range(10").ids
-        >>> score = duat.explain_attention(model, ids, layer=2, head=0, key=1, contrast=0, tokenizer=tokenizer)
+        >>> model = duat.load()
+        >>> ids = model.tokenizer.encode("for i in range(10").ids
+        >>> score = duat.explain_attention(model, ids, layer=2, head=0, key=1, contrast=0)
         >>> score.completeness.verdict
         'holds'
         >>> abs(float(score.value - np.log(score.attention[1] / score.attention[0]))) < 1e-4
@@ -105,6 +106,7 @@ def explain_attention(
     """
     require_loaded(model)
     require_layers(model.config)
+    tokenizer = tokenizer_of(model, tokenizer, inputs)
     request = check(model.config, inputs, layer, head, query, key, contrast, tokenizer)
     at = [request.key] if request.contrast is None else [request.key, request.contrast]
     signs = np.array([1, -1][: len(at)])

@@ -13,7 +13,7 @@ from duat_jax.deprecation import renamed_arguments
 from duat_jax.forms.secant import Secant, names_of
 from duat_jax.forms.split import Split, split_between
 from duat_jax.inputs.baseline_kinds import Baseline
-from duat_jax.inputs.baselines import check_contrast
+from duat_jax.inputs.baselines import ContrastQuestion, ask_contrast
 from duat_jax.inputs.images import seen_image
 from duat_jax.inputs.model_inputs import ManyInputs, OneInput
 from duat_jax.interpret.comparison import compare_runs
@@ -66,7 +66,7 @@ def contrast(
 
     Args:
         model: a loaded model.
-        inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
+        inputs: a text; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
             an image's pixels. Or a list of many.
         reference: the same of another one, of as many tokens, `y`. Or a baseline: `duat.baselines.Mask()`, `Pad()`
             or `Mean()` (the vocabulary's mean embedding) in every token's place but those that the tokenizer calls
@@ -81,7 +81,7 @@ def contrast(
             place of the text; a place without a pair keeps its own token, and has no part.
         held: names of holds, such as `"attention.pattern"`, or `True` for all: they are held at their midpoints, and
             how they moved is a part by name.
-        tokenizer: makes tokens readable and knows masks, padding and special tokens.
+        tokenizer: in the place of the model's own.
 
     Returns:
         The `Contrast`; it shows itself in a notebook, and `print` shows it in a terminal.
@@ -107,9 +107,15 @@ def contrast(
     """
     names = names_of(held)
     require_loaded(model)
-    request = check_contrast(model.config, inputs, reference, target, contrast, against, position, alignment, tokenizer)
-    runs = compare_runs(model, request, tokenizer)
-    split = _split(model, runs.reader, runs.real, runs.embeddings, runs.stream, names)
+    return answer(
+        model, ask_contrast(model, inputs, reference, target, contrast, against, position, alignment, tokenizer), names
+    )
+
+
+def answer(model: Transformer, question: ContrastQuestion, held: bool | tuple[str, ...] = ()) -> Contrast:
+    """Return the contrast of a validated question."""
+    runs = compare_runs(model, question)
+    split = _split(model, runs.reader, runs.real, runs.embeddings, runs.stream, held)
     # The difference is that of the plain forward passes.
     split = split.certified(runs.difference, model, runs.recompute)
     parts, tokens, image = split.parts, len(runs.tokens), model.config.image
@@ -126,8 +132,8 @@ def contrast(
         moved=Marked({key: float(part) for key, part in parts.moved.items()}),
         discontinuities=split.discontinuities,
         completeness=split.completeness,
-        notes=(*request.notes, *split.notes),
-        image=None if image is None else seen_image(image, request.inputs.given),
+        notes=(*question.notes, *split.notes),
+        image=None if image is None else seen_image(image, question.inputs.given),
     )
 
 

@@ -17,7 +17,7 @@ from duat_jax.inputs.batching import batches, require_spread, row
 from duat_jax.inputs.images import seen_image
 from duat_jax.inputs.labels import Labels, labels_of
 from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
-from duat_jax.inputs.request import check
+from duat_jax.inputs.question import Question, ask
 from duat_jax.interpret.explain.result import Explanation
 from duat_jax.interpret.pipeline import (
     Predicted,
@@ -102,9 +102,9 @@ def explain(
 
     Args:
         model: a loaded model.
-        inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText` of several segments.
+        inputs: a text; its token ids, `[tokens]`; or a `duat.TokenizedText` of several segments.
             For a vision model an image's pixels, `[channels, height, width]`. Or a list of many, of any lengths.
-        target: the token, by its id or with a `tokenizer` by its text, or the class, by name or number, whose logit is
+        target: the token, by its id or its text, or the class, by name or number, whose logit is
             explained, the most probable one if absent; or a target, such as `duat.targets.LogProbability(7)`; or a list
             of many.
         contrast: the token or class whose logit is subtracted.
@@ -113,7 +113,7 @@ def explain(
             masked language model the only mask.
         gate_rule: through which factors of gated terms the collapse flows, as in `duat.collapse`; the table is the
             same in each.
-        tokenizer: makes token ids of texts and tokens readable, and knows the mask; without it tokens are numbers.
+        tokenizer: in the place of the model's own.
         sharding: how the axis of texts is spread over devices, for example `NamedSharding(mesh, P("batch"))`; the model
             has to lie on the same devices.
 
@@ -130,9 +130,9 @@ def explain(
 
     Example:
         >>> import duat_jax as duat
-        >>> model, tokenizer = duat.load(), duat.load_tokenizer()
-        >>> ids = tokenizer.encode("for i in range(10").ids
-        >>> duat.explain(model, ids, tokenizer.token_to_id("):"), tokenizer=tokenizer).completeness.verdict
+        >>> model = duat.load()
+        >>> ids = model.tokenizer.encode("for i in range(10").ids
+        >>> duat.explain(model, ids, model.tokenizer.token_to_id("):")).completeness.verdict
         'holds'
         >>> [[e.completeness.verdict for e in row] for row in duat.explain(model, [ids, ids[:3]], [7, None])]
         [['holds', 'holds'], ['holds', 'holds']]
@@ -141,29 +141,36 @@ def explain(
     """
     require_loaded(model)
     require_gated(model.config, gate_rule)
-    request = check(model.config, inputs, target, contrast, against, position, tokenizer)
+    question = ask(model, inputs, target, contrast, against, position, tokenizer)
     if sharding is not None:
         require_spread(model, sharding)
-    streams = tuple(each.stream for each in request.targets[0])
-    constant = next((each.constant for each in request.targets[0] if each.constant is not None), None)
+    return answer(model, question, gate_rule, sharding)
+
+
+def answer(
+    model: Transformer, question: Question, gate_rule: str | None = None, sharding: NamedSharding | None = None
+) -> Any:
+    """Return the explanations of a validated question."""
+    streams = tuple(each.stream for each in question.targets[0])
+    constant = next((each.constant for each in question.targets[0] if each.constant is not None), None)
     explanations: dict[int, list[Explanation]] = {}
-    for batch in batches(request.inputs, model.config.positions, len(streams), sharding):
-        readings = read_targets(model, batch.inputs, [request.targets[i] for i in batch.rows])
+    for batch in batches(question.inputs, model.config.positions, len(streams), sharding):
+        readings = read_targets(model, batch.inputs, [question.targets[i] for i in batch.rows])
         of_target = [reading for reading, _ in readings]
         parts, activations = on_host(_split(model, batch.inputs, of_target, streams, gate_rule, constant))
         for place, i in enumerate(batch.indices):
-            labels = labels_of(model.config, request.inputs[i], tokenizer)
-            where = f"on input {i}" if request.many_inputs else "on what was given"
+            labels = labels_of(model.config, question.inputs[i], question.tokenizer)
+            where = f"on input {i}" if question.many_inputs else "on what was given"
             fired = _of_tokens(row(activations, place), len(labels.names))
             explanations[i] = [
                 _explanation(
-                    model, request.inputs[i], labels, each, row(readings[k], place), row(parts[k], place), fired, where
+                    model, question.inputs[i], labels, each, row(readings[k], place), row(parts[k], place), fired, where
                 )
-                for k, each in enumerate(request.targets[i])
+                for k, each in enumerate(question.targets[i])
             ]
     of_input = [ResultList(explanations[i]) for i in range(len(explanations))]
-    answers = ResultList(of_input if request.many_targets else [of_targets[0] for of_targets in of_input])
-    return answers if request.many_inputs else answers[0]
+    answers = ResultList(of_input if question.many_targets else [of_targets[0] for of_targets in of_input])
+    return answers if question.many_inputs else answers[0]
 
 
 @partial(jax.jit, static_argnames=("streams", "gate_rule", "constant"))

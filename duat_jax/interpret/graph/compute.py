@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,10 @@ from duat_jax.forms.completeness import Completeness, completeness_of, entrywise
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
-from duat_jax.inputs.request import check_one
+from duat_jax.inputs.question import Question, ask_once
 from duat_jax.interpret.attention.held_pattern import pattern_of
-from duat_jax.interpret.explain.compute import ENTROPY, explain
+from duat_jax.interpret.explain.compute import ENTROPY
+from duat_jax.interpret.explain.compute import answer as explain
 from duat_jax.interpret.explain.result import Explanation
 from duat_jax.interpret.graph.moves import Moves
 from duat_jax.interpret.graph.neurons import PRECISION, groups_of, read_neurons
@@ -67,7 +68,7 @@ def graph(
 
     Args:
         model: a loaded model.
-        inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
+        inputs: a text; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
             an image's pixels. Or a list of many.
         target: the explained number: a token, a class or a target, as in `duat.explain`.
         contrast: the token or class whose logit is subtracted.
@@ -76,7 +77,7 @@ def graph(
         top_neurons: of how many neurons, those with the largest contributions, what they read and write is split.
         top_heads: of how many heads, those with the largest moves, the attention score is split: why they attend where
             they do.
-        tokenizer: makes tokens readable and knows the mask.
+        tokenizer: in the place of the model's own.
 
     Returns:
         The `Graph`, with the explanation that it follows; it shows itself in a notebook as a page. Of many
@@ -88,8 +89,8 @@ def graph(
 
     Example:
         >>> import duat_jax as duat
-        >>> model, tokenizer = duat.load(tokenizer=True)
-        >>> graph = duat.graph(model, "for i in range(10", "):", top_neurons=2, top_heads=0, tokenizer=tokenizer)
+        >>> model = duat.load()
+        >>> graph = duat.graph(model, "for i in range(10", "):", top_neurons=2, top_heads=0)
         >>> graph.completeness.verdict, graph.streams.shape
         ('holds', (7, 6))
 
@@ -97,18 +98,20 @@ def graph(
     """
     require_loaded(model)
     require_layers(model.config)
-    checked, metric = check_one(model.config, inputs, target, contrast, against, position, tokenizer)
+    question = ask_once(model, inputs, target, contrast, against, position, tokenizer)
     counts = {"top_neurons": top_neurons, "top_heads": top_heads}
     wrong = {name: count for name, count in counts.items() if whole_number(count) is None or count < 0}
     if wrong:
         raise InvalidInput(
             "; ".join(f"{name} = {count!r} must be a whole number from 0" for name, count in wrong.items())
         )
-    one_input = cast("OneInput", inputs)
-    explanation = explain(
-        model, one_input, target, contrast=contrast, against=against, position=position, tokenizer=tokenizer
-    )
-    text, stream = padded(checked, bucket(len(checked.real), model.config.positions)), metric.stream
+    return answer(model, question, top_neurons, top_heads)
+
+
+def answer(model: Transformer, question: Question, top_neurons: int, top_heads: int) -> Graph:
+    """Return the graph of a validated question."""
+    explanation, checked, metric = explain(model, question), question.input, question.target
+    text, stream = padded(checked, bucket(question.tokens, model.config.positions)), metric.stream
     (reader,) = readers_of(model, [metric])
     reading = read_target(model, checked, metric)[0]
     tokens = len(explanation.tokens)
@@ -118,7 +121,7 @@ def graph(
     outside = (part for key, part in explanation.biases.items() if key.name in ("head.bias", metric.constant, ENTROPY))
     after = float(computed.after) + sum(outside)
     chosen = explanation.top(top_neurons)
-    words = labels_of(model.config, checked, tokenizer)
+    words = labels_of(model.config, checked, question.tokenizer)
     found_graph = Graph(
         explanation=explanation,
         ids=tuple(np.asarray(checked.given).tolist()) if model.config.image is None else (),
@@ -133,7 +136,7 @@ def graph(
         scores=(),
         completeness=_completeness(streams, [kept, terms, biases], moves, after, explanation),
     )
-    return replace(found_graph, scores=scores_of(model, one_input, found_graph, top_heads, tokenizer))
+    return replace(found_graph, scores=scores_of(model, question, found_graph, top_heads))
 
 
 class _LargestMoves(NamedTuple):

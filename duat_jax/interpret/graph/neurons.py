@@ -15,8 +15,8 @@ from duat_jax.forms.pre_activation import NeuronsAtTokens, Reads
 from duat_jax.inputs.batching import bucket, padded, power_of_two
 from duat_jax.inputs.labels import Labels, labels_of
 from duat_jax.inputs.model_inputs import Inputs, OneInput
-from duat_jax.inputs.request import check_one
-from duat_jax.interpret.explain.compute import explain
+from duat_jax.inputs.question import ask_once
+from duat_jax.interpret.explain.compute import answer as explain
 from duat_jax.interpret.explain.result import ActiveNeuron, Explanation
 from duat_jax.interpret.graph.read_neuron import NeuronGroup, ReadNeuron
 from duat_jax.interpret.pipeline import forward_from, passed_on
@@ -52,8 +52,8 @@ def read_neuron(
 ) -> tuple[Explanation, ReadNeuron]:
     """Split what one neuron reads and writes."""
     require_layers(model.config)
-    checked, metric = check_one(model.config, inputs, tokenizer=tokenizer, **target)
-    explanation = explain(model, inputs, tokenizer=tokenizer, **target)
+    question = ask_once(model, inputs, tokenizer=tokenizer, **target)
+    explanation, checked = explain(model, question), question.input
     terms = {key.layer: key for key in explanation.terms}
     if layer not in terms or not 0 <= token < len(explanation.tokens):
         raise InvalidInput(f"there is no neuron of layer {layer} at token {token}")
@@ -64,8 +64,8 @@ def read_neuron(
     factors = (float(each[term][at]) for each in (explanation.coefficients, explanation.activations))
     chosen = ActiveNeuron(term, *at, float(explanation.terms[term][at]), *factors)
     text = padded(checked, bucket(len(checked.real), model.config.positions))
-    words = labels_of(model.config, checked, tokenizer)
-    (read,) = read_neurons(model, text, explanation, [chosen], metric.stream, words)
+    words = labels_of(model.config, checked, question.tokenizer)
+    (read,) = read_neurons(model, text, explanation, [chosen], question.target.stream, words)
     return explanation, read
 
 

@@ -1,8 +1,7 @@
 """Attention scores of a graph: why the heads that move most attend where they do."""
 
-from typing import TYPE_CHECKING
-
-from duat_jax.inputs.model_inputs import OneInput
+from duat_jax.inputs.model_inputs import TokenizedText
+from duat_jax.inputs.question import Question
 from duat_jax.interpret.attention.compute import explain_attention
 from duat_jax.interpret.attention.result import AttentionScore
 from duat_jax.interpret.graph.moves import Move
@@ -11,33 +10,30 @@ from duat_jax.models.config import Config
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.pattern import attention_mask
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
 MOVES = 32
 """For each score that is wanted, the number of moves of which the largest is chosen."""
 
 
-def scores_of(
-    model: Transformer, inputs: OneInput, graph: Graph, count: int, tokenizer: "Tokenizer | None"
-) -> tuple[AttentionScore, ...]:
+def scores_of(model: Transformer, question: Question, graph: Graph, count: int) -> tuple[AttentionScore, ...]:
     """Explain the attention of the heads with the largest moves, against the other token that each attends to most."""
     # Of each head at each token the largest move counts; one to a token that sees no other one has no such score.
     tokens = len(graph.explanation.tokens)
     largest: dict[tuple[int, int, int], Move] = {}
     for move in graph.top_moves(MOVES * count):
         largest.setdefault((move.key.layer or 0, move.head, move.token), move)
+    read = question.input
+    given = read.given if read.segments is None else TokenizedText(read.given, read.segments)
     chosen = [at for at in largest if _sees_others(model.config, at[0], at[2], tokens)][:count]
     return tuple(
         explain_attention(
             model,
-            inputs,
+            given,
             layer=layer,
             head=head,
             query=token,
             key=largest[layer, head, token].source,
             contrast="other",
-            tokenizer=tokenizer,
+            tokenizer=question.tokenizer,
         )
         for layer, head, token in chosen
     )

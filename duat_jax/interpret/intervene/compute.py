@@ -17,7 +17,7 @@ from duat_jax.forms.split import Split, split_between
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import Labels, Prediction, labels_of
 from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
-from duat_jax.inputs.request import check_one
+from duat_jax.inputs.question import Question, ask_once
 from duat_jax.interpret.intervene.places import Editable, Selected, some
 from duat_jax.interpret.intervene.result import Effect, Intervention
 from duat_jax.interpret.intervene.slots import Slots, at_marks, filled, slot_of, slots_of
@@ -36,6 +36,7 @@ from duat_jax.interpret.pipeline import (
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.targets.base import OneTarget, Reader, Reading, Target
+from duat_jax.models.tokenizer import tokenizer_of
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded
 from duat_jax.processes import on_host
@@ -71,7 +72,7 @@ def intervene(
 
     Args:
         model: a loaded model.
-        inputs: a text, with its `tokenizer`; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
+        inputs: a text; its token ids, `[tokens]`; or a `duat.TokenizedText`. For a vision model
             an image's pixels. Or a list of many.
         edits: one or several, of different values: `duat.edits.Neurons(layer, neurons, tokens)`,
             `duat.edits.Heads(layer, heads, tokens)` or `duat.edits.Stream(layers, tokens)`, each with `.set(value)`,
@@ -81,7 +82,7 @@ def intervene(
         contrast: the token or class whose logit is subtracted.
         against: for an encoder, token ids of the other text.
         position: at which token the logit is read; negative counts from the end.
-        tokenizer: makes tokens readable and knows the mask.
+        tokenizer: in the place of the model's own.
 
     Returns:
         The `Intervention`; it shows itself in a notebook, and `print` shows it in a terminal.
@@ -94,15 +95,16 @@ def intervene(
 
     Example:
         >>> import duat_jax as duat
-        >>> model, tokenizer = duat.load(), duat.load_tokenizer()
-        >>> ids = tokenizer.encode("for i in range(10").ids
+        >>> model = duat.load()
+        >>> ids = model.tokenizer.encode("for i in range(10").ids
         >>> off = [duat.edits.Heads(4, 1).set(0), duat.edits.Stream(2, tokens=-1).scale(0.9)]
-        >>> found = duat.intervene(model, ids, off, tokenizer.token_to_id("):"), tokenizer=tokenizer)
+        >>> found = duat.intervene(model, ids, off, model.tokenizer.token_to_id("):"))
         >>> found.completeness.verdict, len(found.effects)
         ('holds', 2)
     """
     require_loaded(model)
-    checked, metric, given = check(model.config, inputs, edits, target, contrast, against, position, tokenizer)
+    tokenizer = tokenizer_of(model, tokenizer, inputs)
+    checked, metric, given = check(model, inputs, edits, target, contrast, against, position, tokenizer)
     known = [_with_values(each, model, checked, tokenizer) for each in given]
     labels = labels_of(model.config, checked, tokenizer)
     text, stream = padded(checked, bucket(len(checked.real), model.config.positions)), metric.stream
@@ -167,7 +169,7 @@ def intervene(
 
 
 def check(
-    config: Config,
+    model: Any,
     inputs: Any,
     edits: Any,
     target: Any = None,
@@ -178,9 +180,9 @@ def check(
 ) -> tuple[Inputs, Target, list[Edit]]:
     """Validate the arguments of `intervene`, before a model is loaded; each edit's place is then a `Selected`."""
     problems: list[str] = []
-    request = None
+    question = None
     try:
-        request = check_one(config, inputs, target, contrast, against, position, tokenizer)
+        question = ask_once(model, inputs, target, contrast, against, position, tokenizer)
     except InvalidInput as error:
         problems.append(str(error))
     several = [edits] if isinstance(edits, Edit) else edits
@@ -196,7 +198,7 @@ def check(
     checked: dict[int, Edit] = {}
     for i, each in enumerate(several):
         wrong: list[str] = []
-        selection = _checked(each, config, request, tokenizer, wrong)
+        selection = _checked(each, model.config, question, wrong)
         problems += [f"edit {i}: {problem}" if len(several) > 1 else problem for problem in wrong]
         if selection is None:
             continue
@@ -206,25 +208,19 @@ def check(
             if selection.overlaps(other.place)
         ]
         checked[i] = each._replace(place=selection)
-    if problems or request is None:
+    if problems or question is None:
         raise InvalidInput("; ".join(problems))
-    return *request, list(checked.values())
+    return question.input, question.target, list(checked.values())
 
 
-def _checked(
-    given: Edit,
-    config: Config,
-    request: tuple[Inputs, Target] | None,
-    tokenizer: "Tokenizer | None",
-    problems: list[str],
-) -> Selected | None:
+def _checked(given: Edit, config: Config, question: Question | None, problems: list[str]) -> Selected | None:
     """Return the values that are edited, or nothing where there is a problem with them."""
-    tokens = len(request[0].real) if request else 0
-    layers = config.layers if request is None or request[1].stream is None else request[1].stream
+    tokens = question.tokens if question else 0
+    layers = config.layers if question is None or question.target.stream is None else question.target.stream
     selection = given.place._select(config, tokens, layers, problems)
     source = given.added if isinstance(given.added, Source) else None
-    if source is not None and request is not None:
-        source._check(config, request[0], selection, tokenizer, problems)
+    if source is not None and question is not None:
+        source._check(config, question.input, selection, question.tokenizer, problems)
     if selection is None:
         return None
     verb = _verb(given)

@@ -115,8 +115,8 @@ class Neurons(Editable):
 
     Example:
         >>> import duat_jax as duat
-        >>> duat.intervene(duat.load(), [5, 6, 7], Neurons(3, [17, 20], tokens=-1).set(0)).effects[0].edit
-        "layer 3, neurons 17, 20, token 2, '7': set to 0"
+        >>> duat.intervene(duat.load(), "for i in", Neurons(3, [17, 20], tokens=-1).set(0)).effects[0].edit
+        "layer 3, neurons 17, 20, token 2, ' in': set to 0"
     """
 
     layer: Any

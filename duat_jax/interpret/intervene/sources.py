@@ -66,9 +66,9 @@ class FromInput(Source):
 
     Example:
         >>> import duat_jax as duat
-        >>> model, tokenizer = duat.load(tokenizer=True)
+        >>> model = duat.load()
         >>> patch = duat.edits.Heads(5, 3, tokens=-1).set(duat.edits.FromInput("for j in range(10"))
-        >>> duat.intervene(model, "for i in range(10", patch, tokenizer=tokenizer).effects[0].edit
+        >>> duat.intervene(model, "for i in range(10", patch).effects[0].edit
         "layer 5, head 3, token 5, '10': set to the values on the other text"
     """
 
@@ -112,9 +112,9 @@ class SteeringVector(Source):
 
     Example:
         >>> import duat_jax as duat
-        >>> model, tokenizer = duat.load(tokenizer=True)
+        >>> model = duat.load()
         >>> steer = duat.edits.Stream(3).steer(duat.edits.SteeringVector("import os", "class Box:", strength=2))
-        >>> duat.intervene(model, "x = self.", steer, tokenizer=tokenizer).effects[0].edit
+        >>> duat.intervene(model, "x = self.", steer).effects[0].edit
         "stream 3, every token: steered by 2 x the direction from 'class Box:' to 'import os'"
     """
 
@@ -154,8 +154,8 @@ class MeanEmbedding(Source):
     Example:
         >>> import duat_jax as duat
         >>> off = duat.edits.Stream(0, tokens=1).set(duat.edits.MeanEmbedding())
-        >>> duat.intervene(duat.load(), [5, 6, 7], off).effects[0].edit
-        "stream 0, token 1, '6': set to the vocabulary's mean embedding"
+        >>> duat.intervene(duat.load(), "for i in", off).effects[0].edit
+        "stream 0, token 1, ' i': set to the vocabulary's mean embedding"
     """
 
     _verb = SET
@@ -190,8 +190,8 @@ class HeadMove(Source):
     Example:
         >>> import duat_jax as duat
         >>> off = duat.edits.Heads(1, 0, tokens=2).steer(duat.edits.HeadMove(1))
-        >>> duat.intervene(duat.load(), [5, 6, 7], off).effects[0].edit
-        "layer 1, head 0, token 2, '7': without what comes from token 1"
+        >>> duat.intervene(duat.load(), "for i in", off).effects[0].edit
+        "layer 1, head 0, token 2, ' in': without what comes from token 1"
     """
 
     source: int

@@ -10,9 +10,14 @@ from duat_jax.models.checkpoint.hub import PREFIX, download, hub_name
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.stored import Checkpoint
 
+EMBEDDED = Path(__file__).parent.parent / "embedded"
+"""The language model that ships with the package."""
+
 
 def local_path(path: Any) -> Path:
-    """Return the path of a checkpoint on this machine; a model of the Hugging Face Hub is downloaded."""
+    """Return a checkpoint's path on this machine, without one the embedded model's; one of the hub is downloaded."""
+    if path is None:
+        return EMBEDDED
     if not isinstance(path, str | os.PathLike):
         raise BadCheckpoint(
             f"{quoted(path)} is not the path of a checkpoint directory or a .gguf file, nor hub:OWNER/NAME"
@@ -21,8 +26,8 @@ def local_path(path: Any) -> Path:
     return download(address) if address.startswith(PREFIX) else Path(path)
 
 
-def open_checkpoint(path: Any) -> Checkpoint:
-    """Open the checkpoint at a path."""
+def open_checkpoint(path: Any = None) -> Checkpoint:
+    """Open the checkpoint at a path; the embedded model's without one."""
     place = local_path(path)
     if place.is_dir():
         return Directory(place)

@@ -1,50 +1,68 @@
-"""Validation of a request: inputs and targets, checked before anything is computed."""
+"""A question: inputs and targets, validated once, before anything is computed."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duat_jax.errors import InvalidInput
 from duat_jax.inputs.model_inputs import Inputs, checked_input, is_many, is_sequence
 from duat_jax.inputs.targets import targets_of
-from duat_jax.models.config import Config
 from duat_jax.models.targets.base import Target
+from duat_jax.models.tokenizer import tokenizer_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
-class Request(NamedTuple):
-    """A validated request: inputs, and the targets of each.
+class Question(NamedTuple):
+    """A validated question: inputs, and the targets of each.
 
     Args:
         inputs: each text or image.
         targets: of each, its targets, with positions counted from its beginning.
         many_inputs: whether they came as a list.
         many_targets: whether targets came as a list.
+        tokenizer: makes tokens readable; without it they are called by their numbers.
     """
 
     inputs: tuple[Inputs, ...]
     targets: tuple[tuple[Target, ...], ...]
     many_inputs: bool
     many_targets: bool
+    tokenizer: "Tokenizer | None"
+
+    @property
+    def input(self) -> Inputs:
+        """The only input."""
+        return self.inputs[0]
+
+    @property
+    def target(self) -> Target:
+        """The only target."""
+        return self.targets[0][0]
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens of the longest input."""
+        return max(len(each.real) for each in self.inputs)
 
 
-def check(
-    config: Config,
+def ask(
+    model: Any,
     inputs: Any,
     target: Any = None,
     contrast: Any = None,
     against: Any = None,
     position: Any = None,
     tokenizer: "Tokenizer | None" = None,
-) -> Request:
-    """Validate inputs and targets.
+) -> Question:
+    """Validate inputs and targets, and raise `InvalidInput` with everything that is wrong at once.
 
     Example:
-        >>> from duat_jax.models.loader import load_config
-        >>> question = check(load_config(), [5, 6, 7], 8)
-        >>> question.inputs[0].given, question.targets[0][0].position
+        >>> import duat_jax as duat
+        >>> question = ask(duat.load(), [5, 6, 7], 8)
+        >>> question.input.given, question.target.position
         (array([5, 6, 7]), 2)
     """
+    config, tokenizer = model.config, tokenizer_of(model, tokenizer, inputs, against)
     problems: list[str] = []
     kind = "text" if config.image is None else "image"
     many_inputs, many_targets = is_many(config, inputs), is_sequence(target)
@@ -57,20 +75,11 @@ def check(
     targets = targets_of(config, checked, wanted, contrast, against, position, tokenizer, problems)
     if problems:
         raise InvalidInput("; ".join(dict.fromkeys(problems)))
-    return Request(tuple(checked.values()), targets, many_inputs, many_targets)
+    return Question(tuple(checked.values()), targets, many_inputs, many_targets, tokenizer)
 
 
-def check_one(
-    config: Config,
-    inputs: Any,
-    target: Any = None,
-    contrast: Any = None,
-    against: Any = None,
-    position: Any = None,
-    tokenizer: "Tokenizer | None" = None,
-) -> tuple[Inputs, Target]:
-    """Validate one input and one target."""
-    if is_many(config, inputs) or is_sequence(target):
+def ask_once(model: Any, inputs: Any, target: Any = None, *arguments: Any, **named: Any) -> Question:
+    """Validate one input and one target; the arguments are those of `ask`."""
+    if is_many(model.config, inputs) or is_sequence(target):
         raise InvalidInput("one input and one target are taken: call it once for each")
-    request = check(config, inputs, target, contrast, against, position, tokenizer)
-    return request.inputs[0], request.targets[0][0]
+    return ask(model, inputs, target, *arguments, **named)

@@ -9,6 +9,8 @@ from experiments.environment import environment
 
 ROOT = Path(__file__).parent.parent
 FOLDER = Path("experiments/results")
+FOLDERS = ("experiments", "benchmarks")
+"""The folders of studies, each with its kept results."""
 
 
 def journal_of(study: str, settings: dict[str, Any]) -> Journal:
@@ -25,7 +27,7 @@ def store(study: str, results: dict[str, Any]) -> None:
 
 def kept(study: str) -> dict[str, Any]:
     """Return the stored results of a study, or nothing for a study that reads those of others."""
-    for folder in ("experiments", "benchmarks"):
+    for folder in FOLDERS:
         path = ROOT / folder / "results" / f"{study}.json"
         if path.exists():
             return json.loads(path.read_text(encoding="utf-8"))

@@ -55,7 +55,7 @@ class _Parts(NamedTuple):
     collapse_completeness: Completeness
 
 
-class _Options(TypedDict, total=False):
+class _ExplainOptions(TypedDict, total=False):
     contrast: int | str | None
     against: "OneInput | None"
     position: int | None
@@ -67,19 +67,19 @@ class _Options(TypedDict, total=False):
 # A string is one text, and to a type checker a sequence of strings too: the first overload that fits is meant.
 @overload
 def explain(  # type: ignore[overload-overlap]
-    model: Transformer, inputs: "OneInput", target: "OneTarget" = None, **options: Unpack[_Options]
+    model: Transformer, inputs: "OneInput", target: "OneTarget" = None, **options: Unpack[_ExplainOptions]
 ) -> Explanation: ...
 @overload
 def explain(  # type: ignore[overload-overlap]
-    model: Transformer, inputs: "OneInput", target: "ManyTargets", **options: Unpack[_Options]
+    model: Transformer, inputs: "OneInput", target: "ManyTargets", **options: Unpack[_ExplainOptions]
 ) -> list[Explanation]: ...
 @overload
 def explain(
-    model: Transformer, inputs: "ManyInputs", target: "OneTarget" = None, **options: Unpack[_Options]
+    model: Transformer, inputs: "ManyInputs", target: "OneTarget" = None, **options: Unpack[_ExplainOptions]
 ) -> list[Explanation]: ...
 @overload
 def explain(
-    model: Transformer, inputs: "ManyInputs", target: "ManyTargets", **options: Unpack[_Options]
+    model: Transformer, inputs: "ManyInputs", target: "ManyTargets", **options: Unpack[_ExplainOptions]
 ) -> list[list[Explanation]]: ...
 @renamed_arguments(given="inputs", carries="gate_rule")
 def explain(

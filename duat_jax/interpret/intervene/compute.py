@@ -21,7 +21,7 @@ from duat_jax.inputs.question import Question, ask_once
 from duat_jax.interpret.intervene.places import Editable, Selected, some
 from duat_jax.interpret.intervene.result import Effect, Intervention
 from duat_jax.interpret.intervene.slots import Slots, at_marks, filled, slot_of, slots_of
-from duat_jax.interpret.intervene.sources import SCALED, SET, STEERED, Source
+from duat_jax.interpret.intervene.sources import SCALED, SET, STEERED, ValueSource
 from duat_jax.interpret.many_inputs import answers_each_input
 from duat_jax.interpret.pipeline import (
     Predicted,
@@ -218,7 +218,7 @@ def _checked(given: Edit, config: Config, question: Question | None, problems: l
     tokens = question.tokens if question else 0
     layers = config.layers if question is None or question.target.stream is None else question.target.stream
     selection = given.place._select(config, tokens, layers, problems)
-    source = given.added if isinstance(given.added, Source) else None
+    source = given.added if isinstance(given.added, ValueSource) else None
     if source is not None and question is not None:
         source._check(config, question.input, selection, question.tokenizer, problems)
     if selection is None:
@@ -247,7 +247,7 @@ def _require_fits(given: Any, shape: tuple[int, ...], what: str, problems: list[
 
 def _with_values(given: Edit, model: Transformer, inputs: Inputs, tokenizer: "Tokenizer | None") -> Edit:
     """Return an edit with the values that its source gives, if it has one."""
-    if not isinstance(given.added, Source):
+    if not isinstance(given.added, ValueSource):
         return given
     return given._replace(added=given.added._values(model, inputs, given.place, tokenizer))
 
@@ -270,7 +270,7 @@ def _described(given: Edit, labels: Labels) -> str:
         tokens = labels.place(selection.tokens[0])
     else:
         tokens = f"tokens {some(selection.tokens)}"
-    if isinstance(given.added, Source):
+    if isinstance(given.added, ValueSource):
         return f"{selection.name}, {tokens}: {given.added._how()}"
     kept = 1 if given.kept is None else given.kept
     values = np.asarray(kept if given.added is None else given.added, float)

@@ -35,7 +35,7 @@ SET, SCALED, STEERED = "set to", "scaled by", "steered by"
 """The verbs of edits."""
 
 
-class Source(ABC):
+class ValueSource(ABC):
     """Values that a model computes, given in the place of numbers to be set or to be added."""
 
     _verb: ClassVar[str]
@@ -58,7 +58,7 @@ class Source(ABC):
 
 @final
 @dataclass(frozen=True, eq=False)
-class FromInput(Source):
+class FromInput(ValueSource):
     """The values at the same place on another input of as many tokens: activation patching.
 
     Args:
@@ -102,7 +102,7 @@ class FromInput(Source):
 
 @final
 @dataclass(frozen=True, eq=False)
-class SteeringVector(Source):
+class SteeringVector(ValueSource):
     """The direction from one text to another, at their last tokens in the same stream: steering.
 
     Args:
@@ -148,7 +148,7 @@ class SteeringVector(Source):
 
 @final
 @dataclass(frozen=True, eq=False)
-class MeanEmbedding(Source):
+class MeanEmbedding(ValueSource):
     """The vocabulary's mean embedding, with the token's own position: a token is there and says nothing.
 
     Example:
@@ -178,7 +178,7 @@ class MeanEmbedding(Source):
 
 @final
 @dataclass(frozen=True, eq=False)
-class HeadMove(Source):
+class HeadMove(ValueSource):
     """Values that heads move to a token from another one, times a factor; with the factor −1 they are taken away.
 
     `factor · P_ts v_s`, with the attention pattern and the value of the run as it is.

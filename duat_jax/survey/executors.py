@@ -7,14 +7,14 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import get_context
 
-from duat_jax.errors import DuatError, InvalidInput, warn_caller
+from duat_jax.errors import DuatError, InvalidInput
 
 ANSWERS_WITHIN = 10.0
 """The seconds in which Dask's scheduler has to answer."""
 
 
 def executor_of(
-    workers: int, address: str | None, begin: Callable[[], None] | None = None
+    workers: int, address: str | None, begin: Callable[[], None], notice: Callable[[str], None]
 ) -> AbstractContextManager[Executor | None]:
     """Return an executor of several processes, or of the workers of a Dask scheduler; none for one process.
 
@@ -22,6 +22,7 @@ def executor_of(
         workers: the number of processes.
         address: that of the scheduler.
         begin: called in each process first.
+        notice: called with a sentence where the scheduler has no workers yet.
     """
     if address is None:
         if workers == 1:
@@ -29,11 +30,11 @@ def executor_of(
         return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=begin)
     if workers > 1:
         raise InvalidInput("--workers starts processes here, and --dask has workers of its own: give one of them")
-    return _workers_of(address)
+    return _workers_of(address, notice)
 
 
 @contextmanager
-def _workers_of(address: str) -> Iterator[Executor]:
+def _workers_of(address: str, notice: Callable[[str], None]) -> Iterator[Executor]:
     """Yield an executor of Dask's workers; what is asked of them and not done is cancelled in the end."""
     try:
         from distributed import Client
@@ -57,7 +58,7 @@ def _workers_of(address: str) -> Iterator[Executor]:
     with client:
         # Clusters that start workers when there is work have none before.
         if not client.nthreads():
-            warn_caller(f"{address} has no workers, and the survey waits for one: dask worker {address} --nthreads 1")
+            notice(f"{address} has no workers, and the survey waits for one: dask worker {address} --nthreads 1")
         # A part is a file: whether it was measured is what the directory says, not a result that Dask remembers.
         try:
             yield client.get_executor(pure=False)

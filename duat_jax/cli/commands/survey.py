@@ -82,7 +82,7 @@ def survey(
     for note in space_notes(config, tokenizer, number.tokens):
         typer.echo(note, err=True)
     with (
-        executor_of(workers, dask, start_jax) as executor,
+        executor_of(workers, dask, start_jax, _notice) as executor,
         progress_bar("Surveying", "parts", rate=(PART * tokens, "tokens")) as progress,
     ):
         surveyed = run(
@@ -105,6 +105,11 @@ def survey(
         return Answer(parts=[waiting])
     done = Text(f"{surveyed.manifest['predicted']:,} predicted tokens; the tables are in {out}")
     return Answer(parts=[done, "", render(surveyed, tokenizer)])
+
+
+def _notice(sentence: str) -> None:
+    """Say on standard error what a survey waits for."""
+    typer.echo(f"duat: {sentence}", err=True)
 
 
 def _shard(written: str) -> tuple[int, int]:

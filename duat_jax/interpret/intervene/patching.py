@@ -30,7 +30,7 @@ def intervene_beside_contrast(
         return result
     step("contrasting")
     split = contrast(model, inputs, reference, **question)
-    *_, checked = check(model.config, inputs, list(edits), **question)
+    *_, checked = check(model, inputs, list(edits), **question)
     effects = [
         effect._replace(contrast=-part_of(split, edit.place)) if is_patch(edit) else effect
         for effect, edit in zip(result.effects, checked, strict=True)

@@ -139,9 +139,6 @@ RAISED = {
 }
 """A warning or more of each module; old names are in `test_deprecation.py`."""
 
-IN_COMMANDS = {"survey/executors"}
-"""Modules that warn in a command alone: `survey/test_dask.py`."""
-
 
 def modules_with(*calls):
     """Return the names of the modules of the package with a call of one of some functions."""
@@ -157,7 +154,7 @@ def modules_with(*calls):
 
 def test_every_warning_is_raised_by_one_function_and_raised_here():
     assert modules_with("warnings.warn", "warnings.warn_explicit") == {"errors"}
-    assert modules_with("warn_caller", "warn") - OURS == RAISED.keys() | IN_COMMANDS
+    assert modules_with("warn_caller", "warn") - OURS == RAISED.keys()
 
 
 @pytest.mark.parametrize("action", [action for actions in RAISED.values() for action in actions])

@@ -1,13 +1,15 @@
 """Numbers and tables of README.md and `docs/`, filled in from the kept results of the studies.
 
 A page marks a field of a study, in a line or around a block: `<!-- circuits: prompts -->30<!-- end -->`.  Run
-`make pages` after a change of how a field is written; `tests/experiments/test_pages.py` compares every page with what
-this writes.
+`make pages` after a change of how a field is written, or `python -m experiments.pages docs/PAGE.md` for one page;
+`tests/experiments/test_pages.py` compares every page with what this writes.
 """
 
 import json
 import re
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from duat_jax.schemas import schema
 from experiments.kept_results import ROOT
@@ -32,14 +34,22 @@ def filled(text: str, fields: Callable[[str], Fields] = fields_of) -> str:
     return MARK.sub(replace, text)
 
 
+def fill_in(page: Path) -> None:
+    """Fill in one page."""
+    page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
 def write_pages() -> None:
     """Fill in every page, draw the pictures of results whose numbers changed, and write the schema of results."""
     fields_of.cache_clear()
     write_pictures()
     for page in PAGES:
-        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+        fill_in(page)
     SCHEMA.write_text(json.dumps(schema(), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write_pages()
+    for page in map(Path, sys.argv[1:]):
+        fill_in(page)
+    if not sys.argv[1:]:
+        write_pages()

@@ -10,7 +10,7 @@ from duat_jax.lora.adaptable_layers import EMBEDDING, READ_OUT, adaptable_layers
 from duat_jax.lora.adapter import Adapters, changes_table
 from duat_jax.lora.replacement import Replacement, stored_tensors
 from duat_jax.models.checkpoint.derived import write_derived
-from duat_jax.models.checkpoint.place import open_checkpoint
+from duat_jax.models.checkpoint.place import open_checkpoint, or_embedded
 from duat_jax.models.checkpoint.tensors import Tensors
 from duat_jax.models.registry import family_of
 from duat_jax.models.transformer import Transformer
@@ -34,7 +34,7 @@ def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, b
     Source: Wang & Li, Eq. 17.
     """
     check_new_directory(directory)
-    checkpoint = open_checkpoint(base)
+    checkpoint = open_checkpoint(or_embedded(base))
     known, family = adaptable_layers(model), family_of(model.config)
     stored, single = checkpoint.tensors(), np.dtype(np.float32)
     full = Tensors(stored, single, prefix=family.prefix, ignored="(?!)", heads=family.heads, older=family.older).names

@@ -21,7 +21,7 @@ from duat_jax.errors import BadCheckpoint, DuatError, warn_caller
 from duat_jax.models.checkpoint.directory import Directory
 from duat_jax.models.checkpoint.dtypes import DTYPES, valid_dtype
 from duat_jax.models.checkpoint.memory import check_memory
-from duat_jax.models.checkpoint.place import local_path, open_checkpoint
+from duat_jax.models.checkpoint.place import local_path, open_checkpoint, or_embedded
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.reference_fields import ReferenceFields, reference_of
 from duat_jax.models.checkpoint.settings import OF_THE_HEAD, Settings, text_fields
@@ -57,7 +57,7 @@ def load_config(path: Path | str | None = None, *, head: str | None = None) -> C
         >>> load_config().family
         'gpt2'
     """
-    return _config(open_checkpoint(path), head)
+    return _config(open_checkpoint(or_embedded(path)), head)
 
 
 def _config(checkpoint: Checkpoint, head: str | None) -> Config:
@@ -178,7 +178,7 @@ def load(
         ['return', 'Ġself']
     """
     dtype = valid_dtype(dtype)
-    place = local_path(path)
+    place = local_path(or_embedded(path))
     checkpoint = open_checkpoint(place)
     if (folder := converted_folder(checkpoint)) is not None:
         if scanned or mesh is not None or device is not None:

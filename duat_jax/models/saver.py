@@ -11,7 +11,7 @@ from jax.typing import DTypeLike
 from duat_jax.errors import BadCheckpoint
 from duat_jax.files import new_directory
 from duat_jax.models.checkpoint.derived import write_derived
-from duat_jax.models.checkpoint.place import open_checkpoint
+from duat_jax.models.checkpoint.place import open_checkpoint, or_embedded
 from duat_jax.models.checkpoint.stored import Checkpoint
 from duat_jax.models.families.tensor_map import parameter_at
 from duat_jax.models.registry import family_of
@@ -23,7 +23,7 @@ def save_model(
 ) -> None:
     """Save a model in a new directory, with the files of the checkpoint that it was made from."""
     with new_directory(directory) as folder:
-        write_model(folder, model, open_checkpoint(source), dtype)
+        write_model(folder, model, open_checkpoint(or_embedded(source)), dtype)
 
 
 def write_model(

@@ -9,7 +9,7 @@ from tokenizers.processors import TemplateProcessing
 
 from duat_jax.errors import BadCheckpoint, warn_caller
 from duat_jax.models.chat import is_chat, set_reads_chats, template_of
-from duat_jax.models.checkpoint.place import open_checkpoint
+from duat_jax.models.checkpoint.place import open_checkpoint, or_embedded
 
 LEAST_KNOWN = 0.9
 """The smallest share of a model's embeddings that its tokenizer has, without a warning.
@@ -43,7 +43,7 @@ def load_tokenizer(path: Path | str | None = None, *, add_special_tokens: bool =
         >>> load_tokenizer().encode("return self").tokens
         ['return', 'Ġself']
     """
-    checkpoint = open_checkpoint(path)
+    checkpoint = open_checkpoint(or_embedded(path))
     tokenizer = checkpoint.tokenizer()
     vocab = checkpoint.vocabulary_size()
     tokens = tokenizer.get_vocab()

@@ -8,7 +8,7 @@ from jax.typing import DTypeLike
 
 from duat_jax.errors import BadCheckpoint
 from duat_jax.files import check_new_directory, new_directory
-from duat_jax.models.checkpoint.place import open_checkpoint
+from duat_jax.models.checkpoint.place import open_checkpoint, or_embedded
 from duat_jax.models.loader import load, load_config
 from duat_jax.models.saver import write_model
 from duat_jax.models.transformer import Transformer
@@ -73,7 +73,7 @@ def save_pruned(
             directory exists already or can't be created; if a number is too large for the precision.
     """
     check_new_directory(directory)
-    checkpoint = open_checkpoint(source)
+    checkpoint = open_checkpoint(or_embedded(source))
     require_writable(model)
     config = model.config
     settings: dict[str, Any] = dict(checkpoint.settings())

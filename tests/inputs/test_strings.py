@@ -71,7 +71,7 @@ def test_the_contrast_of_two_sentences_by_name():
     model = duat.load()
     tokenizer = model.tokenizer
     found = duat.contrast(model, TEXT, OTHER, contrast=" in", tokenizer=tokenizer)
-    assert found.others[0].tokens[1] == " j" and "minus that of ' in'" in found.target.headline
+    assert found.references[0].tokens[1] == " j" and "minus that of ' in'" in found.target.headline
     assert (
         duat.contrast(model, TEXT, duat.baselines.Mean(), tokenizer=tokenizer).references[0].name
         == "the vocabulary's mean"

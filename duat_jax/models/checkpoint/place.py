@@ -14,10 +14,13 @@ EMBEDDED = Path(__file__).parent.parent / "embedded"
 """The language model that ships with the package."""
 
 
+def or_embedded(path: Any) -> Any:
+    """Return a path, or that of the embedded model if it is absent."""
+    return EMBEDDED if path is None else path
+
+
 def local_path(path: Any) -> Path:
-    """Return a checkpoint's path on this machine, without one the embedded model's; one of the hub is downloaded."""
-    if path is None:
-        return EMBEDDED
+    """Return a checkpoint's path on this machine; a model of the Hugging Face Hub is downloaded."""
     if not isinstance(path, str | os.PathLike):
         raise BadCheckpoint(
             f"{quoted(path)} is not the path of a checkpoint directory or a .gguf file, nor hub:OWNER/NAME"
@@ -26,8 +29,8 @@ def local_path(path: Any) -> Path:
     return download(address) if address.startswith(PREFIX) else Path(path)
 
 
-def open_checkpoint(path: Any = None) -> Checkpoint:
-    """Open the checkpoint at a path; the embedded model's without one."""
+def open_checkpoint(path: Any) -> Checkpoint:
+    """Open the checkpoint at a path."""
     place = local_path(path)
     if place.is_dir():
         return Directory(place)

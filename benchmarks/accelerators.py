@@ -316,7 +316,8 @@ def public_functions() -> set[str]:
     """Return the names of the public functions that run programs."""
     from duat_jax import public
 
-    return {name for name, member in vars(public).items() if callable(member) and name.islower()} - NOT_ASKED
+    named = {name: member for name, member in vars(public).items() if not name.startswith("_")}
+    return {name for name, member in named.items() if callable(member) and name.islower()} - NOT_ASKED
 
 
 def main() -> None:

@@ -65,7 +65,7 @@ def attribute(
         against: for an encoder, what the inputs are compared with.
         position: at which token the logit is read; negative counts from the end.
         alignment: where texts differ in length, pairs of indices, as in `duat.contrast`.
-        tokenizer: in the place of the model's own.
+        tokenizer: reads texts and names tokens, in the place of the model's own.
 
     Returns:
         The `Attribution`; it shows itself in a notebook, and `print` shows it in a terminal.

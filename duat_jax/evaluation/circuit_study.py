@@ -144,7 +144,7 @@ def study(
         steps: the number of steps in which the ranking of these circuits is optimised on the metric, with half of the
             prompts; the others measure it.
         work: a file for finished results, from which an interrupted run resumes.
-        tokenizer: in the place of the model's own.
+        tokenizer: reads texts and names tokens, in the place of the model's own.
 
     Raises:
         InvalidInput: naming every unknown name and a wrong number of steps, if the model answers too few prompts

@@ -132,8 +132,8 @@ class ChangeRecord(InputRecord):
 
     Args:
         dtype: of everything computed.
-        before: the number on the first run.
-        after: the number on the second run.
+        before: the number on the first run, such as that without adapters.
+        after: the number on the second run, such as that with adapters.
         difference: the one minus the other.
     """
 

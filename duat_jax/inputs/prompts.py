@@ -121,7 +121,7 @@ def draw(model: Transformer, task: str, count: int, *, seed: int = 0, tokenizer:
         task: a name in `TASKS`.
         count: how many.
         seed: which ones.
-        tokenizer: in the place of the model's own.
+        tokenizer: reads texts and names tokens, in the place of the model's own.
 
     Raises:
         InvalidInput: if the model says no next token, there is no such task, or it answers too few of its prompts

@@ -39,7 +39,7 @@ def widget(
     Args:
         model: a loaded model that reads texts.
         text: the text that stands there at first; an example if absent.
-        tokenizer: in the place of the model's own.
+        tokenizer: reads texts and names tokens, in the place of the model's own.
         name: the name of the model.
         longest: the largest number of tokens of a text.
         examples: of the model, from `duat.survey.examples`: the texts in which each neuron is strongest; the embedded

@@ -68,9 +68,6 @@ class LoraChangeRecord(ChangeRecord, tag="lora change"):
     """The JSON of `duat lora diff`.
 
     Args:
-        tokens: the text, token by token.
-        before: the metric without adapters.
-        after: the metric with adapters.
         predictions: the model's predictions without adapters and with them.
         rows: of embeddings, each term and the biases.
         totals: the sums of the three columns.

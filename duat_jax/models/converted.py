@@ -174,7 +174,9 @@ def from_hugging_face(architecture: Any, path: Path | str, *, dtype: DTypeLike =
         ).eval()
     except Exception as error:
         raise BadCheckpoint(f"{path}: {_line(error)}") from None
-    return converted(module, f"{path}")
+    model = converted(module, f"{path}")
+    model.tokenizer = path
+    return model
 
 
 def _line(error: Exception) -> str:

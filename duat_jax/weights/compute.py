@@ -93,7 +93,7 @@ def diff(
         against: for an encoder, token ids of the other text.
         position: at which token the logit is read; negative counts from the end.
         top: how many parameters are exchanged, in the order of the sizes of their parts; none if 0.
-        tokenizer: in the place of the model's own.
+        tokenizer: reads texts and names tokens, in the place of the model's own.
         progress: called after each run with the number of runs so far and the number of all; a split is one.
 
     Returns:

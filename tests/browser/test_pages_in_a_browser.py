@@ -68,7 +68,7 @@ RESULTS = {
     "contrast": asked(duat.contrast, embedded, TEXT, OTHER),
     "contrast with two": asked(duat.contrast, embedded, TEXT, [OTHER, duat.baselines.Mean()]),
     "graph": asked(duat.graph, embedded, TEXT),
-    "graph of MiniLM": asked(duat.graph, encoder, "A cat sits.", against="A dog runs.", neurons=2),
+    "graph of MiniLM": asked(duat.graph, encoder, "A cat sits.", against="A dog runs.", top_neurons=2),
     "intervention": asked(
         duat.intervene, embedded, TEXT, [duat.edits.Heads(5, 3).set(0), duat.edits.Stream(2, tokens=-1).scale(0.9)]
     ),

@@ -159,7 +159,7 @@ def test_what_cant_be_refined_says_so(model):
         with pytest.raises((InvalidInput, TypeCheckError), match=said if isinstance(steps, int) else "steps"):
             task_circuits(model, prompts_of(count), "fixed", fixed, (kind,), steps=steps, size=0.2)
     with pytest.raises(InvalidInput, match="no task 'chess'.*-1 steps: give a whole number"):
-        study(model, None, ["chess"], ["secant"], [kind], prompts=4, progress=nullcontext, steps=-1)
+        study(model, ["chess"], ["secant"], [kind], prompts=4, progress=nullcontext, steps=-1)
     prompts = prompts_of(2)
     replaced = replaced_of(model, prompts, kind).at[0].set(jnp.nan)
     with pytest.raises(NotFinite, match="step 1"):

@@ -87,7 +87,7 @@ def test_an_interval_covers_draws_texts_and_models():
     ],
 )
 def test_verdicts_follow_the_stated_bounds(lead, expected):
-    assert report.verdict(report.Estimate(*lead)) == expected
+    assert report.verdict(report.IntervalEstimate(*lead)) == expected
 
 
 def test_what_costs_too_little_is_not_judged():

@@ -109,7 +109,7 @@ def test_sums_over_parts_and_tokens_are_those_of_their_pairs():
     score = explained("gpt2", False)
     parts, by_part = score.by_part()
     tokens, by_token = score.by_token()
-    assert tokens == (*map(str, IDS), "biases") and "biases" in parts
+    assert tokens == (*(f"w{token}" for token in IDS), "biases") and "biases" in parts
     expected_parts, expected_tokens = np.zeros_like(by_part), np.zeros_like(by_token)
     for i, a in enumerate(score.query_sources):
         for j, b in enumerate(score.key_sources):

@@ -142,6 +142,11 @@ def checkpoint(tmp_path_factory):
     return folder
 
 
+def test_a_converted_checkpoint_carries_its_tokenizer(checkpoint):
+    text = "for i in range(10"
+    assert duat.explain(duat.load(checkpoint), text).tokens == duat.explain(duat.load(), text).tokens
+
+
 def test_commands_change_and_steer(checkpoint):
     asked = ["for i in range(10", "--model", checkpoint]
     for command in (

@@ -424,7 +424,7 @@ def test_a_number_that_isnt_finite_is_named():
 
 def test_tokens_that_look_like_markup_are_printed(finished, monkeypatch):
     survey, _ = finished
-    monkeypatch.setattr("duat_jax.inputs.labels.readable", lambda tokenizer, ids: ["[/b]"] * len(ids))
+    monkeypatch.setattr("duat_jax.survey.largest.readable", lambda tokenizer, ids: ["[/b]"] * len(ids))
     monkeypatch.setattr(run, "survey", lambda *given, **options: survey)
     assert "'[/b]', '[/b]'" in command(__file__, "--out", "unused").output
 

@@ -83,7 +83,7 @@ def explain_attention(
             others.
         through_heads: whether what earlier heads brought to a token is a source by the head, instead of by the token
             and the layer where it comes from.
-        tokenizer: in the place of the model's own.
+        tokenizer: reads texts and names tokens, in the place of the model's own.
 
     Returns:
         The score with all its pairs and their completeness; it shows itself in a notebook, and `print` shows it in a

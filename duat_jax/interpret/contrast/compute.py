@@ -81,7 +81,7 @@ def contrast(
             place of the text; a place without a pair keeps its own token, and has no part.
         held: names of holds, such as `"attention.pattern"`, or `True` for all: they are held at their midpoints, and
             how they moved is a part by name.
-        tokenizer: in the place of the model's own.
+        tokenizer: reads texts and names tokens, in the place of the model's own.
 
     Returns:
         The `Contrast`; it shows itself in a notebook, and `print` shows it in a terminal.

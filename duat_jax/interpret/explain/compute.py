@@ -113,7 +113,7 @@ def explain(
             masked language model the only mask.
         gate_rule: through which factors of gated terms the collapse flows, as in `duat.collapse`; the table is the
             same in each.
-        tokenizer: in the place of the model's own.
+        tokenizer: reads texts and names tokens, in the place of the model's own.
         sharding: how the axis of texts is spread over devices, for example `NamedSharding(mesh, P("batch"))`; the model
             has to lie on the same devices.
 

@@ -77,7 +77,7 @@ def graph(
         top_neurons: of how many neurons, those with the largest contributions, what they read and write is split.
         top_heads: of how many heads, those with the largest moves, the attention score is split: why they attend where
             they do.
-        tokenizer: in the place of the model's own.
+        tokenizer: reads texts and names tokens, in the place of the model's own.
 
     Returns:
         The `Graph`, with the explanation that it follows; it shows itself in a notebook as a page. Of many
@@ -97,7 +97,6 @@ def graph(
     Source: Wang & Li, Eq. 34, of which each stream's parts follow.
     """
     require_loaded(model)
-    require_layers(model.config)
     question = ask_once(model, inputs, target, contrast, against, position, tokenizer)
     counts = {"top_neurons": top_neurons, "top_heads": top_heads}
     wrong = {name: count for name, count in counts.items() if whole_number(count) is None or count < 0}
@@ -110,6 +109,7 @@ def graph(
 
 def answer(model: Transformer, question: Question, top_neurons: int, top_heads: int) -> Graph:
     """Return the graph of a validated question."""
+    require_layers(model.config)
     explanation, checked, metric = explain(model, question), question.input, question.target
     text, stream = padded(checked, bucket(question.tokens, model.config.positions)), metric.stream
     (reader,) = readers_of(model, [metric])

@@ -82,7 +82,7 @@ def intervene(
         contrast: the token or class whose logit is subtracted.
         against: for an encoder, token ids of the other text.
         position: at which token the logit is read; negative counts from the end.
-        tokenizer: in the place of the model's own.
+        tokenizer: reads texts and names tokens, in the place of the model's own.
 
     Returns:
         The `Intervention`; it shows itself in a notebook, and `print` shows it in a terminal.

@@ -14,7 +14,7 @@ def run_texts(tokenizer: "Tokenizer", texts: Iterable[Sequence[Sequence[int]]]) 
     Example:
         >>> import duat_jax as duat
         >>> tokenizer = duat.load_tokenizer()
-        >>> run_texts(tokenizer, [[model.tokenizer.encode("import os").ids, model.tokenizer.encode(" as").ids]])
+        >>> run_texts(tokenizer, [[tokenizer.encode("import os").ids, tokenizer.encode(" as").ids]])
         [['import os', ' as']]
     """
     # A tokenizer decodes a run alone as the beginning of a text, and may leave out the space before it. A character

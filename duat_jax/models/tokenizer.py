@@ -21,9 +21,9 @@ Embeddings are often padded to a round number: Phi-2 has 51200 for 50295 tokens.
 def load_tokenizer(path: Path | str | None = None, *, add_special_tokens: bool = True, chat: bool = False) -> Tokenizer:
     """Load a checkpoint's tokenizer, without truncation or padding.
 
-    A loaded model carries one with the defaults; `model.tokenizer = load_tokenizer(path, chat=True)` gives it another.
-    Texts are read as it reads them. A list of messages,
-    `[{"role": "user", "content": "Hi"}]`, is read in the place of a text by the checkpoint's chat template.
+    A loaded model carries the one with the defaults; `model.tokenizer = load_tokenizer(path, chat=True)` replaces it,
+    so that its texts are read as messages of a user. A list of messages, `[{"role": "user", "content": "Hi"}]`, is read
+    in the place of a text by the checkpoint's chat template.
 
     If more than a tenth of the model's embeddings have no token, a warning says so: it may be another model's.
 

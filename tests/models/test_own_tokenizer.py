@@ -11,6 +11,10 @@ from tokenizers import normalizers
 import duat_jax as duat
 from duat_jax.circuits import draw
 from duat_jax.models.checkpoint.place import EMBEDDED
+from duat_jax.models.mesh import divide
+from duat_jax.models.untied import untied
+from duat_jax.pruning.layers import remove_layers
+from duat_jax.weights.rounded import rounded
 
 TEXT = "for i in range(10"
 
@@ -43,6 +47,27 @@ def test_weights_of_models_with_different_tokenizers_have_one_structure(model):
     assert jax.tree.structure(model) == jax.tree.structure(other)
     moved = jax.tree.map(lambda one, another: one + 0 * another, other, model)
     assert moved.tokenizer is other.tokenizer is not model.tokenizer
+
+
+IDS = np.arange(40, dtype=np.int32).reshape(2, 20)
+MADE = {
+    "adapted": lambda model: duat.lora.adapt(model, duat.lora.new_adapters(model, rank=1)),
+    "merged": lambda model: duat.lora.merge(model, duat.lora.new_adapters(model, rank=1)),
+    "pruned": lambda model: duat.pruning.prune(model, IDS, 0.5),
+    "without layers": lambda model: remove_layers(model, IDS, [2, 3]),
+    "without terms": lambda model: duat.pruning.without(model, duat.pruning.Terms(neurons={0: [1, 2]})),
+    "rounded": lambda model: rounded(model, 4),
+    "untied": untied,
+    "divided": lambda model: divide(model, jax.sharding.Mesh(np.array(jax.devices()[:1]), ("model",))),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_model_that_is_made_of_another_has_its_tokenizer(name):
+    model = duat.load()
+    model.tokenizer = upper = duat.load_tokenizer()
+    upper.normalizer = normalizers.Lowercase()
+    assert duat.explain(MADE[name](model), TEXT.upper()).tokens == duat.explain(model, TEXT).tokens
 
 
 def test_without_a_tokenizer_tokens_are_numbers_and_a_text_is_refused_with_the_reason(tmp_path):

@@ -38,8 +38,7 @@ def intervene(
         typer.Option(
             help="What is edited, such as 'head 5:3 set 0', 'neurons 3:17,20@-1 scale 2' or 'stream 6@2 set 0':"
             " LAYER:UNITS@TOKENS; 'token 3 set mean', 'edge 5:3 2>7 set 0': LAYER:HEAD FROM>TO. 'set reference' sets"
-            " to the values on --reference. Repeat for several; one"
-            " is required."
+            " to the values on --reference. Repeat for several; one is required."
         ),
         OldName("--change"),
     ] = None,

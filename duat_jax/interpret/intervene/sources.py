@@ -39,7 +39,7 @@ class ValueSource(ABC):
     """Values that a model computes, given in the place of numbers to be set or to be added."""
 
     _verb: ClassVar[str]
-    """What edits that take them do: `SET` or `STEERED`."""
+    """The verb of the edits that take them: `SET` or `STEERED`."""
 
     @abstractmethod
     def _how(self) -> str:

@@ -1,7 +1,7 @@
 """Claim: the secant scores every unit of a model for 3.5 plain forward passes, integrated gradients for over 20.
 
 Run `make install && python -m benchmarks.attribution`; it writes benchmarks/results/attribution.json, from which
-`make pages` fills in the costs in docs/circuits.md.
+`make pages` fills in the costs in docs/findings/circuits.md.
 
 SmolLM2-135M, two texts of 14 tokens, one pair at a time, everything jitted, the methods measured in turn in the same
 run. The plain forward pass is the one that gives the same logit difference of one text.

@@ -1,7 +1,7 @@
 """Claim: a run of 1,000 steps of ten texts is traced back to every token in less than 15 minutes on two cores.
 
 Run `python -m benchmarks.training_run` on two quiet cores (twenty minutes); `make pages` fills in
-docs/training-runs.md.
+docs/how-to/training-runs.md.
 
 The embedded model, ten texts of 64 tokens in a step of Adam, the loss of ten others as the number.  A segment's ledger
 is `duat.training.follow`, from weights on the host to parts on the host.  Tracing back is `duat.training.influence`,

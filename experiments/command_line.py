@@ -1,4 +1,4 @@
-"""Tables of the options of every command, for docs/command-line.md."""
+"""Tables of the options of every command, for docs/reference/command-line.md."""
 
 import re
 from collections.abc import Iterator

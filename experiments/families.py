@@ -1,11 +1,11 @@
-"""Agreement of every family's checkpoints with the reference implementation, from the tables of docs/families.md."""
+"""Agreement of every family's checkpoints with the reference implementation, as in docs/reference/families.md."""
 
 from typing import Any
 
 from experiments.kept_results import ROOT
 from experiments.markdown import Fields, tables_of
 
-PAGE = ROOT / "docs" / "families.md"
+PAGE = ROOT / "docs" / "reference" / "families.md"
 COLUMNS = "float32", "float64", "exactness"
 
 

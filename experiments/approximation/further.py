@@ -1,7 +1,8 @@
 """Claims: approximation in eight dimensions, of functions with jumps, by depth, and by weights computed from the data.
 
 Run `python -m experiments approximation_further`; it writes experiments/results/approximation_further.json and the
-tables of docs/approximation.md, which states beforehand what decides.  Networks that a killed run has trained aren't
+tables of docs/findings/approximation.md, which states beforehand what decides.  Networks that a killed run has trained
+aren't
 trained again.
 """
 

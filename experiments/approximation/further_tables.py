@@ -1,4 +1,4 @@
-"""Tables and verdicts of docs/approximation.md on eight numbers, jumps, pointers, and weights from the data."""
+"""Tables and verdicts on eight numbers, jumps, pointers, and weights from the data."""
 
 from typing import Any
 

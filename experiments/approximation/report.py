@@ -1,4 +1,4 @@
-"""Tables and pictures of docs/approximation.md."""
+"""Tables and pictures of docs/findings/approximation.md."""
 
 import re
 from typing import Any
@@ -193,7 +193,7 @@ def numbers_of(results: dict[str, Any]) -> Fields:
 
 
 def draw_pictures(results: dict[str, Any]) -> None:
-    """Draw the pictures of docs/approximation.md."""
+    """Draw the pictures of docs/findings/approximation.md."""
     fits = {
         dimensions: {
             name: sigmoids.Errors(
@@ -206,7 +206,7 @@ def draw_pictures(results: dict[str, Any]) -> None:
         }
         for dimensions in FIT_STEPS
     }
-    draw_errors(fits, np.array(NEURONS, float)).savefig("docs/approximation.png", dpi=110)
+    draw_errors(fits, np.array(NEURONS, float)).savefig("docs/findings/approximation.png", dpi=110)
     drawn = [
         network
         for network in results["networks"].values()
@@ -215,9 +215,9 @@ def draw_pictures(results: dict[str, Any]) -> None:
     curve = drawn[0]["curve"]
     written = {network["sizes"]["kind"]: np.array(network["curve"]["written"][0]) for network in drawn}
     figure = draw_outputs(np.array(curve["content"]), np.array(curve["asked"]), written, list(TASKS[FOUR]))
-    figure.savefig("docs/approximation-outputs.png", dpi=110)
+    figure.savefig("docs/findings/approximation-outputs.png", dpi=110)
     changes = {
         f"{kind}, {task}": {symbol: float(np.mean(values)) for symbol, values in _mean_changes(networks).items()}
         for (task, kind), networks in _apart(results).items()
     }
-    draw_changes(changes).savefig("docs/approximation-moved.png", dpi=110)
+    draw_changes(changes).savefig("docs/findings/approximation-moved.png", dpi=110)

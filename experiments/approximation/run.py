@@ -3,7 +3,7 @@
 With equal parameters and equal training: a perceptron, a Transformer whose pattern is fixed, and a Transformer.
 
 Run `python -m experiments approximation`; it writes experiments/results/approximation.json, and the tables and pictures
-of docs/approximation.md.  What was measured is kept in a journal: a killed run goes on.
+of docs/findings/approximation.md.  What was measured is kept in a journal: a killed run goes on.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Numbers of docs/why-a-head-attends.md on replaced sources, from the stored results of `experiments.attends.run`."""
+"""Numbers of docs/how-to/attention.md on replaced sources, from the stored results of `experiments.attends.run`."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,7 @@
 """Claim: the parts of an attention score say which sources move the attention when the model is run again.
 
 Run `python -m experiments attends`; it writes experiments/results/attends.json and the tables in
-docs/why-a-head-attends.md.  What is measured is kept in experiments/results/work as it is finished: a run that was
+docs/how-to/attention.md.  What is measured is kept in experiments/results/work as it is finished: a run that was
 stopped goes on.
 """
 

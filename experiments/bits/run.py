@@ -1,6 +1,7 @@
 """Question: which matrices of a rounded model are worth more bits, by exact parts or by other scores?
 
-Run `python -m experiments bits`; it writes experiments/results/bits.json and the tables in docs/model-diff.md, which
+Run `python -m experiments bits`; it writes experiments/results/bits.json and the tables in docs/how-to/two-models.md,
+which
 states beforehand what decides.  What is measured is kept in experiments/results/work as it is finished: a run that was
 stopped goes on.
 """

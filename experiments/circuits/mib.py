@@ -1,7 +1,7 @@
 """Question: which tasks of MIB, rebuilt by their definitions, does SmolLM2-135M answer at all?
 
 Run `python -m experiments circuits_mib`; it writes experiments/results/circuits_mib.json and a table in
-docs/circuits.md.  A circuit of a task is measured on prompts that the model answers rightly.
+docs/findings/circuits.md.  A circuit of a task is measured on prompts that the model answers rightly.
 
 Source: Mueller et al., "MIB: A Mechanistic Interpretability Benchmark", 2025.
 """

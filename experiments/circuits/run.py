@@ -1,6 +1,7 @@
 """Claim: the secant finds the units that carry a task at least as well as integrated gradients with ten steps.
 
-Run `python -m experiments circuits`; it writes experiments/results/circuits.json and the tables in docs/circuits.md and
+Run `python -m experiments circuits`; it writes experiments/results/circuits.json and the tables in
+docs/findings/circuits.md and
 README.md.  A study that the JSON has as it is defined here isn't run again, nor a task that a killed run has finished.
 """
 

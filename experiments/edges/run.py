@@ -1,6 +1,7 @@
 """Question: which scores of edges find the smallest circuits that keep a task's effect?
 
-Run `python -m experiments edges`; it writes experiments/results/edges.json and the tables in docs/circuits.md, whose
+Run `python -m experiments edges`; it writes experiments/results/edges.json and the tables in
+docs/findings/circuits.md, whose
 section on edges states beforehand what decides.  A task that a killed run has finished isn't run again.
 """
 

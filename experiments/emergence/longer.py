@@ -1,7 +1,7 @@
 """Question: does a Transformer come to use repetition in a stage that ends, while it learns on?
 
 Run `python -m experiments emergence_longer`; it writes experiments/results/emergence_longer.json and the tables in
-docs/emergence.md, which states beforehand what decides.  The training and what is measured are kept in
+docs/findings/emergence.md, which states beforehand what decides.  The training and what is measured are kept in
 experiments/results/work as they are finished: a run that was stopped goes on.
 """
 

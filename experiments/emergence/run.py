@@ -1,6 +1,7 @@
 """Question: how does a Transformer become what it is, step by step, weight by weight and text by text?
 
-Run `python -m experiments emergence`; it writes experiments/results/emergence.json and the tables in docs/emergence.md,
+Run `python -m experiments emergence`; it writes experiments/results/emergence.json and the tables in
+docs/findings/emergence.md,
 which states beforehand what decides.  Trainings and what is measured are kept in experiments/results/work as they are
 finished: a run that was stopped goes on.
 """

@@ -1,7 +1,8 @@
 """Claim: the secant and the collapse find the tokens that matter as well as gradients averaged over many steps.
 
 Run `python -m experiments faithfulness`; it writes experiments/results/faithfulness.json and the tables in
-docs/faithfulness.md. A study that was killed goes on where it was; one of which the JSON has all texts isn't run again:
+docs/findings/faithfulness.md. A study that was killed goes on where it was; one of which the JSON has all texts isn't
+run again:
 remove the file to measure anew. The texts, in experiments/faithfulness/sentences.txt, are sentences of this project's
 own pages, which are newer than the models that read them; the embedded model reads functions on which it wasn't
 trained.
@@ -30,9 +31,9 @@ from experiments.texts import held_out_sources
 
 RESULTS = Path("experiments/results/faithfulness.json")
 PICTURES = {
-    "Pairs of sentences": (Path("docs/faithfulness.png"), "mean similarity"),
-    "The next token of code": (Path("docs/faithfulness-of-code.png"), "mean log-probability"),
-    "The next token": (Path("docs/faithfulness-of-smollm2.png"), "mean log-probability"),
+    "Pairs of sentences": (Path("docs/findings/faithfulness.png"), "mean similarity"),
+    "The next token of code": (Path("docs/findings/faithfulness-of-code.png"), "mean log-probability"),
+    "The next token": (Path("docs/findings/faithfulness-of-smollm2.png"), "mean log-probability"),
 }
 """The file of each study's picture, and the label of its metric."""
 WORK, TEXTS = Path("experiments/results/work"), Path("experiments/faithfulness/sentences.txt")

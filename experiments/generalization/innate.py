@@ -1,7 +1,7 @@
 """Claim: the Transformer has an "innate capacity to learn from context" (Wang & Li, version 001, Section 5).
 
 Run `python -m experiments generalization_innate`; it writes experiments/results/generalization_innate.json and the
-tables of docs/generalization.md, which states beforehand what decides.
+tables of docs/findings/generalization.md, which states beforehand what decides.
 """
 
 from collections.abc import Iterator

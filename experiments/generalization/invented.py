@@ -1,7 +1,7 @@
 """Claim: language models "are limited to function approximation within the corpora data" (Wang & Li, Section 6).
 
 Run `python -m experiments generalization_invented`; it writes experiments/results/generalization_invented.json and the
-tables of docs/generalization.md, which states beforehand what decides.
+tables of docs/findings/generalization.md, which states beforehand what decides.
 """
 
 from collections.abc import Callable

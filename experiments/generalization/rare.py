@@ -1,7 +1,8 @@
 """Claim: language models are "confined to function fitting based on the majority of corpora" (version 001, 4.5).
 
 Of texts; for functions see `python -m experiments generalization`.  Run `python -m experiments generalization_rare`; it
-writes experiments/results/generalization_rare.json and the tables of docs/generalization.md, which states beforehand
+writes experiments/results/generalization_rare.json and the tables of docs/findings/generalization.md, which states
+beforehand
 what decides.
 """
 

@@ -1,4 +1,4 @@
-"""Tables of docs/generalization.md, from the stored results."""
+"""Tables of docs/findings/generalization.md, from the stored results."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce

@@ -1,7 +1,8 @@
 """Claim: generalization is "attributed to their MHA modules and residual operation" (Wang & Li, Section 5).
 
 Run `python -m experiments generalization_residual`; it writes experiments/results/generalization_residual.json and the
-tables of docs/generalization.md, which states beforehand what decides.  Networks that a killed run has trained aren't
+tables of docs/findings/generalization.md, which states beforehand what decides.  Networks that a killed run has
+trained aren't
 trained again.
 """
 

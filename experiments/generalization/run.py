@@ -1,7 +1,8 @@
 """Claim: a network whose parameters move with the prompt fits many functions and follows new ones, a fixed one doesn't.
 
 Run `python -m experiments generalization`; it writes experiments/results/generalization.json, and the tables and
-pictures of docs/generalization.md, which states beforehand what decides.  Networks that a killed run has trained aren't
+pictures of docs/findings/generalization.md, which states beforehand what decides.  Networks that a killed run has
+trained aren't
 trained again.
 """
 
@@ -39,7 +40,7 @@ from experiments.generalization.tasks import FAMILIES, Demonstrated, Named
 from experiments.markdown import Fields, cells
 
 RESULTS, WORK = Path("experiments/results/generalization.json"), Path("experiments/results/work")
-PICTURE = "docs/generalization.png"
+PICTURE = "docs/findings/generalization.png"
 RATES = 3e-3, 1e-2, 3e-2
 DEMONSTRATIONS = 16
 

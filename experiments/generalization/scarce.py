@@ -1,7 +1,8 @@
 """Question: does a fixed network need more parameters for few functions and long prompts, and fit dense regions alone?
 
 Run `python -m experiments generalization_scarce`; it writes experiments/results/generalization_scarce.json, and the
-tables and a picture of docs/generalization.md, which states beforehand what decides.  Networks that a killed run has
+tables and a picture of docs/findings/generalization.md, which states beforehand what decides.  Networks that a killed
+run has
 trained aren't trained again.
 """
 

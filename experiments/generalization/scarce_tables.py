@@ -1,4 +1,4 @@
-"""Tables of docs/generalization.md on scarce capacity, longer prompts and dense regions, from the stored results."""
+"""Tables of docs/findings/generalization.md on scarce capacity, longer prompts and dense regions."""
 
 from collections.abc import Callable
 from functools import partial

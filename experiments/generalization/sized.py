@@ -1,7 +1,7 @@
 """Claim: large scale "lays the foundation" for in-context learning (Wang & Li, Section 1), on demonstrated functions.
 
 Run `python -m experiments generalization_sized`; it writes experiments/results/generalization_sized.json and the tables
-of docs/generalization.md, which states beforehand what decides.
+of docs/findings/generalization.md, which states beforehand what decides.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The verdicts on the predictions of docs/generalization.md, by the bounds that it states beforehand."""
+"""The verdicts on the predictions of docs/findings/generalization.md, by the bounds that it states beforehand."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple

@@ -1,6 +1,6 @@
 """Claim: the secant finds which neurons and heads of a compiled program take part in its result.
 
-Run `python -m experiments ground_truth`, which writes docs/ground-truth.md. A method that
+Run `python -m experiments ground_truth`, which writes docs/findings/ground-truth.md. A method that
 experiments/results/ground_truth.json has isn't measured again: remove the file to measure anew. The compiled programs
 are in experiments/ground_truth/compiled; `experiments.ground_truth.programs` made them.
 """

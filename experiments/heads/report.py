@@ -1,4 +1,4 @@
-"""Numbers of docs/heads.md, from the stored results of `experiments.heads.run`."""
+"""Numbers of docs/findings/heads.md, from the stored results of `experiments.heads.run`."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,6 +1,7 @@
 """Questions on heads (Wang & Li, 001, Section 4.5): do they fragment embeddings, and how redundant are they?
 
-Run `python -m experiments heads`; it writes experiments/results/heads.json and the tables in docs/heads.md.  What is
+Run `python -m experiments heads`; it writes experiments/results/heads.json and the tables in docs/findings/heads.md.
+What is
 measured is kept in experiments/results/work as it is finished: a run that was stopped goes on.
 """
 

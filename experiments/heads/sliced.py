@@ -1,7 +1,8 @@
 """Question: do heads that see slices of the features lose what heads of the whole stream have (version 001, 4.5)?
 
 Run `python -m experiments heads_sliced`; it writes experiments/results/heads_sliced.json and the tables of
-docs/heads.md, which states beforehand what decides.  Beside the networks stand those with full attention of `python -m
+docs/findings/heads.md, which states beforehand what decides.  Beside the networks stand those with full attention of
+`python -m
 experiments long_context_trained`.
 """
 

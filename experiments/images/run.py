@@ -1,7 +1,8 @@
 """Claim: a residual CNN and a ViT have exact closed forms on an image; only the ViT's parameters change with it.
 
 Run `python -m experiments images` (it needs `pip install -e ".[images]"`); it writes
-experiments/results/images.json and the tables and pictures of docs/images.md. A network that was trained and measured
+experiments/results/images.json and the tables and pictures of docs/findings/images.md. A network that was trained and
+measured
 isn't again: a killed run goes on.
 """
 

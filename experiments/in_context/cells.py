@@ -1,4 +1,4 @@
-"""Formatting of the tables of docs/in-context.md: means with confidence intervals."""
+"""Formatting of the tables of docs/findings/in-context.md: means with confidence intervals."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,8 @@
 """Claim: a dense matrix "helps generate content that is consistent with the context" (Wang & Li, Section 4.1).
 
 Run `python -m experiments in_context_consistent`; it writes experiments/results/in_context_consistent.json and the
-tables of docs/in-context.md, which states beforehand what decides.  Prompts that a killed run has finished aren't run
+tables of docs/findings/in-context.md, which states beforehand what decides.  Prompts that a killed run has finished
+aren't run
 again.
 """
 

@@ -1,4 +1,4 @@
-"""Tables of docs/in-context.md on instructions, questions of two steps and the papers' invented sentences."""
+"""Tables of docs/findings/in-context.md on instructions, questions of two steps and the papers' invented sentences."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tables of docs/in-context.md on the correlation of the elements of attention's matrix."""
+"""Tables of docs/findings/in-context.md on the correlation of the elements of attention's matrix."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Tables of docs/in-context.md on the effect of demonstrations on an answer, right ones and each control."""
+"""Tables of docs/findings/in-context.md on the effect of demonstrations on an answer, right ones and each control."""
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter

@@ -1,4 +1,4 @@
-"""Tables of docs/in-context.md on exact decompositions: changed parameters, layers run again, and copying."""
+"""Tables of docs/findings/in-context.md on exact decompositions: changed parameters, layers run again, and copying."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tables of docs/in-context.md on context as rank-one updates of weights."""
+"""Tables of docs/findings/in-context.md on context as rank-one updates of weights."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tables of docs/in-context.md on the reach of attention, and on the loss with attention windows."""
+"""Tables of docs/findings/in-context.md on the reach of attention, and on the loss with attention windows."""
 
 from typing import Any
 

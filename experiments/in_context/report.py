@@ -1,4 +1,4 @@
-"""Tables of docs/in-context.md, from the stored results of `experiments.in_context.run`."""
+"""Tables of docs/findings/in-context.md, from the stored results of `experiments.in_context.run`."""
 
 from typing import Any
 

@@ -4,7 +4,8 @@ Beside it stand another claim, of Dherin et al. (2025), that context is a rank-o
 on instructions, several steps, and the correlation of the elements of attention's matrix.
 
 Run `make install && python -m experiments in_context`; it writes experiments/results/in_context.json and the
-tables in docs/in-context.md. Finished pieces are kept in experiments/results/work/in_context.jsonl, so that a killed
+tables in docs/findings/in-context.md. Finished pieces are kept in experiments/results/work/in_context.jsonl, so that a
+killed
 run goes on; to measure anew, remove both files.
 """
 

@@ -1,4 +1,4 @@
-"""Tables of docs/in-context.md on answers of several tokens."""
+"""Tables of docs/findings/in-context.md on answers of several tokens."""
 
 from typing import Any
 

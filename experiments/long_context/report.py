@@ -1,4 +1,4 @@
-"""Tables of docs/long-context.md on SmolLM2, from the kept results of `experiments.long_context.run`."""
+"""Tables of docs/findings/long-context.md on SmolLM2, from the kept results of `experiments.long_context.run`."""
 
 from collections.abc import Callable, Iterable
 from itertools import pairwise

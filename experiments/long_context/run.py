@@ -1,7 +1,8 @@
 """Question: what does SmolLM2 read of texts of up to 8,192 tokens, by distance, and what does it change?
 
 Run `python -m experiments long_context`; it writes experiments/results/long_context.json and the tables in
-docs/long-context.md, which states beforehand what decides.  What is measured is kept in experiments/results/work as it
+docs/findings/long-context.md, which states beforehand what decides.  What is measured is kept in
+experiments/results/work as it
 is finished: a run that was stopped goes on.
 """
 

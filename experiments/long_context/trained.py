@@ -1,7 +1,8 @@
 """Claim: attention reads the context as a whole, and a 1D convolution in fragments (Wang & Li, Section 4.1, Figure 5).
 
 Beside it stands LongLoRA, which `001` names as a way to long texts.  Run `python -m experiments long_context_trained`;
-it writes experiments/results/long_context_trained.json and the tables in docs/long-context.md, which states beforehand
+it writes experiments/results/long_context_trained.json and the tables in docs/findings/long-context.md, which states
+beforehand
 what decides.  What is measured is kept in experiments/results/work as it is finished: a run that was stopped goes on.
 """
 

@@ -1,4 +1,4 @@
-"""Tables of docs/long-context.md on trained networks, from the kept results of `experiments.long_context.trained`."""
+"""Tables of docs/findings/long-context.md on trained networks."""
 
 from typing import Any
 

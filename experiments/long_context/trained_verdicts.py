@@ -1,4 +1,4 @@
-"""The verdicts of docs/long-context.md on trained networks, by the bounds that are stated there beforehand."""
+"""The verdicts of docs/findings/long-context.md on trained networks, by the bounds that are stated there beforehand."""
 
 from typing import Any
 

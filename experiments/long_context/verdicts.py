@@ -1,4 +1,4 @@
-"""The verdicts of docs/long-context.md on what SmolLM2 reads, uses and needs, by the bounds stated there beforehand."""
+"""The verdicts of docs/findings/long-context.md on what SmolLM2 reads, uses and needs, by stated bounds."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """Claim: "contextual interaction … permeates every phase from training and fine-tuning to prediction" (Section 4.2).
 
 Of fine-tuning; of training see `python -m experiments emergence`.  Run `python -m experiments lora_context`; it writes
-experiments/results/lora_context.json and the tables of docs/lora.md, which states beforehand what decides.
+experiments/results/lora_context.json and the tables of docs/findings/lora.md, which states beforehand what decides.
 """
 
 from functools import partial

@@ -1,7 +1,7 @@
 """Claim: the change by adapters is an exact sum; its share of first order, and the accuracy of each adapter's part.
 
 Run `python -m experiments lora`; it trains adapters on Python's manual, writes experiments/results/lora.json and
-the tables in docs/lora.md. What is finished is kept in experiments/results/work, and a killed run goes on.
+the tables in docs/findings/lora.md. What is finished is kept in experiments/results/work, and a killed run goes on.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Claim: adapters allow "the fine-tuning of large models under resource constraints" (Wang & Li, Section 1).
 
 Run `python -m experiments lora_savings`, on a machine with nothing else to do; it writes
-experiments/results/lora_savings.json and a table of docs/lora.md.
+experiments/results/lora_savings.json and a table of docs/findings/lora.md.
 """
 
 import time

@@ -1,7 +1,8 @@
 """Claim: "re-training models from scratch incurs significant computational costs" (Wang & Li, Section 4.4).
 
 Run `python -m experiments lora_scratch`; it writes experiments/results/lora_scratch.json and the tables of
-docs/lora.md, which states beforehand what decides.  Beside it stand the adapted models of `python -m experiments
+docs/findings/lora.md, which states beforehand what decides.  Beside it stand the adapted models of `python -m
+experiments
 lora_why`.
 """
 

@@ -1,6 +1,7 @@
 """Claim: adapters of few numbers do what fine-tuning of all parameters does (Wang & Li, Sections 1 and 4.4).
 
-Run `python -m experiments lora_why`; it writes experiments/results/lora_why.json and the tables in docs/lora.md.  What
+Run `python -m experiments lora_why`; it writes experiments/results/lora_why.json and the tables in
+docs/findings/lora.md.  What
 is measured is kept in experiments/results/work as it is finished: a run that was stopped goes on.
 """
 

@@ -1,4 +1,4 @@
-"""Tables of docs/lora.md on why LoRA works, from the stored results of `experiments.lora.why`."""
+"""Tables of docs/findings/lora.md on why LoRA works, from the stored results of `experiments.lora.why`."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,8 @@
 """Question: does the lead of scores over masks hold on other tasks, for heads, in another model and with means?
 
 Run `python -m experiments masks_elsewhere`; it writes experiments/results/masks_elsewhere.json and tables in
-docs/circuits.md, which states beforehand what decides.  A task that a stopped run has finished isn't run again.
+docs/findings/circuits.md, which states beforehand what decides.  A task that a stopped run has finished isn't run
+again.
 """
 
 import argparse

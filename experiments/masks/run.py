@@ -1,6 +1,7 @@
 """Question: do secants over masks find smaller circuits than other methods of the same cost, on tasks that are new?
 
-Run `python -m experiments masks`; it writes experiments/results/masks.json and the tables in docs/circuits.md, whose
+Run `python -m experiments masks`; it writes experiments/results/masks.json and the tables in
+docs/findings/circuits.md, whose
 section on masks states beforehand what decides.  A task that a killed run has finished isn't run again.
 """
 

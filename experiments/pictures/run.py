@@ -23,7 +23,7 @@ from experiments.pictures.pointers import draw_pointers, pointers
 from experiments.pictures.regions import dense_regions, draw_dense_regions
 from experiments.pictures.trainings import draw_longer, longer, planted
 
-FOLDER = ROOT / "docs"
+FOLDER = ROOT / "docs" / "findings"
 
 
 class Picture(NamedTuple):
@@ -34,7 +34,7 @@ class Picture(NamedTuple):
 
 
 PICTURES = {
-    "papers": Picture(numbers.papers, draw.draw_papers),
+    "index": Picture(numbers.papers, draw.draw_papers),
     "approximation": Picture(numbers.approximation, draw.draw_approximation),
     "generalization": Picture(numbers.generalization, draw.draw_generalization),
     "in-context": Picture(numbers.in_context, draw.draw_in_context),
@@ -48,11 +48,11 @@ PICTURES = {
     "long-context": Picture(numbers.long_context, draw.draw_long_context),
     "emergence": Picture(numbers.emergence, draw.draw_emergence),
     "prompts": Picture(numbers.prompts, draw.draw_panels),
-    "families": Picture(measured, draw.draw_families),
 }
 """The picture of every page of results, by the name of the page."""
 
 FURTHER = {
+    "families-answer": Picture(measured, draw.draw_families),
     "lora-why": Picture(numbers.lora_why, draw.draw_lora_why),
     "limited-reach": Picture(numbers.limited_reach, draw.draw_panels),
     "bits": Picture(numbers.bits, draw.draw_panels),

@@ -1,6 +1,7 @@
 """Question: which parameters of the closed form does a prompt move at the text after it, and do they carry the task?
 
-Run `python -m experiments prompts`; it writes experiments/results/prompts.json and the tables in docs/prompts.md, which
+Run `python -m experiments prompts`; it writes experiments/results/prompts.json and the tables in
+docs/findings/prompts.md, which
 states beforehand what decides.  What is measured is kept in experiments/results/work as it is finished: a run that was
 stopped goes on.
 """

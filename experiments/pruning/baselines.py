@@ -1,7 +1,8 @@
 """Question: what of the layers is best removed at an equal number of parameters, beside three published methods?
 
 Run `python -m experiments pruning_baselines`; it writes experiments/results/pruning_baselines.json and the tables in
-docs/pruning.md, whose section on equal budgets says beforehand what decides.  A loss that a stopped run has measured
+docs/findings/pruning.md, whose section on equal budgets says beforehand what decides.  A loss that a stopped run has
+measured
 isn't measured again.
 """
 

@@ -1,7 +1,8 @@
 """Claim: terms whose sum is within an error can be pruned at that error (Wang & Li, Eq. 13 to 16).
 
 Run `python -m experiments pruning_inequality`; it writes experiments/results/pruning_inequality.json and the tables in
-docs/pruning.md, whose section on a stated error says beforehand what decides.  A set that a stopped run has measured
+docs/findings/pruning.md, whose section on a stated error says beforehand what decides.  A set that a stopped run has
+measured
 isn't measured again.
 """
 

@@ -1,7 +1,8 @@
 """Claim: layers with small parameters can be removed at little loss (Wang & Li, Section 4.3).
 
 Run `python -m experiments pruning_layers`; it writes experiments/results/pruning_layers.json and the tables in
-docs/pruning.md.  What is measured is kept in experiments/results/work as it is finished: a run that was stopped goes
+docs/findings/pruning.md.  What is measured is kept in experiments/results/work as it is finished: a run that was
+stopped goes
 on.
 """
 

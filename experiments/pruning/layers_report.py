@@ -1,4 +1,4 @@
-"""Tables of docs/pruning.md on whole layers, from the stored results of `experiments.pruning.layers`."""
+"""Tables of docs/findings/pruning.md on whole layers, from the stored results of `experiments.pruning.layers`."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,8 @@
 """Question: can single small parameters be removed, and are they in certain layers (Wang & Li, Section 4.3)?
 
 Run `python -m experiments pruning_parameters`; it writes experiments/results/pruning_parameters.json and the tables in
-docs/pruning.md, which states beforehand what decides.  What is measured is kept in experiments/results/work as it is
+docs/findings/pruning.md, which states beforehand what decides.  What is measured is kept in experiments/results/work
+as it is
 finished: a run that was stopped goes on.
 """
 

@@ -1,4 +1,4 @@
-"""Tables of docs/pruning.md, from the stored results of `experiments.pruning.run`."""
+"""Tables of docs/findings/pruning.md, from the stored results of `experiments.pruning.run`."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,6 +1,7 @@
 """Claim: compensation and the budget of each layer count for more than how neurons are ranked.
 
-Run `python -m experiments pruning`; it writes experiments/results/pruning.json and the tables in docs/pruning.md.  What
+Run `python -m experiments pruning`; it writes experiments/results/pruning.json and the tables in
+docs/findings/pruning.md.  What
 is measured is kept in experiments/results/work as it is finished: a run that was stopped goes on, `--minutes` says when
 to stop.
 """

@@ -1,6 +1,7 @@
 """Question: does a circuit that is optimised on the metric keep more on prompts that it wasn't optimised on?
 
-Run `python -m experiments refined`; it writes experiments/results/refined.json and the tables in docs/circuits.md,
+Run `python -m experiments refined`; it writes experiments/results/refined.json and the tables in
+docs/findings/circuits.md,
 whose section on optimised circuits states beforehand what decides.  A task that a killed run has finished isn't run
 again.
 """

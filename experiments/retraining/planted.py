@@ -1,7 +1,8 @@
 """Question: are planted pieces of text found in the training that reads them, and what do trainings without them say?
 
 Run `python -m experiments retraining_planted`; it writes experiments/results/retraining_planted.json and the tables in
-docs/training-runs.md, which states beforehand what decides.  What is measured is kept in experiments/results/work as it
+docs/how-to/training-runs.md, which states beforehand what decides.  What is measured is kept in
+experiments/results/work as it
 is finished: a run that was stopped goes on.
 """
 

@@ -1,7 +1,8 @@
 """Question: which scores of examples forecast the loss after a training without some of them?
 
 Run `python -m experiments retraining`; it writes experiments/results/retraining.json and the tables in
-docs/training-runs.md, which states beforehand what decides.  What is measured is kept in experiments/results/work as it
+docs/how-to/training-runs.md, which states beforehand what decides.  What is measured is kept in
+experiments/results/work as it
 is finished: a run that was stopped goes on.
 """
 

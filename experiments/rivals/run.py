@@ -1,6 +1,7 @@
 """Question: do the secant and the secant over masks find smaller circuits than the field's other methods?
 
-Run `python -m experiments rivals`; it writes experiments/results/rivals.json and the tables in docs/circuits.md, whose
+Run `python -m experiments rivals`; it writes experiments/results/rivals.json and the tables in
+docs/findings/circuits.md, whose
 section on other methods states beforehand what decides.  A task that a killed run has finished isn't run again.
 """
 

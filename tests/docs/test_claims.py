@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from posixpath import normpath
 
 import pytest
 from audited import findings
@@ -9,7 +10,7 @@ from shown_pages import ROOT
 
 from experiments.pages import MARK
 
-PAGE = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "findings" / "claims.md").read_text(encoding="utf-8")
 HEAD = "| where |"
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
@@ -17,7 +18,7 @@ ROWS = [
     if line.startswith("| ") and not line.startswith(HEAD)
 ]
 STATUSES = ("tested", "theorem", "out of scope")
-MATHEMATICS = {"derivations.md", "blocks.md", "how-it-works.md"}
+MATHEMATICS = {"explanation/derivations.md", "explanation/blocks.md", "explanation/how-it-works.md"}
 """Pages with what is proved."""
 VERDICTS = {(finding.equation, finding.source): finding.verdict for finding in findings()}
 _LONGEST_FIRST = "|".join(sorted(set(VERDICTS.values()), key=len, reverse=True))
@@ -27,7 +28,7 @@ NAME = re.compile(r"`(?:Eq\. )?([^`]+)`(?: of `(00\d)`)?")
 
 def pages(cell):
     """Return the pages that a cell links to."""
-    return [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", cell)]
+    return [normpath(f"findings/{link.partition('#')[0]}") for link in re.findall(r"\]\(([^)]+)\)", cell)]
 
 
 def findings(cell):

@@ -45,7 +45,9 @@ def test_the_difference_stays_at_the_parameter_up_to_layer_3():
     tokenizer = model.tokenizer
     other = CODE.replace("default", "missing")
     found = duat.contrast(model, CODE, other, " default", contrast=" missing", tokenizer=tokenizer)
-    assert f"{found.flow[4, 7]:.1f} of {found.difference:.1f} sit at the changed parameter" in prose("contrast.md")
+    assert f"{found.flow[4, 7]:.1f} of {found.difference:.1f} sit at the changed parameter" in prose(
+        "tutorials/first-contrast.md"
+    )
 
 
 @pytest.mark.slow
@@ -55,7 +57,7 @@ def test_a_head_looks_for_what_came_before():
     text = "def area(width, height): return width * he"
     asked = {"layer": 4, "head": 1, "key": 7, "contrast": 11, "through_heads": True}
     score = duat.explain_attention(model, text, **asked, tokenizer=tokenizer)
-    page = prose("why-a-head-attends.md")
+    page = prose("how-to/attention.md")
     second, first, third = (carried(score, "key", *unit) for unit in ((2, 2), (1, 0), (3, 0)))
     assert f"layer 2's head 2 ({second[7]:+.2f})" in page
     assert f"layer 1's head 0 ({first[7]:+.2f}, and −{-first[11]:.2f} on the other key)" in page
@@ -69,7 +71,7 @@ def test_a_head_looks_for_what_came_before():
 def test_a_head_of_the_language_model_looks_for_what_came_before():
     model = duat.load(smollm2.path())
     tokenizer = model.tokenizer
-    text, page = "When Henry and Frank went to the store, Frank", prose("why-a-head-attends.md")
+    text, page = "When Henry and Frank went to the store, Frank", prose("how-to/attention.md")
     asked = {"layer": 17, "head": 4, "key": 4, "contrast": 2, "tokenizer": tokenizer}
     ids = tokenizer.encode(text).ids
     score = duat.explain_attention(model, text, **asked)
@@ -102,7 +104,7 @@ def test_held_out_files_share_as_many_lines_with_training_files_as_the_page_says
         counted = [line in known for line in lines if len(line) > SHORT_LINE]
         return f"{100 * np.mean(counted):.0f} %"
 
-    page = prose("pruning.md")
+    page = prose("findings/pruning.md")
     assert f"{shared(held_out)} stand in training files" in page
     assert f"in the others {shared(unseen(training, held_out))} of these lines do" in page
 

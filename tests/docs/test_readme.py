@@ -7,13 +7,13 @@ import jax
 import pytest
 from shown_pages import README, ROOT, alike, blocks
 
-DERIVATIONS = (ROOT / "docs" / "derivations.md").read_text(encoding="utf-8")
-OPERATORS = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
-INTERVENTIONS = (ROOT / "docs" / "interventions.md").read_text(encoding="utf-8")
-ATTRIBUTION = (ROOT / "docs" / "attribution.md").read_text(encoding="utf-8")
-WORDS = (ROOT / "docs" / "words.md").read_text(encoding="utf-8")
-SECANT = (ROOT / "docs" / "secant.md").read_text(encoding="utf-8")
-OWN_CODE = (ROOT / "docs" / "your-own-code.md").read_text(encoding="utf-8")
+DERIVATIONS = (ROOT / "docs" / "explanation" / "derivations.md").read_text(encoding="utf-8")
+OPERATORS = (ROOT / "docs" / "explanation" / "operators.md").read_text(encoding="utf-8")
+INTERVENTIONS = (ROOT / "docs" / "how-to" / "interventions.md").read_text(encoding="utf-8")
+ATTRIBUTION = (ROOT / "docs" / "explanation" / "attribution.md").read_text(encoding="utf-8")
+WORDS = (ROOT / "docs" / "reference" / "words.md").read_text(encoding="utf-8")
+SECANT = (ROOT / "docs" / "explanation" / "secant.md").read_text(encoding="utf-8")
+OWN_CODE = (ROOT / "docs" / "tutorials" / "own-code.md").read_text(encoding="utf-8")
 
 HOW_TO = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "how-to").glob("*.md"))}
 
@@ -70,7 +70,7 @@ def test_every_python_block_of_the_derivations_page_runs(capsys):
 def test_every_python_block_of_the_page_on_blocks_runs(capsys):
     namespace = {}
     with jax.numpy_dtype_promotion("standard"):
-        for block in blocks("python", (ROOT / "docs" / "blocks.md").read_text(encoding="utf-8")):
+        for block in blocks("python", (ROOT / "docs" / "explanation" / "blocks.md").read_text(encoding="utf-8")):
             exec(block, namespace)
     shown = capsys.readouterr().out
     verdicts = [line for line in shown.splitlines() if "checks hold, by induction" in line]
@@ -78,20 +78,27 @@ def test_every_python_block_of_the_page_on_blocks_runs(capsys):
     assert all("NOT PROVED" not in line for line in verdicts)
     assert [line.split()[-1] for line in verdicts[1:]] == ["True"] * 14
     assert "✗" not in shown
-    of_the_program = blocks("text", (ROOT / "docs" / "blocks.md").read_text(encoding="utf-8"))[-1]
+    of_the_program = blocks("text", (ROOT / "docs" / "explanation" / "blocks.md").read_text(encoding="utf-8"))[-1]
     assert all(line.split("(…)")[0] in shown for line in of_the_program.splitlines())
 
 
 RUN_ELSEWHERE = {
-    *("attribution.md", "blocks.md", "derivations.md", "interventions.md", "operators.md", "your-own-code.md"),  # here
+    *(
+        "explanation/attribution.md",
+        "explanation/blocks.md",
+        "explanation/derivations.md",
+        "how-to/interventions.md",
+        "explanation/operators.md",
+        "tutorials/own-code.md",
+    ),  # here
     *(f"how-to/{name}.md" for name in HOW_TO),
     *(
-        "images.md",
-        "in-context.md",
-        "pytorch.md",
-        "recipes.md",
-        "why-a-head-attends.md",
-        "your-own-family.md",
+        "findings/images.md",
+        "findings/in-context.md",
+        "how-to/pytorch.md",
+        "how-to/recipes.md",
+        "how-to/attention.md",
+        "how-to/own-family.md",
     ),  # beside what they show
 }
 WITH_CODE = sorted(

@@ -1,42 +1,43 @@
 """Words of the field are found: each stands on a page that treats it, and the list of words leads there."""
 
 import re
+from posixpath import normpath
 
 import pytest
 from shown_pages import ROOT
 
 DOCS = ROOT / "docs"
-WORDS = (DOCS / "words.md").read_text(encoding="utf-8")
+WORDS = (DOCS / "reference" / "words.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (.*?) \| (.*) \|$", WORDS.partition("\n## ")[0], re.MULTILINE)[2:]
 SEARCHED = {
-    "ablation": "interventions.md",
-    "accelerator": "how-it-works.md",
-    "activation patching": "interventions.md",
-    "attribution": "attribution.md",
-    "attribution patching": "circuits.md",
-    "batch": "how-it-works.md",
-    "attribution graph": "graph.md",
-    "bfloat16": "how-it-works.md",
-    "causal tracing": "interventions.md",
+    "ablation": "how-to/interventions.md",
+    "accelerator": "explanation/how-it-works.md",
+    "activation patching": "how-to/interventions.md",
+    "attribution": "explanation/attribution.md",
+    "attribution patching": "findings/circuits.md",
+    "batch": "explanation/how-it-works.md",
+    "attribution graph": "how-to/graph.md",
+    "bfloat16": "explanation/how-it-works.md",
+    "causal tracing": "how-to/interventions.md",
     "Colab": "index.md",
-    "direct logit attribution": "neighbours.md",
-    "float16": "how-it-works.md",
-    "GPU": "how-it-works.md",
-    "hook": "words.md",
-    "in-context learning": "in-context.md",
-    "indirect object": "circuits.md",
-    "induction head": "why-a-head-attends.md",
-    "integrated gradients": "attribution.md",
-    "linear probe": "words.md",
-    "logit lens": "words.md",
-    "memory": "how-it-works.md",
-    "residual stream": "how-it-works.md",
-    "saliency map": "images.md",
-    "sparse autoencoder": "words.md",
-    "steering": "interventions.md",
-    "steering vector": "command-line.md",
-    "TPU": "how-it-works.md",
-    "transcoder": "neighbours.md",
+    "direct logit attribution": "explanation/neighbours.md",
+    "float16": "explanation/how-it-works.md",
+    "GPU": "explanation/how-it-works.md",
+    "hook": "reference/words.md",
+    "in-context learning": "findings/in-context.md",
+    "indirect object": "findings/circuits.md",
+    "induction head": "how-to/attention.md",
+    "integrated gradients": "explanation/attribution.md",
+    "linear probe": "reference/words.md",
+    "logit lens": "reference/words.md",
+    "memory": "explanation/how-it-works.md",
+    "residual stream": "explanation/how-it-works.md",
+    "saliency map": "findings/images.md",
+    "sparse autoencoder": "reference/words.md",
+    "steering": "how-to/interventions.md",
+    "steering vector": "reference/command-line.md",
+    "TPU": "explanation/how-it-works.md",
+    "transcoder": "explanation/neighbours.md",
 }
 """Words that readers look for, and the page that treats each."""
 
@@ -50,12 +51,13 @@ def says(page, word):
 @pytest.mark.parametrize("word", SEARCHED)
 def test_a_word_that_is_looked_for_stands_on_the_page_that_treats_it(word):
     assert says(SEARCHED[word], word)
-    assert says("words.md", word), "the list of words has it"
+    assert says("reference/words.md", word), "the list of words has it"
 
 
 @pytest.mark.parametrize(("words", "here"), ROWS, ids=[words for words, _ in ROWS])
 def test_a_row_of_the_list_leads_to_a_page_that_has_one_of_its_words(words, here):
-    pages = {link.partition("#")[0] or "words.md" for link in re.findall(r"\]\(([^)]+)\)", here)}
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", here)]
+    pages = {normpath(f"reference/{link}") if link else "reference/words.md" for link in links}
     names = [re.sub(r"\(.*?\)", "", name).strip() for name in re.split(r"[,:]| or ", words)]
     names += re.findall(r"\(([^),]+)\)", words)
     found = [name for name in names for page in pages if name and page.endswith(".md") and says(page, name)]

@@ -14,7 +14,7 @@ from experiments import smollm2
 from experiments.command_line import commands
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+COMMAND_LINE = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
 QUICK = "derive", "audit"
 """Commands that run no network."""
 

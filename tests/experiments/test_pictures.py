@@ -1,17 +1,19 @@
 """Every page of results opens with its answer in one sentence and with its picture, both of the kept results."""
 
 import re
+from pathlib import Path
 
 import pytest
 import yaml
 from shown_pages import ROOT
 
 from experiments.pages import MARK
-from experiments.pictures.run import FURTHER, PICTURES, digest, kept_digest
+from experiments.pictures.run import FURTHER, PICTURES, digest, kept_digest, path
 
 SETTINGS = (ROOT / "properdocs.yml").read_text(encoding="utf-8")
 NAVIGATION = yaml.safe_load(SETTINGS[SETTINGS.index("\nnav:") :])["nav"]
-RESULTS = [page for part in NAVIGATION for pages in part.get("Results", []) for page in pages.values()]
+FINDINGS = [page for part in NAVIGATION for pages in part.get("Findings", []) for page in pages.values()]
+RESULTS = [page for page in FINDINGS if page != "findings/claims.md"]
 
 
 @pytest.mark.parametrize("page", RESULTS)
@@ -24,12 +26,12 @@ def test_a_page_of_results_opens_with_its_answer_and_its_picture(page):
     assert not re.search(r"[.?!] [A-Z]", shown), "one sentence"
     assert MARK.search(answer), "with a number of the kept results"
     assert not re.search(r"\d\.\d", MARK.sub("", answer)), "and none that is typed"
-    assert re.fullmatch(rf"!\[[^\]]+\]\({page.removesuffix('.md')}-answer\.png\)", picture)
+    assert re.fullmatch(rf"!\[[^\]]+\]\({path(Path(page).stem).name}\)", picture)
     assert caption.startswith("*") and caption.endswith("*"), "a sentence on what one sees"
 
 
 def test_every_picture_has_its_page():
-    assert sorted(f"{page}.md" for page in PICTURES) == sorted(RESULTS)
+    assert sorted(f"findings/{page}.md" for page in PICTURES) == sorted(RESULTS)
 
 
 @pytest.mark.parametrize("page", PICTURES | FURTHER)

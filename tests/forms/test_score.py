@@ -254,7 +254,7 @@ def test_the_command_shows_the_table_and_writes_json_and_picture(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-PAGE = (ROOT / "docs" / "why-a-head-attends.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "attention.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -211,7 +211,7 @@ def test_the_command_compares_with_other_demonstrations(tokenizer, tmp_path):
 
 @pytest.mark.slow
 def test_the_pages_example_runs():
-    page = (Path(__file__).parents[2] / "docs" / "in-context.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "findings" / "in-context.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     namespace = {}
     with jax.numpy_dtype_promotion("standard"):

@@ -280,7 +280,7 @@ WITHOUT = {
     *("camembert", "electra", "gpt_bigcode", "gpt_neo", "ministral", "seed_oss", "helium", "ernie4_5", "exaone4"),
     *("glm", "glm4", "cohere2", "olmoe", "granitemoe", "gemma3"),
 }
-"""Families of which no GGUF file is read: a Mistral's is a Llama's, the others are in docs/how-it-works.md."""
+"""Families of which no GGUF file is read: a Mistral's is a Llama's, the others are in docs/explanation."""
 
 
 def test_every_other_family_is_read_from_a_gguf_file():

@@ -35,7 +35,7 @@ def test_a_family_of_ones_own_loads_and_is_asked_like_any_other(as_before, tmp_p
 
 
 def test_the_example_of_the_page_is_the_family_that_the_package_has(as_before, tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "your-own-family.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "own-family.md").read_text(encoding="utf-8")
     exec("".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), {})
     model = duat.load(copy_checkpoint(tmp_path, "starcoder2", model_type="my-starcoder2"), dtype=jnp.float64)
     assert same(model, duat.load(GOLDEN / "starcoder2", dtype=jnp.float64))

@@ -1,4 +1,4 @@
-"""Write `docs/model-types.md` from what was found of every model type."""
+"""Write `docs/reference/model-types.md` from what was found of every model type."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from experiments.markdown import table
 from tests.parity.small_models import CLASSES
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "model-types.md"
+PAGE = ROOT / "docs" / "reference" / "model-types.md"
 KEPT = ROOT / "experiments" / "results" / "model_types.json"
 USED_MOST = (
     *("llama", "qwen2", "qwen3", "qwen3_5", "gemma2", "gemma3", "gemma4", "mistral", "ministral3", "mixtral"),

@@ -216,7 +216,7 @@ def test_what_its_code_computes_is_checked_on_every_text():
 
 
 def test_the_page_prints_what_it_shows(capsys):
-    page = (ROOT / "docs" / "pytorch.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "pytorch.md").read_text(encoding="utf-8")
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
         for code, shown in re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL):
             exec(code, {})

@@ -45,7 +45,7 @@ ROOT = Path(__file__).parents[2]
 LICENSE = (ROOT / "LICENSE").read_text(encoding="utf-8")
 TEXTS = [LICENSE[:3000], LICENSE[3000:6000], LICENSE[6000:9500]]
 TOKENS = 8
-PAGE = (ROOT / "docs" / "survey.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "corpora.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -593,7 +593,7 @@ def test_cancelled_parts_are_one_line(tmp_path):
 @pytest.mark.slow
 def test_the_script_on_the_page_runs_as_it_is_shown(tmp_path):
     """As a file of its own: worker processes that are spawned read it again."""
-    page = (Path(__file__).parents[2] / "docs" / "survey.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "corpora.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
     ((script, shown),) = ((script, shown) for script, shown in blocks if "__main__" in script)
     (tmp_path / "script.py").write_text(script, encoding="utf-8")

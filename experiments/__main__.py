@@ -6,7 +6,8 @@ from inspect import signature
 
 from duat_jax.cli.compiled import keep_compiled
 from experiments.pages import write_pages
-from experiments.studies import module_of, studies
+from experiments.run import run as measure
+from experiments.studies import converted, module_of, studies, study_of
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -17,6 +18,13 @@ def main(arguments: Sequence[str]) -> None:
     study, *options = arguments
     if study not in studies():
         sys.exit(f"There is no study {study!r}: python -m experiments lists them.")
+    if study in converted():
+        if options:
+            sys.exit(f"The study {study} has no options: leave out {' '.join(options)}.")
+        keep_compiled()
+        measure(study, study_of(study))
+        write_pages()
+        return
     run = module_of(study).main
     if options and not signature(run).parameters:
         sys.exit(f"The study {study} has no options: leave out {' '.join(options)}.")

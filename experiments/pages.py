@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from duat_jax.schemas import schema
+from experiments.findings import write_pages_of_tables
 from experiments.kept_results import ROOT
 from experiments.markdown import Fields
 from experiments.pictures.run import write_pictures
@@ -43,6 +44,7 @@ def write_pages() -> None:
     """Fill in every page, draw the pictures of results whose numbers changed, and write the schema of results."""
     fields_of.cache_clear()
     write_pictures()
+    write_pages_of_tables()
     for page in PAGES:
         fill_in(page)
     SCHEMA.write_text(json.dumps(schema(), indent=1) + "\n", encoding="utf-8")

@@ -8,6 +8,7 @@ from types import ModuleType
 
 from experiments.kept_results import ROOT, kept
 from experiments.markdown import Fields
+from experiments.study import Study
 
 
 def name_of(file: Path) -> str:
@@ -29,9 +30,28 @@ def studies() -> dict[str, str]:
         tree = ast.parse(file.read_text(encoding="utf-8"))
         line = (ast.get_docstring(tree) or "").partition("\n")[0]
         has_main = any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body)
-        if has_main and line.startswith(("Claim", "Question")):
+        if _has_study(tree) or (has_main and line.startswith(("Claim", "Question"))):
             lines[name_of(file)] = line
     return lines
+
+
+def _has_study(tree: ast.Module) -> bool:
+    """Return whether a module names a study."""
+    targets = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
+    return any(isinstance(target, ast.Name) and target.id == "STUDY" for target in targets)
+
+
+@cache
+def converted() -> list[str]:
+    """Return the names of the studies that are stated as one `STUDY`."""
+    files = sorted((ROOT / "experiments").glob("*/*.py"))
+    return [name_of(file) for file in files if _has_study(ast.parse(file.read_text(encoding="utf-8")))]
+
+
+def study_of(name: str) -> Study:
+    """Return a study by its name."""
+    study: Study = module_of(name).STUDY
+    return study
 
 
 def module_of(study: str) -> ModuleType:
@@ -49,4 +69,8 @@ def module_of(study: str) -> ModuleType:
 @cache
 def fields_of(study: str) -> Fields:
     """Return the fields of a study, from its kept results."""
+    if study in converted():
+        from experiments.findings import study_fields
+
+        return study_fields(study)
     return module_of(study).fields(kept(study))

@@ -1,7 +1,13 @@
-"""Claim: adapters allow "the fine-tuning of large models under resource constraints" (Wang & Li, Section 1).
+"""Do adapters save memory and time in a step of training?
 
-Run `python -m experiments lora_savings`, on a machine with nothing else to do; it writes
-experiments/results/lora_savings.json and a table of docs/findings/lora.md.
+Wang & Li say that adapters allow "the fine-tuning of large models under resource constraints without the need to adjust
+all parameters" (Section 1).  Adam keeps two numbers and a step one gradient for every trained number, so that full
+fine-tuning takes about four times the memory of the weights, and adapters little more than the weights.  Both pass
+over the same activations, of which longer texts have more.
+
+One step of Adam on SmolLM2-135M, with one text: its memory by the sizes of the compiled program's arguments,
+temporaries and outputs, which are the same in every run, and its seconds by the clock, on a machine with nothing else
+to do.
 """
 
 import time
@@ -12,19 +18,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pandas as pd
 from jaxtyping import Array
 
 import duat_jax as duat
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.models.transformer import Transformer
 from experiments import smollm2
-from experiments.kept_results import store
+from experiments.estimate import Estimate, ratio
 from experiments.lora.tuning import METHODS, Method, Weights, initial, trained_numbers, tuned
-from experiments.markdown import Fields, cells, table
+from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
+from experiments.table import Cell, Frames, Table
+from experiments.verdict import Verdict, below, decide, together
 
 LENGTHS, REPEATS = (64, 512), 7
 """Tokens of the text of a step, and steps that are timed."""
 COMPARED = "rank 1", "rank 16", "rank 64", "full, the same matrices", "full, all parameters"
+ADAPTED, FULL = COMPARED[1], COMPARED[-1]
 MIB = 2**20
 
 
@@ -43,51 +53,107 @@ def make_step(model: Transformer, method: Method) -> tuple[Any, Weights, Any]:
     return step, weights, rule.init(weights)
 
 
-def of_method(model: Transformer, method: Method, length: int) -> dict[str, Any]:
+def timed_steps(model: Transformer, method: Method, length: int) -> list[Row]:
     """Return the memory of a step by its compiled program, in bytes, and the seconds of several steps."""
     step, weights, state = make_step(model, method)
     ids = jnp.asarray(np.random.default_rng(0).integers(0, model.config.vocab, (1, length + 1)), jnp.int32)
     compiled = step.lower(model, weights, state, ids).compile()
     sizes = compiled.memory_analysis()
-    seconds = []
-    for _ in range(REPEATS + 1):
-        start = time.perf_counter()
-        weights, state = jax.block_until_ready(compiled(model, weights, state, ids))
-        seconds.append(time.perf_counter() - start)
-    return {
-        "trained": trained_numbers(weights),
+    memory = {
+        "numbers": trained_numbers(weights),
         "arguments": sizes.argument_size_in_bytes,
         "temporary": sizes.temp_size_in_bytes,
         # What is overwritten in place takes no memory of its own.
         "outputs": sizes.output_size_in_bytes - sizes.alias_size_in_bytes,
-        "seconds": seconds[1:],
     }
-
-
-def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation page."""
     rows = []
-    for length, methods in results["lengths"].items():
-        for name, of in methods.items():
-            peak = of["arguments"] + of["temporary"] + of["outputs"]
-            low, middle, high = np.quantile(of["seconds"], (0.25, 0.5, 0.75))
-            memory = (f"{number / MIB:,.0f}" for number in (of["arguments"], of["temporary"], peak))
-            rows.append([length, name, f"{of['trained']:,}", *memory, f"{middle:.2f} [{low:.2f}, {high:.2f}]"])
-    head = [
-        "tokens",
-        "trained",
-        "numbers",
-        "weights and state, MiB",
-        "temporary, MiB",
-        "together, MiB",
-        "seconds a step",
-    ]
-    text = "\n".join(["### Memory and time of a step", "", *table(head, rows)])
-    return {"tables": text, **cells(text)}
+    for repeat in range(-1, REPEATS):
+        start = time.perf_counter()
+        weights, state = jax.block_until_ready(compiled(model, weights, state, ids))
+        rows.append({**memory, "repeat": repeat, "seconds": time.perf_counter() - start})
+    return rows[1:]
 
 
-def main() -> None:
-    """Measure every method, and store the results."""
+def measure() -> Measurements:
+    """Yield every method at every length."""
     model = duat.load(smollm2.path())
-    lengths = {str(length): {name: of_method(model, METHODS[name], length) for name in COMPARED} for length in LENGTHS}
-    store("lora_savings", {"lengths": lengths})
+    for length in LENGTHS:
+        for name in COMPARED:
+            yield Piece(
+                "steps", {"tokens": length, "trained": name}, partial(timed_steps, model, METHODS[name], length)
+            )
+
+
+def _steps(frames: Frames, tokens: int, trained: str) -> pd.DataFrame:
+    steps = frames["steps"]
+    steps = steps.assign(memory=steps.arguments + steps.temporary + steps.outputs)
+    return steps[(steps.tokens == tokens) & (steps.trained == trained)]
+
+
+def share(column: str, tokens: int, frames: Frames) -> Estimate:
+    """Return the memory or the seconds of adapters of rank 16, as a share of full fine-tuning's."""
+    adapted, full = (_steps(frames, tokens, trained)[column] for trained in (ADAPTED, FULL))
+    if column == "memory":  # the same in every repeat
+        adapted, full = adapted[:1], full[:1]
+    return ratio(adapted, full)
+
+
+MEMORY, LONG_MEMORY, TIME = (
+    Measure(f"{column} of a step of rank 16, of full fine-tuning's, {tokens} tokens", partial(share, column, tokens), 2)
+    for column, tokens in (("memory", 64), ("memory", 512), ("seconds", 64))
+)
+
+
+def less_is_saved(short: Estimate, long: Estimate) -> Verdict:
+    """Return whether longer texts save a smaller share of the memory."""
+    return decide(long.value > short.value, long.value <= short.value)
+
+
+def mebibytes(*columns: str) -> Cell:
+    """Return the cell of a sum of columns in MiB."""
+    return Cell(lambda rows: f"{sum(rows[column].iloc[0] for column in columns) / MIB:,.0f}")
+
+
+STUDY = Study(
+    protocol=__doc__,
+    page="lora",
+    claim="adapters allow fine-tuning without adjusting all parameters, under resource constraints (Section 1)",
+    unit="compiled program",
+    stated="before the run",
+    predictions=(
+        Prediction(
+            "with 64 tokens rank 16 takes less than half of full fine-tuning's memory and less than 0.8 of its time",
+            "confirmed if both shares are below their bounds, refuted if both are above",
+            (MEMORY, TIME),
+            lambda memory, seconds: together(below(memory, 0.5), below(seconds, 0.8)),
+        ),
+        Prediction(
+            "with 512 tokens a smaller share of the memory is saved",
+            "confirmed if the share with 512 tokens is larger than with 64",
+            (MEMORY, LONG_MEMORY),
+            less_is_saved,
+        ),
+    ),
+    control=LONG_MEMORY,
+    headline="A training step of rank-16 adapters takes {outcome} of the memory of full fine-tuning with 64 tokens, and"
+    " {control} with 512 (SmolLM2-135M, {n} program each).",
+    against="Beside full fine-tuning of the same matrices hardly any time is saved: "
+    "{Memory and time of a step / 512, rank 16 / seconds a step} seconds against"
+    " {Memory and time of a step / 512, full, the same matrices / seconds a step} with 512 tokens.",
+    limits="One model of 135 million parameters, one text a step, two CPU cores; the program keeps all activations.",
+    tables={
+        "Memory and time of a step": Table(
+            "steps",
+            ("tokens", "trained"),
+            {
+                "numbers": Cell(lambda rows: f"{rows.numbers.iloc[0]:,}"),
+                "weights and state, MiB": mebibytes("arguments"),
+                "temporary, MiB": mebibytes("temporary"),
+                "together, MiB": mebibytes("arguments", "temporary", "outputs"),
+                "seconds a step": Cell("seconds", 2),
+            },
+        )
+    },
+    measure=measure,
+    settings={"lengths": LENGTHS, "repeats": REPEATS, "methods": COMPARED},
+)

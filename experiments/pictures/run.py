@@ -7,30 +7,21 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
-from matplotlib.figure import Figure
 from PIL import Image
 
 from experiments.families import measured
 from experiments.kept_results import ROOT
 from experiments.pictures import draw, numbers
 from experiments.pictures.curves import draw_by_layer
-from experiments.pictures.numbers import Numbers
 from experiments.pictures.pointers import draw_pointers, pointers
 from experiments.pictures.regions import dense_regions, draw_dense_regions
 from experiments.pictures.trainings import draw_longer, longer, planted
+from experiments.studies import converted, study_of
+from experiments.study import Picture
 
 FOLDER = ROOT / "docs" / "findings"
-
-
-class Picture(NamedTuple):
-    """A picture: the numbers that it shows, and the function that draws them."""
-
-    numbers: Callable[[], Numbers]
-    draw: Callable[[Numbers], Figure]
 
 
 PICTURES = {
@@ -65,14 +56,24 @@ FURTHER = {
 """Pictures further down on a page, by their own names."""
 
 
+def of_studies() -> dict[str, Picture]:
+    """Return the pictures of all studies that are stated as one `STUDY`."""
+    return {name: picture for study in converted() for name, picture in study_of(study).pictures.items()}
+
+
+def every_picture() -> dict[str, Picture]:
+    """Return every picture by its name."""
+    return PICTURES | FURTHER | of_studies()
+
+
 def path(page: str) -> Path:
-    """Return the file of a page's picture."""
-    return FOLDER / (f"{page}.png" if page in FURTHER else f"{page}-answer.png")
+    """Return the file of a picture."""
+    return FOLDER / (f"{page}-answer.png" if page in PICTURES and page not in of_studies() else f"{page}.png")
 
 
 def digest(page: str) -> str:
     """Return a digest of the numbers that a page's picture shows."""
-    return hashlib.sha256(json.dumps((PICTURES | FURTHER)[page].numbers()).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(every_picture()[page].numbers()).encode()).hexdigest()[:16]
 
 
 def kept_digest(page: str) -> str | None:
@@ -85,7 +86,7 @@ def kept_digest(page: str) -> str | None:
 
 def write_pictures() -> None:
     """Draw every picture whose numbers changed."""
-    for page, picture in (PICTURES | FURTHER).items():
+    for page, picture in every_picture().items():
         if kept_digest(page) != digest(page):
             metadata = {"Source": digest(page), "Software": None}
             picture.draw(picture.numbers()).savefig(path(page), dpi=110, metadata=metadata)

@@ -8,7 +8,7 @@ import yaml
 from shown_pages import ROOT
 
 from experiments.pages import MARK
-from experiments.pictures.run import FURTHER, PICTURES, digest, kept_digest, path
+from experiments.pictures.run import PICTURES, digest, every_picture, kept_digest, path
 
 SETTINGS = (ROOT / "properdocs.yml").read_text(encoding="utf-8")
 NAVIGATION = yaml.safe_load(SETTINGS[SETTINGS.index("\nnav:") :])["nav"]
@@ -34,6 +34,6 @@ def test_every_picture_has_its_page():
     assert sorted(f"findings/{page}.md" for page in PICTURES) == sorted(RESULTS)
 
 
-@pytest.mark.parametrize("page", PICTURES | FURTHER)
+@pytest.mark.parametrize("page", every_picture())
 def test_a_picture_shows_the_kept_results(page):
     assert kept_digest(page) == digest(page), "`make pages` draws it again"

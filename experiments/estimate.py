@@ -1,0 +1,87 @@
+"""Estimates over units: the mean with its 95 % interval, by the method that fits the number of units."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from duat_jax.evaluation.statistics import IntervalEstimate, bootstrap, students_mean
+from experiments.markdown import proportion
+
+FEW = 20
+"""Fewer units than these have an interval by Student's t: a bootstrap of them is too narrow."""
+
+
+class Method(StrEnum):
+    """The method of an interval."""
+
+    EXACT = "Clopper and Pearson"
+    STUDENT = "Student's t"
+    BOOTSTRAP = "bootstrap"
+    NONE = "no interval"
+
+
+class Estimate(NamedTuple):
+    """A mean over units with its 95 % interval.
+
+    Args:
+        value: the mean.
+        low: the lower end of the interval.
+        high: the upper end of the interval.
+        n: the number of units.
+        method: the method of the interval.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+    method: Method
+
+    def written(self, digits: int = 3, sign: str = "") -> str:
+        """Format the estimate as on every page: `0.50 [0.41, 0.62]`."""
+        return IntervalEstimate(self.value, self.low, self.high).written(digits, sign)
+
+    def scaled(self, factor: float) -> "Estimate":
+        """Return the estimate in another unit."""
+        return self._replace(value=factor * self.value, low=factor * self.low, high=factor * self.high)
+
+
+def estimate(values: Sequence[float] | np.ndarray, comparisons: int = 1) -> Estimate:
+    """Return the mean over units, or the share of units for which something holds, with its interval.
+
+    Args:
+        values: one number of each unit, or one truth value.
+        comparisons: how many intervals hold together.
+
+    Example:
+        >>> estimate([1.0, 2.0, 3.0]).written(2), estimate([1.0, 2.0, 3.0]).method.value
+        ('2.00 [-0.48, 4.48]', "Student's t")
+        >>> estimate([True, False, False, False]).written(2)
+        '0.25 [0.01, 0.81]'
+    """
+    numbers = np.asarray(values)
+    if not numbers.size:
+        raise ValueError("an estimate needs at least one unit")
+    if numbers.dtype == bool:
+        return Estimate(*proportion(numbers), len(numbers), Method.EXACT)
+    numbers = numbers.astype(float)
+    if len(numbers) == 1 or np.ptp(numbers) == 0:
+        return Estimate(*3 * (float(numbers.mean()),), len(numbers), Method.NONE)
+    few = len(numbers) < FEW
+    interval = students_mean(numbers, comparisons) if few else bootstrap(numbers, comparisons=comparisons)
+    return Estimate(*interval, len(numbers), Method.STUDENT if few else Method.BOOTSTRAP)
+
+
+def ratio(parts: Sequence[float] | np.ndarray, wholes: Sequence[float] | np.ndarray) -> Estimate:
+    """Return the ratio of two means over units, with the interval of its first-order expansion.
+
+    Example:
+        >>> ratio([1.0, 2.0, 3.0], [2.0, 4.0, 6.0]).value
+        0.5
+    """
+    part, whole = np.asarray(parts, float), np.asarray(wholes, float)
+    share = float(part.mean() / whole.mean())
+    off = estimate((part - share * whole) / whole.mean())
+    return off._replace(value=share, low=share + off.low, high=share + off.high)

@@ -1,0 +1,127 @@
+"""Pages of findings, rendered from the records of studies; protocols and tables have a page for each study."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from experiments.markdown import Fields, cells, table
+from experiments.record import Record, filled_sentence, record_of
+from experiments.run import ROOT, frames_of
+from experiments.studies import converted, study_of
+from experiments.study import Study
+from experiments.table import Frames, Table, render
+
+FOLDER = ROOT / "docs" / "findings" / "tables"
+"""Protocols and tables of studies, outside of the site's navigation and search."""
+VERDICTS = "prediction", "what decides", "measured", "verdict"
+
+
+def tables_of(study: Study, frames: Frames) -> dict[str, list[str]]:
+    """Return the lines of every table of a study, by its heading."""
+    return {title: render(of, frames) if isinstance(of, Table) else of(frames) for title, of in study.tables.items()}
+
+
+def _text(tables: dict[str, list[str]]) -> str:
+    return "\n".join(line for title, lines in tables.items() for line in (f"## {title}", "", *lines, ""))
+
+
+@cache
+def record(name: str) -> Record:
+    """Return the record of a study."""
+    study, frames = study_of(name), frames_of(name)
+    return record_of(name, study, frames, cells(_text(tables_of(study, frames))))
+
+
+def records(page: str | None = None) -> list[Record]:
+    """Return the records of every study, or of those of one page."""
+    return [of for of in map(record, converted()) if page in (None, of.page)]
+
+
+def summary(shown: Record) -> list[str]:
+    """Return a record as a list."""
+    return [
+        f"- **Claim.** {shown.claim}",
+        f"- **Units.** {shown.n} {shown.unit}; what decides was stated {shown.stated}.",
+        f"- **Outcome.** {shown.outcome} (95 % interval: {shown.method}).",
+        f"- **Control.** {shown.control}.",
+        f"- **Verdict.** {shown.verdict}.",
+        f"- **Strongest result against it.** {shown.against}",
+        f"- **Limits.** {shown.limits}",
+    ]
+
+
+def page_of_tables(name: str) -> str:
+    """Return the page of a study: its record, its protocol, its predictions and its tables."""
+    study, shown = study_of(name), record(name)
+    protocol = study.protocol.partition("\n")[2].strip()
+    decided = table(VERDICTS, [tuple(map(str, of)) for of in shown.predictions])
+    lines = [
+        f"# {shown.question}",
+        "",
+        f"**{shown.headline}**",
+        "",
+        *summary(shown),
+        "",
+        f"From the page [{shown.page}](../{shown.page}.md); `python -m experiments {name}` runs it in a clone.",
+        "",
+        "## Protocol",
+        "",
+        protocol,
+        "",
+        "## Predictions",
+        "",
+        *decided,
+        "",
+        _text(tables_of(study, frames_of(name))).rstrip(),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def write_pages_of_tables(names: Sequence[str] | None = None) -> None:
+    """Write the page of every study."""
+    FOLDER.mkdir(exist_ok=True)
+    for name in converted() if names is None else names:
+        (FOLDER / f"{name}.md").write_text(page_of_tables(name), encoding="utf-8")
+
+
+def _page(page: str) -> Fields:
+    """Return the fields of a page of findings: every study in a row, results against it, and limits."""
+    of_page = records(page)
+    rows = [
+        (f"[{of.question}](tables/{of.study}.md)", of.outcome, of.control, f"{of.n} {of.unit}", of.verdict)
+        for of in of_page
+    ]
+    head = "question", "outcome", "control", "n", "verdict"
+    return {
+        f"{page} / studies": "\n".join(table(head, rows)),
+        f"{page} / findings": "\n".join(f"- {of.headline}" for of in of_page),
+        f"{page} / against": "\n".join(f"- {of.against}" for of in of_page),
+        f"{page} / limits": "\n".join(f"- {of.limits}" for of in of_page),
+    }
+
+
+def fields(kept: dict[str, Any]) -> Fields:
+    """Return the fields of all pages of findings."""
+    found: Fields = {"studies": str(len(records()))}
+    for page in dict.fromkeys(of.page for of in records()):
+        found |= _page(page)
+    return found
+
+
+def study_fields(name: str) -> Fields:
+    """Return the fields of a study: the sentences of its record, and its tables with their cells."""
+    study, frames = study_of(name), frames_of(name)
+    tables = tables_of(study, frames)
+    sentences = {key: str(value) for key, value in record(name)._asdict().items() if key != "predictions"}
+    outcome = study.outcome.written(frames)
+    numbers = {
+        "outcome": outcome,
+        "outcome / value": outcome.partition(" [")[0],
+        "control": study.control.written(frames),
+    }
+    known = {**sentences, **numbers, **cells(_text(tables))}
+    captions = {
+        f"caption / {name}": filled_sentence(picture.caption, known) for name, picture in study.pictures.items()
+    }
+    texts = {f"table / {title}": "\n".join(lines) for title, lines in tables.items()}
+    return {**known, "outcome in words": sentences["outcome"], **texts, **captions}

@@ -1,0 +1,142 @@
+"""The record of a study: question, claim, primary outcome, verdict, and the strongest result against it."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from experiments.markdown import Fields
+from experiments.study import Study
+from experiments.table import Frames
+from experiments.verdict import Verdict, together
+
+NAMED = re.compile(r"\{([^{}]+)\}")
+UNMEASURED = re.compile(r"\b(not|never|weren't|wasn't|isn't|aren't)\s+(measured|tested|tried)\b", re.IGNORECASE)
+NEEDED = "{outcome}", "{control}", "{n}"
+"""Fields without which a headline misleads."""
+
+
+class Decided(NamedTuple):
+    """A prediction as decided.
+
+    Args:
+        prediction: the prediction.
+        rule: what decides.
+        outcome: the measures with their estimates.
+        verdict: the verdict.
+    """
+
+    prediction: str
+    rule: str
+    outcome: str
+    verdict: str
+
+
+class Record(NamedTuple):
+    """The record of a study, in sentences whose numbers are from its kept results.
+
+    Args:
+        study: its name: `python -m experiments NAME` runs it.
+        page: the page of findings.
+        question: the question.
+        claim: the papers' claim with its place, or where the question is from.
+        unit: of what n are.
+        n: the number of units.
+        stated: when what decides was stated.
+        outcome: the primary outcome, with its interval.
+        method: the method of the interval.
+        control: what the outcome is compared with.
+        verdict: the verdict on the first prediction.
+        headline: one sentence.
+        against: the strongest result against it.
+        limits: what doesn't follow.
+        predictions: every prediction with its verdict.
+    """
+
+    study: str
+    page: str
+    question: str
+    claim: str
+    unit: str
+    n: int
+    stated: str
+    outcome: str
+    method: str
+    control: str
+    verdict: str
+    headline: str
+    against: str
+    limits: str
+    predictions: tuple[Decided, ...]
+
+
+def filled_sentence(text: str, fields: Fields) -> str:
+    """Return a sentence with its fields in braces filled in.
+
+    Raises:
+        KeyError: if it names a field that isn't there.
+    """
+    return NAMED.sub(lambda name: fields[name[1]], text)
+
+
+def record_of(name: str, study: Study, frames: Frames, cells: Fields) -> Record:
+    """Return the record of a study.
+
+    Args:
+        name: the study's name.
+        study: the study.
+        frames: its kept measurements.
+        cells: the cells of its tables by `heading / row / column`.
+
+    Raises:
+        KeyError: if a sentence names a field that the study doesn't have.
+    """
+    estimate = study.outcome.estimate(frames)
+    known = {
+        "outcome": study.outcome.written(frames),
+        "control": study.control.written(frames),
+        "n": str(estimate.n),
+        "unit": study.unit,
+        **cells,
+    }
+    decided = tuple(
+        Decided(
+            prediction.name,
+            prediction.rule,
+            "; ".join(f"{measure.name}: {measure.written(frames)}" for measure in prediction.measures),
+            prediction.verdict(frames),
+        )
+        for prediction in study.predictions
+    )
+    sentence = {key: filled_sentence(getattr(study, key), known) for key in ("headline", "against", "limits")}
+    return Record(
+        study=name,
+        page=study.page,
+        question=study.question,
+        claim=study.claim,
+        unit=study.unit,
+        n=estimate.n,
+        stated=study.stated,
+        outcome=f"{study.outcome.name}: {known['outcome']}",
+        method=estimate.method,
+        control=f"{study.control.name}: {known['control']}",
+        verdict=decided[0].verdict,
+        **sentence,
+        predictions=decided,
+    )
+
+
+def faults(name: str, study: Study) -> Iterator[str]:
+    """Name what makes a headline misleading: no outcome, control or n, a typed number, or a denied measurement."""
+    yield from (f"{name}: the headline lacks {field}" for field in NEEDED if field not in study.headline)
+    for sentence in (study.headline, study.against, study.limits):
+        if typed := re.findall(r"\d+\.\d+", NAMED.sub("", sentence)):
+            yield f"{name}: {', '.join(typed)} is typed, and not from kept results"
+    if UNMEASURED.search(study.headline):
+        yield f"{name}: a headline says what was measured, not what wasn't"
+    if not study.question.endswith("?"):
+        yield f"{name}: the first line of the module is the question"
+
+
+def verdict_on(claim: str, records: Iterable[Record]) -> Verdict:
+    """Return the verdict on a claim: that of all records about it together."""
+    return together(*(Verdict(record.verdict) for record in records if record.claim == claim))

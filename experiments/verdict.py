@@ -1,0 +1,55 @@
+"""The four verdicts on a prediction, and what decides them."""
+
+from enum import StrEnum
+
+from experiments.estimate import Estimate
+
+
+class Verdict(StrEnum):
+    """A verdict: `mixed` where parts of a prediction are confirmed and others refuted."""
+
+    CONFIRMED = "confirmed"
+    REFUTED = "refuted"
+    MIXED = "mixed"
+    UNDECIDED = "undecided"
+
+
+def decide(confirmed: bool, refuted: bool) -> Verdict:
+    """Return the verdict of two conditions; refutation counts first.
+
+    Example:
+        >>> decide(confirmed=False, refuted=False).value
+        'undecided'
+    """
+    return Verdict.REFUTED if refuted else Verdict.CONFIRMED if confirmed else Verdict.UNDECIDED
+
+
+def above(estimate: Estimate, bound: float = 0.0) -> Verdict:
+    """Return whether an estimate is above a bound: confirmed or refuted where its whole interval is on one side.
+
+    Example:
+        >>> from experiments.estimate import estimate
+        >>> above(estimate([1.0, 1.1, 1.2])).value, above(estimate([-1.0, 2.0])).value
+        ('confirmed', 'undecided')
+    """
+    return decide(estimate.low > bound, estimate.high < bound)
+
+
+def below(estimate: Estimate, bound: float = 0.0) -> Verdict:
+    """Return whether an estimate is below a bound."""
+    return decide(estimate.high < bound, estimate.low > bound)
+
+
+def together(*verdicts: Verdict) -> Verdict:
+    """Return the verdict on a prediction of several parts.
+
+    Example:
+        >>> together(Verdict.CONFIRMED, Verdict.REFUTED).value, together(Verdict.CONFIRMED, Verdict.UNDECIDED).value
+        ('mixed', 'undecided')
+    """
+    kinds = set(verdicts)
+    if len(kinds) == 1:
+        return kinds.pop()
+    return (
+        Verdict.MIXED if kinds >= {Verdict.CONFIRMED, Verdict.REFUTED} or Verdict.MIXED in kinds else Verdict.UNDECIDED
+    )

@@ -25,6 +25,8 @@ HTML_LINK = re.compile(r'(?<=href=")[^"#]+(?=[#"])')
 PICTURE_ELSEWHERE = re.compile(r'<img alt="([^"]*)" src="https://[^"]*" ?/?>')
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 ADDRESS = PROJECT["urls"]["Repository"]
+TABLES = "tables"
+"""The name of folders with pages that are neither in the navigation nor found by a search."""
 MATHJAX = re.compile(r"<!-- Load mathjax -->.*?<!-- End of mathjax configuration -->", re.DOTALL)
 
 
@@ -70,7 +72,7 @@ def _linked(link: str, page: Page, files: Files) -> File | None:
 def on_page_markdown(markdown: str, page: Page, config: ProperDocsConfig, files: Files) -> str:
     """Lead links out of `docs/` to where the site has the file; what it doesn't have is named by its path.
 
-    A search finds pages that explain a word before those of the API that have it in a signature.
+    A search finds pages that explain a word before those of the API that have it in a signature, and no page of tables.
 
     Args:
         markdown: the page.
@@ -80,6 +82,8 @@ def on_page_markdown(markdown: str, page: Page, config: ProperDocsConfig, files:
     """
     if page.file.src_uri.startswith(("api/", "CHANGELOG", "CONTRIBUTING")):
         page.meta["search"] = {"boost": 0.2}
+    if posixpath.basename(posixpath.dirname(page.file.src_uri)) == TABLES:
+        page.meta["search"] = {"exclude": True}
 
     def moved(found: re.Match) -> str:
         text, link = found.groups()

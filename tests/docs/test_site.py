@@ -52,10 +52,33 @@ def anchors(path):
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+TABLES = sorted((ROOT / "docs").glob("*/tables/*.md"))
+"""Pages of tables, which aren't in the navigation."""
+
+
+def linked(path):
+    """Return the files that a page links to."""
+    links = re.findall(r"\]\(([^)\s#]+)", prose(path))
+    return [(path.parent / link).resolve() for link in links if not link.startswith("http")]
+
+
 def test_every_page_and_notebook_is_in_the_navigation_once():
-    docs = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    docs = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md") if path not in TABLES]
     notebooks = [path.relative_to(ROOT).as_posix() for path in (ROOT / "notebooks").glob("*.ipynb")]
     assert sorted(pages(NAVIGATION)) == sorted([*docs, *notebooks, "CHANGELOG.md", "CONTRIBUTING.md"])
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_page_of_tables_is_linked_from_a_page_of_the_navigation_and_links_back(path):
+    in_navigation = [ROOT / "docs" / page for page in pages(NAVIGATION) if (ROOT / "docs" / page).suffix == ".md"]
+    linking = [page for page in in_navigation if page.exists() and path in linked(page)]
+    assert linking, "a page of the navigation links it"
+    assert set(linking) & set(linked(path)), "it links a page that links it"
+
+
+def test_folders_of_tables_are_outside_of_the_navigation():
+    folders = yaml.safe_load(SETTINGS[SETTINGS.index("\nnot_in_nav:") : SETTINGS.index("\nnav:")])["not_in_nav"].split()
+    assert {f"/{path.parent.relative_to(ROOT / 'docs').as_posix()}/" for path in TABLES} <= set(folders)
 
 
 NAMESPACES = [getattr(house, name) for house in (duat_jax, symbolic) for name in house.NAMESPACES]

@@ -1,8 +1,7 @@
 """A small random model of every model type of the installed transformers: is it converted, exact, and certified?
 
-`python -m tests.parity.model_types` tries all of them and writes `docs/reference/model-types.md`; `--part 3/40` tries
-one of
-forty parts, and `--types llama bart` some; other results are kept.
+`python -m tests.parity.model_types` tries all of them and writes `docs/reference/model-types.md` and its table;
+`--part 3/40` tries one of forty parts, and `--types llama bart` some; other results are kept.
 """
 
 import argparse

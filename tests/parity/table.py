@@ -1,4 +1,4 @@
-"""Write `docs/reference/families.md`: family × switch × head, with measured parity and exactness.
+"""Write `docs/reference/tables/families.md`: family × switch × head, with measured parity and exactness.
 
 Run `.venv-reference/bin/python -m tests.parity.table`, in the environment of `make parity`.
 """
@@ -20,7 +20,7 @@ from experiments.pages import write_pages
 
 from .cases import DTYPES, Case, cases, errors, inputs, reference
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "families.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tables" / "families.md"
 
 
 def exactness(model: duat.models.Transformer, given: jax.Array) -> float:

@@ -18,9 +18,9 @@ from typesetting.mathematics import typeset
 
 ROOT = Path(__file__).parent.parent
 KATEX = ROOT / "typesetting" / "node_modules" / "katex" / "dist"
-PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "notebooks/*.ipynb")
+PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "notebooks/*.ipynb")
 MATHEMATICS = ("katex.min.css", "katex.min.js", "contrib/auto-render.min.js", "fonts/*.woff2")
-MARKDOWN_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
+MARKDOWN_LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 HTML_LINK = re.compile(r'(?<=href=")[^"#]+(?=[#"])')
 PICTURE_ELSEWHERE = re.compile(r'<img alt="([^"]*)" src="https://[^"]*" ?/?>')
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -66,7 +66,7 @@ def _linked(link: str, page: Page, files: Files) -> File | None:
     """Return the file of the site that a link in the repository leads to."""
     folder = posixpath.dirname(Path(page.file.abs_src_path).relative_to(ROOT).as_posix())
     target = posixpath.normpath(posixpath.join(folder, link))
-    return files.get_file_from_path("index.md" if target == "README.md" else target.removeprefix("docs/"))
+    return files.get_file_from_path(target.removeprefix("docs/"))
 
 
 def on_page_markdown(markdown: str, page: Page, config: ProperDocsConfig, files: Files) -> str:

@@ -1,4 +1,4 @@
-"""The three pages of results that the site shows, and the README's picture of one.
+"""The three pages of results that the site shows, a picture of one, and the README's picture.
 
 Run `make install && python -m experiments.live_pages`, with Chromium.
 """
@@ -6,6 +6,8 @@ Run `make install && python -m experiments.live_pages`, with Chromium.
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+
+import matplotlib.pyplot as plt
 
 import duat_jax as duat
 from duat_jax.display.result import Displayed
@@ -40,13 +42,32 @@ def draw() -> None:
         browser.close()
 
 
+def draw_difference() -> None:
+    """Draw the difference between two texts, layer by layer, narrow enough for a phone."""
+    model = duat.load(smollm2.path())
+    france, italy = "The capital of France is", "The capital of Italy is"
+    why = duat.contrast(model, france, italy, " Paris", contrast=" Rome")
+    figure, axes = plt.subplots(figsize=(5, 6.4), layout="constrained")
+    why.plot(axes)
+    axes.set_yticks(axes.get_yticks()[::2], axes.get_yticklabels()[::2])
+    axes.set_title("")
+    figure.suptitle(
+        f"A: {france} → Paris\nB: {italy} → Rome\n"
+        f"logit of Paris minus that of Rome, A − B: {why.difference:+.1f};\n"
+        "in each row: where this difference is after the layer",
+        fontsize=10,
+    )
+    figure.savefig(FOLDER.parent / "difference.png", dpi=150)
+
+
 def main() -> None:
-    """Write the pages, and draw one."""
+    """Write the pages, and draw the pictures."""
     FOLDER.mkdir(exist_ok=True)
     for name, result in results():
         result.html(FOLDER / f"{name}.html", examples=None if name == "capital" else duat.survey.examples())
         print(f"{name}: {(FOLDER / f'{name}.html').stat().st_size / 1e3:.0f} kB")
     draw()
+    draw_difference()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Numbers in the sentences of pages that are no field of a kept result are computed here, and stand there."""
 
+import re
 import sys
 
 import jax
@@ -111,6 +112,5 @@ def test_held_out_files_share_as_many_lines_with_training_files_as_the_page_says
 
 def test_pages_count_families_and_notebooks_rightly():
     assert len(measured()) == 45 and len(list((ROOT / "notebooks").glob("*.ipynb"))) == 11
-    for page in ("../README.md", "index.md"):
-        assert "[forty-five families]" in prose(page)
-    assert "Eleven [notebooks]" in prose("../README.md")
+    assert "forty-five families" in prose("../README.md")
+    assert len(re.findall(r"^\d+\. \[", (ROOT / "docs/tutorials/notebooks.md").read_text("utf-8"), re.MULTILINE)) == 11

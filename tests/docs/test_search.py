@@ -19,7 +19,7 @@ SEARCHED = {
     "attribution graph": "how-to/graph.md",
     "bfloat16": "explanation/how-it-works.md",
     "causal tracing": "how-to/interventions.md",
-    "Colab": "index.md",
+    "Colab": "tutorials/notebooks.md",
     "direct logit attribution": "explanation/neighbours.md",
     "float16": "explanation/how-it-works.md",
     "GPU": "explanation/how-it-works.md",

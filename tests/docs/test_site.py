@@ -6,10 +6,8 @@ import json
 import re
 from pathlib import Path
 
-import jax
 import pytest
 import yaml
-from shown_pages import alike, blocks
 
 import duat_jax
 import symbolic
@@ -24,7 +22,7 @@ DIRECTIVES = re.findall(r"^::: (\S+)$", "".join(API), re.MULTILINE)
 ELSEWHERE = [
     *sorted((ROOT / "docs" / "api").glob("*.md")),
     *sorted((ROOT / "notebooks").glob("*.ipynb")),
-    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md")),
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
 ]
 """Pages whose links no other test follows."""
 
@@ -65,7 +63,7 @@ def linked(path):
 def test_every_page_and_notebook_is_in_the_navigation_once():
     docs = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md") if path not in TABLES]
     notebooks = [path.relative_to(ROOT).as_posix() for path in (ROOT / "notebooks").glob("*.ipynb")]
-    assert sorted(pages(NAVIGATION)) == sorted([*docs, *notebooks, "CHANGELOG.md", "CONTRIBUTING.md"])
+    assert sorted(pages(NAVIGATION)) == sorted([*docs, *notebooks, "README.md", "CHANGELOG.md", "CONTRIBUTING.md"])
 
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -116,16 +114,6 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
             file = page.parent / path if path else page
             assert file.exists(), link
             assert not heading or heading in anchors(file), link
-
-
-@pytest.mark.slow
-def test_the_quick_start_prints_what_it_shows(capsys):
-    page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
-        exec(*blocks("python", page), {})
-    printed, (shown,) = capsys.readouterr().out.splitlines(), blocks("text", page)
-    assert len(printed) == len(shown.splitlines())
-    assert all(map(alike, printed, shown.splitlines()))
 
 
 @pytest.fixture(scope="module")

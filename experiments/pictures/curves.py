@@ -4,8 +4,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from duat_jax.display.pictures import styled
-from experiments.pictures.draw import OTHER, OURS, PALE
 from experiments.pictures.numbers import Numbers
+from experiments.pictures.panels import OTHER, OURS, PALE
 
 
 @styled

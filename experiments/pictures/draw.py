@@ -1,7 +1,6 @@
 """The pictures at the top of the pages of results."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,26 +8,10 @@ from matplotlib.figure import Figure
 
 from duat_jax.display.pictures import add_colour_bar, colour_scale, draw_heat, styled
 from experiments.generalization.networks import MOVING
-from experiments.pictures.numbers import FRACTIONS, PARAMETERS, TASKS, Numbers
-
-OURS, OTHER, PALE = "#b2182b", "#4d4d4d", "#92c5de"
-"""Colours of this project's methods, of others, and of a second series."""
+from experiments.pictures.numbers import FRACTIONS, PARAMETERS, Numbers
+from experiments.pictures.panels import OTHER, OURS, PALE, dots, stack
 
 OUR_METHODS = "secant", "collapse", "contributions"
-OUR_ROWS = "full attention", "exact part", "run again, everything", "between tasks"
-"""The beginnings of rows that are drawn in the colour of this project's."""
-
-
-def _dots(axes: Axes, estimates: Mapping[str, Sequence[float]], colours: Mapping[str, str] | str, **style: Any) -> None:
-    """Draw a row for each name, from top to bottom: a dot and its interval."""
-    values = np.array(list(estimates.values()), float)
-    places = np.arange(len(estimates))
-    of_dots = [colours if isinstance(colours, str) else colours[name] for name in estimates]
-    axes.hlines(places, values[:, 1], values[:, 2], colors=of_dots, linewidth=1.2)
-    axes.scatter(values[:, 0], places, color=of_dots, zorder=3, **{"s": 22, **style})
-    axes.set_yticks(places, list(estimates))
-    axes.set_ylim(len(estimates) - 0.5, -0.5)
-    axes.grid(axis="x", alpha=0.3)
 
 
 def _colours(methods: Iterable[str]) -> dict[str, str]:
@@ -41,7 +24,7 @@ def draw_faithfulness(numbers: Numbers) -> Figure:
     figure = Figure(figsize=(8.6, 5.2))
     titles = {"masked": "tokens masked out", "removed": "tokens really removed"}
     for axes, (removal, methods) in zip(figure.subplots(1, 2, sharey=True), numbers.items(), strict=True):
-        _dots(axes, methods, _colours(methods))
+        dots(axes, methods, _colours(methods))
         axes.axvline(0, color=OURS, linewidth=1)
         axes.set_title(titles[removal])
         axes.set_xlabel("behind the secant by")
@@ -54,27 +37,14 @@ def draw_circuits(numbers: Numbers) -> Figure:
     figure = Figure(figsize=(8.6, 4.2))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
     order = sorted(numbers, key=lambda method: -numbers[method][1])
-    _dots(left, {method: numbers[method][1:] for method in order}, _colours(order))
+    dots(left, {method: numbers[method][1:] for method in order}, _colours(order))
     left.set_xlabel("effect that circuits keep, mean over six tasks (logf)")
     costs = {method: numbers[method][:1] * 3 for method in order}
-    _dots(right, costs, _colours(order), marker="s")
+    dots(right, costs, _colours(order), marker="s")
     right.set_xscale("log")
     right.set_xlim(1.5, None)
     right.set_xlabel("cost in plain forward passes")
     return figure
-
-
-def _stack(axes: Axes, numbers: Numbers) -> None:
-    """Draw a bar for each task, of what exchanged demonstrations add and of what right ones add beyond."""
-    before = np.zeros(len(TASKS))
-    for (part, of_tasks), colour in zip(numbers.items(), (PALE, OURS), strict=True):
-        values = np.array(list(of_tasks.values()))
-        ends = before + values[:, 0]
-        axes.barh(list(of_tasks), values[:, 0], left=before, color=colour, height=0.6, label=part)
-        axes.hlines(np.arange(len(TASKS)), before + values[:, 1], before + values[:, 2], color="black", linewidth=1)
-        before = ends
-    axes.invert_yaxis()
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1, handlelength=1)
 
 
 @styled
@@ -82,7 +52,7 @@ def draw_in_context(numbers: Numbers) -> Figure:
     """Draw what four demonstrations add to an answer, split into what exchanged ones add too and the rest."""
     figure = Figure(figsize=(7.2, 2.5))
     axes = figure.subplots()
-    _stack(axes, numbers)
+    stack(axes, numbers)
     axes.set_xlabel("log-probability that four demonstrations add to the answer, in nats")
     return figure
 
@@ -90,7 +60,7 @@ def draw_in_context(numbers: Numbers) -> Figure:
 def _errors(axes: Axes, of_task: Numbers) -> None:
     """Draw the error of every network, and of the best output that is blind to the prompt."""
     moving = {name: OURS if name.startswith("transformer") else OTHER for name in of_task["networks"]}
-    _dots(axes, of_task["networks"], moving)
+    dots(axes, of_task["networks"], moving)
     axes.axvline(of_task["blind"], color="black", linestyle=":")
     axes.text(of_task["blind"], -0.4, "blind to\nthe prompt ", ha="right", va="top", fontsize="small")
     axes.set_xlim(0, None)
@@ -113,7 +83,7 @@ def draw_generalization(numbers: Numbers) -> Figure:
     figure = Figure(figsize=(8.6, 4.6))
     panels = figure.subplots(2, len(numbers) // 2, sharex=True, sharey=True).ravel()
     for axes, (study, networks) in zip(panels, numbers.items(), strict=True):
-        _dots(axes, networks, {kind: OURS if kind in MOVING else OTHER for kind in networks})
+        dots(axes, networks, {kind: OURS if kind in MOVING else OTHER for kind in networks})
         axes.set_title(study)
         axes.set_xscale("log")
     figure.supxlabel("error (root mean square)", fontsize="medium")
@@ -141,7 +111,7 @@ def draw_lora(numbers: Numbers) -> Figure:
     figure = Figure(figsize=(8.6, 2.6))
     titles = "the adapters' own terms", "first order in the adapters", "each adapter alone, summed"
     for axes, title, estimates in zip(figure.subplots(1, 3, sharey=True), titles, numbers.values(), strict=True):
-        _dots(axes, estimates, OURS)
+        dots(axes, estimates, OURS)
         axes.set_xscale("log")
         axes.axvline(100, color="black", linestyle=":")
         axes.set_title(title)
@@ -206,7 +176,7 @@ def draw_ground_truth(numbers: Numbers) -> Figure:
     figure = Figure(figsize=(8.2, 3.8))
     titles = {"alone": "one program is read", "ignoring": "both are read, one is ignored"}
     for axes, (read, methods) in zip(figure.subplots(1, 2, sharey=True), numbers.items(), strict=True):
-        _dots(axes, methods, _colours(methods))
+        dots(axes, methods, _colours(methods))
         axes.axvline(0.5, color="black", linestyle=":")
         axes.set_xlim(0.2, 1.02)
         axes.set_title(titles[read])
@@ -241,12 +211,12 @@ def draw_heads(numbers: Numbers) -> Figure:
     ):
         above, below = columns
         colours = {name: OURS if name == "heads" else OTHER for name in of_model["overlap"]}
-        _dots(above, of_model["overlap"], colours)
+        dots(above, of_model["overlap"], colours)
         above.set_title(titles[model])
         above.set_xlim(0, 1)
         above.set_xlabel("overlap of two heads' values")
         colours = {name: OURS if name == "shares of the secant" else OTHER for name in of_model["prediction"]}
-        _dots(below, of_model["prediction"], colours)
+        dots(below, of_model["prediction"], colours)
         below.axvline(0, color="black", linestyle=":")
         below.set_xlabel("rank correlation with interactions")
     return figure
@@ -280,17 +250,6 @@ def draw_long_context(numbers: Numbers) -> Figure:
 
 
 @styled
-def draw_panels(numbers: Numbers) -> Figure:
-    """Draw panels with a row for each name."""
-    figure = Figure(figsize=(10.4, 1.2 + 0.24 * max(len(rows) for _, rows in numbers.values())))
-    panels = figure.subplots(1, len(numbers), squeeze=False)[0]
-    for axes, (title, (axis, rows)) in zip(panels, numbers.items(), strict=True):
-        _dots(axes, rows, {name: OURS if name.startswith(OUR_ROWS) else OTHER for name in rows})
-        axes.set(title=title, xlabel=axis)
-    return figure
-
-
-@styled
 def draw_emergence(numbers: Numbers) -> Figure:
     """Draw the parts of the network in the change of two numbers along a training, and the numbers underneath."""
     figure = Figure(figsize=(11.0, 6.4))
@@ -320,15 +279,15 @@ def draw_papers(numbers: Numbers) -> Figure:
     _errors(prompt, numbers["approximation"])
     prompt.set_title("Following a prompt takes no moving weights")
     prompt.set_xlabel("error")
-    _stack(context, numbers["in context"])
+    stack(context, numbers["in context"])
     context.set_title("Wrong answers give much of the gain", pad=22)
     context.set_xlabel("nats that four demonstrations add")
-    _dots(pruned, numbers["pruning"], OURS)
+    dots(pruned, numbers["pruning"], OURS)
     pruned.axvline(100, color="black", linestyle=":")
     pruned.set_xlim(0, 104)
     pruned.set_title("The bound on pruned terms doesn't hold")
     pruned.set_xlabel("tokens within it, in % (half of the neurons gone)")
-    _dots(adapted, numbers["lora"], OURS)
+    dots(adapted, numbers["lora"], OURS)
     adapted.set_xscale("log")
     adapted.axvline(100, color="black", linestyle=":")
     adapted.set_title("LoRA also moves patterns and norms")

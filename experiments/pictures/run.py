@@ -15,6 +15,7 @@ from experiments.families import measured
 from experiments.kept_results import ROOT
 from experiments.pictures import draw, numbers
 from experiments.pictures.curves import draw_by_layer
+from experiments.pictures.panels import draw_panels
 from experiments.pictures.pointers import draw_pointers, pointers
 from experiments.pictures.regions import dense_regions, draw_dense_regions
 from experiments.pictures.trainings import draw_longer, longer, planted
@@ -38,19 +39,19 @@ PICTURES = {
     "heads": Picture(numbers.heads, draw.draw_heads),
     "long-context": Picture(numbers.long_context, draw.draw_long_context),
     "emergence": Picture(numbers.emergence, draw.draw_emergence),
-    "prompts": Picture(numbers.prompts, draw.draw_panels),
+    "prompts": Picture(numbers.prompts, draw_panels),
 }
 """The picture of every page of results, by the name of the page."""
 
 FURTHER = {
     "families-answer": Picture(measured, draw.draw_families),
     "lora-why": Picture(numbers.lora_why, draw.draw_lora_why),
-    "limited-reach": Picture(numbers.limited_reach, draw.draw_panels),
-    "bits": Picture(numbers.bits, draw.draw_panels),
+    "limited-reach": Picture(numbers.limited_reach, draw_panels),
+    "bits": Picture(numbers.bits, draw_panels),
     "dense-regions": Picture(dense_regions, draw_dense_regions),
     "pointers": Picture(pointers, draw_pointers),
     "emergence-longer": Picture(longer, draw_longer),
-    "planted": Picture(planted, draw.draw_panels),
+    "planted": Picture(planted, draw_panels),
     "rank-one-layers": Picture(numbers.rank_one_layers, draw_by_layer),
 }
 """Pictures further down on a page, by their own names."""

@@ -7,8 +7,8 @@ from experiments.emergence.longer import EMBEDDED, SEED, Longer
 from experiments.emergence.seeds import Seed
 from experiments.emergence.training import HELD_OUT, REPETITION
 from experiments.kept_results import kept
-from experiments.pictures.draw import OTHER, OURS, PALE
 from experiments.pictures.numbers import Numbers, estimate
+from experiments.pictures.panels import OTHER, OURS, PALE
 from experiments.studies import fields_of
 
 

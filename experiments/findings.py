@@ -33,8 +33,9 @@ def record(name: str) -> Record:
 
 
 def records(page: str | None = None) -> list[Record]:
-    """Return the records of every study, or of those of one page."""
-    return [of for of in map(record, converted()) if page in (None, of.page)]
+    """Return the records of every study, or of those of one page, the study with the page's name first."""
+    found = [of for of in map(record, converted()) if page in (None, of.page)]
+    return sorted(found, key=lambda of: of.study != of.page.replace("-", "_"))
 
 
 def summary(shown: Record) -> list[str]:

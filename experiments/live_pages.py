@@ -49,7 +49,7 @@ def draw_difference() -> None:
     why = duat.contrast(model, france, italy, " Paris", contrast=" Rome")
     figure, axes = plt.subplots(figsize=(5, 6.4), layout="constrained")
     why.plot(axes)
-    axes.set_yticks(axes.get_yticks()[::2], axes.get_yticklabels()[::2])
+    axes.set_yticks(axes.get_yticks()[::2], [label.get_text() for label in axes.get_yticklabels()[::2]])
     axes.set_title("")
     figure.suptitle(
         f"A: {france} → Paris\nB: {italy} → Rome\n"

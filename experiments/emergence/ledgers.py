@@ -18,10 +18,10 @@ from duat_jax.training import Kept, influence
 from duat_jax.training.over_weights.compute import Number
 from duat_jax.training.update import Weights, names_of
 from duat_jax.weights.units import units_of
-from experiments.emergence.parts import part_of
+from experiments.emergence.courses import DOUBLE, SECANT, SIMPSON, part_of
 from experiments.emergence.texts import SINGLE, Texts, continued, control, stands_before
 from experiments.emergence.training import FOLLOWED, HELD_OUT, OWN, REPETITION, TRAINED_ON, Network
-from experiments.significant import significant
+from experiments.study import Row
 
 ROUNDING = 1e-5
 """The rounding of a difference of two losses, in nats: they cancel, which no part shows."""
@@ -43,26 +43,32 @@ def _simpson(number: "Number", after: Weights, before: Weights) -> Weights:
     return jax.tree.map(lambda a, b, p, q, r: (p + 4 * q + r) / 6 * (b - a), before, after, *slopes)
 
 
-def of_segments(network: Network, kept: Kept, numbers: dict[str, "Number"]) -> Found:
-    """Return numbers at every kept state, and the parts of arrays and of heads in every segment."""
+def of_segments(network: Network, kept: Kept, numbers: dict[str, "Number"]) -> dict[str, Found]:
+    """Return of every number, in every segment, the parts of the network by each rule, those of heads, and helping."""
 
-    def by_array(parts: Weights) -> dict[str, Array]:
-        return {name: part.sum() for name, part in zip(names_of(parts), jax.tree.leaves(parts), strict=True)}
+    def by_part(parts: Weights) -> dict[str, Array]:
+        found: dict[str, Array] = {}
+        for name, part in zip(names_of(parts), jax.tree.leaves(parts), strict=True):
+            found[part_of(name)] = found.get(part_of(name), 0) + part.sum()
+        return found
 
     @partial(jax.jit, static_argnames="name")
     def exact(after: Weights, before: Weights, name: str) -> Found:
         found = secant(numbers[name])(after, before)
+        heads: dict[str, Array] = {}
+        for unit, part in units_of(network.model(found.parts)).heads.items():
+            layer = unit.split(".")[1]
+            heads[layer] = heads.get(layer, 0) + part
         return {
-            "values": found.values,
-            "parts": by_array(found.parts),
-            "heads": units_of(network.model(found.parts)).heads,
+            SECANT: by_part(found.parts),
+            "heads": heads,
             "helping": helping(found.parts),
             "completeness": found.completeness,
         }
 
     @partial(jax.jit, static_argnames="name")
     def by_simpson(after: Weights, before: Weights, name: str) -> dict[str, Array]:
-        return by_array(_simpson(numbers[name], after, before))
+        return by_part(_simpson(numbers[name], after, before))
 
     @cache
     def weights(number: int) -> Weights:
@@ -77,19 +83,11 @@ def of_segments(network: Network, kept: Kept, numbers: dict[str, "Number"]) -> F
 
     single = list(kept.segments())
     double = list(zip(kept.numbers[:-1:2], kept.numbers[2::2], strict=True))
-    found = {}
-    for name in filter(numbers.__contains__, FOLLOWED):
-        of = stacked(single, exact, name)
-        ends, starts = of.pop("values")
-        found[name] = significant(
-            of
-            | {
-                "values": [starts[0], *ends],
-                "double": stacked(double, exact, name)["parts"],
-                "simpson": stacked(single, by_simpson, name),
-            }
-        )
-    return found
+    return {
+        name: stacked(single, exact, name)
+        | {DOUBLE: stacked(double, exact, name)[SECANT], SIMPSON: stacked(single, by_simpson, name)}
+        for name in filter(numbers.__contains__, FOLLOWED)
+    }
 
 
 def helping(parts: Weights) -> dict[str, Array]:
@@ -100,7 +98,7 @@ def helping(parts: Weights) -> dict[str, Array]:
     return {"weights": lowering.sum() / (flat != 0).sum(), "sizes": (sizes * lowering).sum() / sizes.sum()}
 
 
-def of_single_steps(kept: Kept, numbers: dict[str, "Number"]) -> list[Found]:
+def of_single_steps(kept: Kept, numbers: dict[str, "Number"]) -> list[Row]:
     """Return the shares of weights that help at the second step of every segment, by the secant and to first order."""
 
     @partial(jax.jit, static_argnames="name")
@@ -110,24 +108,25 @@ def of_single_steps(kept: Kept, numbers: dict[str, "Number"]) -> list[Found]:
         gradient = jax.grad(number)(before)
         first_order = jax.tree.map(lambda slope, a, b: slope * (b - a), gradient, before, after)
         end, start = exact.values
-        return {"change": end - start, "exact": helping(exact.parts), "first order": helping(first_order)}
+        return {"changes": end - start, "exact": helping(exact.parts), "first order": helping(first_order)}
 
-    found = []
+    steps = []
     for first, _ in kept.segments():
         moment, _ = kept.read(first)
         for number in range(first, first + SINGLE + 1):
             step = kept.run.step(number, moment, kept.run.batch(number))
             moment = step.following
-        batch = kept.run.batch(step.number)
-        of_step = {
-            name: on_host(shares(step.following.weights, step.before.weights, batch, name=name))
-            for name in (OWN, TRAINED_ON, HELD_OUT)
-        }
-        found.append({"step": step.number, **significant(of_step)})
-    return found
+        batch, ends = kept.run.batch(step.number), (step.following.weights, step.before.weights)
+        steps.append({name: on_host(shares(*ends, batch, name=name)) for name in (OWN, TRAINED_ON, HELD_OUT)})
+    found = jax.tree.map(lambda *leaves: np.stack(leaves), *steps)
+    return [
+        {"number": name, "steps": "single", "way": way, **of[way], "changes": of["changes"]}
+        for name, of in found.items()
+        for way in ("exact", "first order")
+    ]
 
 
-def set_back(network: Network, kept: Kept, numbers: dict[str, "Number"]) -> dict[str, dict[str, float]]:
+def set_back(network: Network, kept: Kept, numbers: dict[str, "Number"]) -> list[Row]:
     """Return what is lost of each number's change if a part of the network, or a head, gets its first weights again."""
     last, first = kept.last, network.weights
     values = jax.jit(lambda weights: {name: number(weights) for name, number in numbers.items()})
@@ -161,15 +160,23 @@ def set_back(network: Network, kept: Kept, numbers: dict[str, "Number"]) -> dict
         for layer in range(len(network.model(first).config.blocks))
         for head in range(heads)
     }
-    return {
-        part: {name: significant(after[name] - value) for name, value in values(mixed(of)).items()}
+    return [
+        {"part": part, "number": name, "lost": after[name] - value}
         for part, of in chosen.items()
-    }
+        for name, value in values(mixed(of)).items()
+    ]
 
 
-def of_tokens(kept: Kept, numbers: dict[str, "Number"], texts: Texts, seed: int) -> Found:
-    """Return what the tokens of every step did to the numbers: by kind, in all, and the texts that did most."""
+def ledger_of_tokens(kept: Kept, numbers: dict[str, "Number"]) -> dict[str, Any]:
+    """Return what every token of every step did to repetition and to the loss of held-out text."""
     explained = influence(kept, {name: numbers[name] for name in (REPETITION, HELD_OUT)})
+    for name, of in explained.items():
+        require_sum(name, of.completeness)
+    return dict(explained)
+
+
+def of_kinds(explained: dict[str, Any], texts: Texts, seed: int) -> list[Row]:
+    """Return the parts of kinds of tokens, step by step."""
     before = continued(texts.training)
     kinds = {
         "after one that stands before, the same again": before & stands_before(texts.training, 2),
@@ -177,25 +184,28 @@ def of_tokens(kept: Kept, numbers: dict[str, "Number"], texts: Texts, seed: int)
         "after one that doesn't": ~before,
         "as many drawn tokens": control(before, seed),
     }
-    found: Found = {"tokens": {kind: int(which.sum()) for kind, which in kinds.items()}}
-    for name, of in explained.items():
-        require_sum(name, of.completeness)
-        rows, share = of.rows.reshape(-1), before.mean(-1).reshape(-1)
-        most = np.concatenate([np.argsort(rows)[:SHOWN], np.argsort(rows)[-SHOWN:]])
-        found[name] = significant(
-            {
-                "parts": of.parts,
-                "by kind": {kind: (of.examples * which).sum((1, 2)) for kind, which in kinds.items()},
-                "of steps": of.of_steps,
-                "agreement": agreement(share, rows)[0],
-                "texts": [
-                    {
-                        "step": row // texts.training.shape[1],
-                        "part": rows[row],
-                        "ids": texts.training.reshape(-1, texts.training.shape[-1])[row],
-                    }
-                    for row in most
-                ],
-            }
-        )
-    return found
+    return [
+        {"number": name, "kind": kind, "tokens": which.sum(), "parts": (of.examples * which).sum((1, 2))}
+        for name, of in explained.items()
+        for kind, which in kinds.items()
+    ]
+
+
+def of_whole(explained: dict[str, Any], texts: Texts) -> list[Row]:
+    """Return the sums of a ledger's parts by kind, and whether a text's part goes with its share of such tokens."""
+    share = continued(texts.training).mean(-1).reshape(-1)
+    return [
+        {"number": name, **of.parts, "agreement": agreement(share, of.rows.reshape(-1))[0], "steps": of.of_steps}
+        for name, of in explained.items()
+    ]
+
+
+def largest_texts(explained: dict[str, Any], texts: Texts) -> list[Row]:
+    """Return the texts with the largest parts on either side."""
+    ids = texts.training.reshape(-1, texts.training.shape[-1])
+    orders = {name: np.argsort(of.rows.reshape(-1)) for name, of in explained.items()}
+    return [
+        {"number": name, "step": row // texts.training.shape[1], "part": of.rows.reshape(-1)[row], "ids": ids[row]}
+        for name, of in explained.items()
+        for row in [*orders[name][:SHOWN], *orders[name][-SHOWN:]]
+    ]

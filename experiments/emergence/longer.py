@@ -1,11 +1,17 @@
-"""Question: does a Transformer come to use repetition in a stage that ends, while it learns on?
+"""Does a Transformer come to use repetition in a stage that ends, while it learns on?
 
-Run `python -m experiments emergence_longer`; it writes experiments/results/emergence_longer.json and the tables in
-docs/findings/emergence.md, which states beforehand what decides.  The training and what is measured are kept in
-experiments/results/work as they are finished: a run that was stopped goes on.
+The study `emergence` left *abrupt* undecided, since up to a third of repetition's fall came in the last quarter of its
+steps, in which the learning rate falls to nearly nothing.  Here the first seed's network is trained three times as long
+with a rate that doesn't fall: the same first weights, texts and order, but for 6,144 steps (6.3 million tokens, each
+text read once).  States are kept every 192 steps, and every number is averaged over a state and those beside it, since
+a rate that stays high leaves noise; the state before any step stays as it is.  One seed, so verdicts are by size.
+
+Control of the rate: both trainings have read the same texts up to 2,048 steps, so that what differs there is the rate
+alone.  Predicted: the stage doesn't end, *ends* is refuted.  The other view: induction heads form in a short phase
+(Olsson et al. 2022), after which the use of copies hardly grows.
 """
 
-from typing import Any
+from functools import partial
 
 import jax
 import numpy as np
@@ -13,17 +19,18 @@ from flax import nnx
 from jaxtyping import Float
 
 import duat_jax as duat
-from experiments import kept_results
-from experiments.emergence.ledgers import of_segments
-from experiments.emergence.moving import BIASES, WEIGHTS
-from experiments.emergence.run import Followed
-from experiments.emergence.seeds import EARLY, HALF, LATE, RULES, Found, Seed, last_crossing
+from experiments.emergence.courses import EARLY, FOLLOWED_TRAINING, HALF, LATE, SECANT, SIMPSON, Course
+from experiments.emergence.followed import Followed
+from experiments.emergence.moving import WEIGHTS
+from experiments.emergence.picture import Numbers, draw_longer
 from experiments.emergence.texts import Sizes
 from experiments.emergence.training import COPY, HELD_OUT, REPETITION, Network, numbers_of
-from experiments.emergence.verdicts import CONFIRMED, NONE, REFUTED, UNDECIDED
-from experiments.kept_results import journal_of, kept, store
-from experiments.markdown import Fields, cells, table
-from experiments.significant import significant
+from experiments.estimate import Estimate
+from experiments.markdown import table
+from experiments.run import FOLDER, frames_of
+from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
+from experiments.table import Frames
+from experiments.verdict import Verdict, decide
 
 SIZES, SEED = Sizes(steps=6144, every=192), 5
 ENDS, GOES_ON = 0.1, 0.25
@@ -42,149 +49,149 @@ def smoothed(values: Float[np.ndarray, "states"]) -> Float[np.ndarray, "states"]
     return np.concatenate([values[:1], (sums / counts)[1:]])
 
 
-class Longer:
-    """The training that goes on, and what follows from it.
-
-    Args:
-        results: what was kept.
-    """
-
-    def __init__(self, results: Found) -> None:
-        self.seed = Seed(results, results["seed"])
-        self.steps, self.numbers = results["sizes"]["steps"], self.seed.numbers
-        self.embedded = results[EMBEDDED]
-
-    def values(self, name: str) -> Float[np.ndarray, "states"]:
-        """Return a number at every state, each averaged with those beside it."""
-        return smoothed(self.seed.values(name))
-
-    def at(self, name: str, steps: float) -> float:
-        """Return a number after so many steps, between states by straight lines."""
-        return float(np.interp(steps, self.numbers, self.values(name)))
-
-    def later(self, name: str, share: float = HALF, end: float | None = None) -> float:
-        """Return the share of a number's fall after a share of the steps."""
-        start, middle, last = (self.at(name, (end or self.steps) * part) for part in (0.0, share, 1.0))
-        return (middle - last) / (start - last)
-
-    def crossing(self, name: str, share: float) -> float:
-        """Return the last number of steps at which a share of a number's fall is passed."""
-        return last_crossing(self.values(name), self.numbers, share)
-
-    def width(self, name: str) -> float:
-        """Return the steps from a tenth to nine tenths of a number's fall."""
-        return self.crossing(name, LATE) - self.crossing(name, EARLY)
-
-    def verdicts(self) -> list[list[str]]:
-        """Return every claim with its verdict, and what it is by."""
-        later, held = self.later(REPETITION), self.later(HELD_OUT)
-        ends = CONFIRMED if later < ENDS else REFUTED if later > GOES_ON else UNDECIDED
-        ratio = self.width(REPETITION) / self.width(HELD_OUT)
-        own = self.width(REPETITION) / self.crossing(REPETITION, EARLY)
-        abrupt = "abrupt" if ratio < HALF else "gradual" if ratio > 1 else UNDECIDED
-        half = (self.steps / 2, float(self.steps))
-        shares = [
-            [self.seed.by_kind(name, rule, half)["attention"] for name in (REPETITION, HELD_OUT)]
-            for rule in ("parts", "simpson")
-        ]
-        attention = UNDECIDED
-        if all(of > HALF and of > beside for of, beside in shares):
-            attention = CONFIRMED
-        elif all(of < HALF for of, _ in shares):
-            attention = REFUTED
-        third, of_held = (self.later(name, 2 / 3) for name in (REPETITION, HELD_OUT))
-        stopped = [self.later(REPETITION, end=end) for end in self.numbers if end >= self.steps * 2 / 3]
-        of_each = ", ".join(f"{of:.2f} of repetition, {beside:.2f} of held-out text" for of, beside in shares)
-        return [
-            ["ends", ends, f"{later:.2f} of the fall in the second half of the steps, of held-out text {held:.2f}"],
-            ["afterwards: ends, stopped in the last third", "", f"from {min(stopped):.2f} to {max(stopped):.2f}"],
-            ["afterwards: the last third", "", f"{third:.2f} of the fall, of held-out text {of_held:.2f}"],
-            [
-                "abrupt",
-                abrupt if ends == CONFIRMED else NONE,
-                f"{ratio:.2f} times the steps of held-out text, {own:.2f} times those to a tenth of the fall",
-            ],
-            ["by attention, in the second half", attention, f"by secant and by Simpson's rule: {of_each}"],
-        ]
+def course_of(frames: Frames) -> Course:
+    """Return the training that goes on."""
+    return Course(frames, SEED, lambda values: smoothed(values) if len(values) > 1 else values)
 
 
-def fields(results: Found) -> Fields:
-    """Return the fields of the documentation page."""
-    longer = Longer(results)
-    sections = {
-        "Verdicts on a training that goes on": table(["claim", "verdict", "by"], longer.verdicts()),
-        "Numbers along a training that goes on": _along(longer),
-        "Shares of the falls in a training that goes on": _shares(longer),
-    }
-    text = "\n".join(line for title, lines in sections.items() for line in (f"#### {title}", "", *lines, ""))
-    return {"tables": text, **cells(text)}
-
-
-def _along(longer: Longer) -> list[str]:
-    names, seed = (HELD_OUT, REPETITION, COPY), longer.seed
-    rows = [
-        [
-            f"{seed.numbers[state]:,.0f}",
-            *(f"{longer.values(name)[state]:.2f}" for name in names),
-            f"{seed.cost(state, WEIGHTS):+.2f}",
-            f"{seed.undone(WEIGHTS, state):.2f}" if seed.frozen(state) < seed.counts["single tokens"] else "",
-            f"{seed.cost(state, BIASES):+.2f}",
-        ]
-        for state in np.unique(np.linspace(0, len(seed.numbers) - 1, 9).astype(int))
-    ]
-    shorter = Seed(kept("emergence"), SEED)
-    end = shorter.numbers[-1]
-    rows.append([f"{end:,.0f}, between states", *(f"{longer.at(name, end):.2f}" for name in names), "", "", ""])
-    of_shorter = [f"{shorter.values(name)[-1]:.2f}" for name in names]
-    rows.append([f"{end:,.0f}, with the rate that falls", *of_shorter, "", "", ""])
-    rows.append([EMBEDDED, *(f"{longer.embedded[name]:.2f}" for name in names), "", "", ""])
-    for share in (EARLY, HALF, LATE):
-        at = [f"{longer.crossing(name, share):,.0f}" for name in names]
-        rows.append([f"steps at {share:.0%} of the fall", *at, "", "", ""])
-    frozen = [f"cost of {WEIGHTS}", "share of the fall from single tokens that it undoes", f"cost of {BIASES}"]
-    return table(["steps", *names, *frozen], rows)
-
-
-def _shares(longer: Longer) -> list[str]:
-    kinds = {"attention": "attention", "mlp": "MLPs", "embedding": "embeddings", "norms": "norms", "all": "all"}
-    ends = {
-        f"from {EARLY:.0%} to {HALF:.0%} of the fall of repetition": [
-            longer.crossing(REPETITION, share) for share in (EARLY, HALF)
-        ],
-        "in the second half of the steps": [longer.steps / 2, float(longer.steps)],
-    }
-    rows = [
-        [
-            f"{number}, {when}, {RULES[rule]}",
-            *(f"{longer.seed.by_kind(number, rule, (a, b))[kind]:.2f}" for kind in kinds),
-        ]
-        for number in (REPETITION, HELD_OUT)
-        for when, (a, b) in ends.items()
-        for rule in ("parts", "simpson")
-    ]
-    return table(["fall of", *kinds.values()], rows)
-
-
-def of_embedded(of: Followed) -> dict[str, float]:
+def of_embedded(of: Followed) -> list[Row]:
     """Return the numbers of the embedded model."""
     graph, values = nnx.split(duat.load())
     network = Network(nnx.to_pure_dict(values), lambda weights: nnx.merge(graph, nnx.State(weights)))
-    found: dict[str, Any] = {
-        name: jax.jit(number)(network.weights) for name, number in numbers_of(network, of.texts).items()
-    }
-    return {name: float(significant(value)) for name, value in found.items()}
+    numbers = {name: jax.jit(number)(network.weights) for name, number in numbers_of(network, of.texts).items()}
+    return [{"number": name, "every": of.sizes.every, "values": np.array([value])} for name, value in numbers.items()]
 
 
-def main() -> None:
-    """Run what isn't measured yet, and store the results."""
-    settings: Found = {"sizes": SIZES._asdict(), "seed": SEED}
-    journal = journal_of("emergence_longer", settings)
-    of = Followed(SIZES, SEED, kept_results.FOLDER / "work" / "emergence_longer", decays=False)
-    split = {name: of.numbers[name] for name in (HELD_OUT, REPETITION)}
-    pieces = {
-        "states": of.states,
-        "counts": of.counts,
-        "segments": lambda: of_segments(of.network, of.kept(), split),
+def measure() -> Measurements:
+    """Yield what is measured of the training, and of the embedded model."""
+    work = FOLDER / "work" / "emergence_longer"
+    of = Followed(SIZES, SEED, work, decays=False, split=(HELD_OUT, REPETITION))
+    for frame, compute in (
+        ("frozen", of.frozen),
+        ("counts", of.counts),
+        ("parts", of.parts),
+        ("helping", of.helping),
+    ):
+        yield Piece(frame, {"seed": SEED}, compute)
+    yield Piece("numbers", {"seed": SEED, "training": FOLLOWED_TRAINING}, of.along)
+    yield Piece("numbers", {"seed": SEED, "training": EMBEDDED}, partial(of_embedded, of))
+
+
+def _measure(name: str, value: str, *arguments: object) -> Measure:
+    return Measure(name, lambda frames: [getattr(course_of(frames), value)(*arguments)], 2)
+
+
+def _width(frames: Frames) -> list[float]:
+    of = course_of(frames)
+    return [of.width(REPETITION) / of.width(HELD_OUT)]
+
+
+def _attention(number: str, rule: str, frames: Frames) -> list[float]:
+    of = course_of(frames)
+    return [of.shares(number, rule, (of.steps[-1] / 2, of.steps[-1]))["attention"]]
+
+
+def ends(later: Estimate) -> Verdict:
+    """Return whether the stage ends, by the share of the fall in the second half of the steps."""
+    return decide(later.value < ENDS, later.value > GOES_ON)
+
+
+def _abrupt(later: Estimate, width: Estimate) -> Verdict:
+    judged = ends(later) == Verdict.CONFIRMED
+    return decide(judged and width.value < HALF, judged and width.value > 1)
+
+
+def _by_attention(*shares: Estimate) -> Verdict:
+    repetition, held_out = shares[::2], shares[1::2]
+    more = all(of.value > HALF and of.value > beside.value for of, beside in zip(repetition, held_out, strict=True))
+    return decide(more, all(of.value < HALF for of in repetition))
+
+
+LATER, HELD = (
+    _measure(f"share of the fall of {number} in the second half of the steps", "later", number)
+    for number in (REPETITION, HELD_OUT)
+)
+
+
+def along(frames: Frames) -> list[str]:
+    """Return numbers along the training, at the end of the shorter one, and of the embedded model."""
+    of, names = course_of(frames), (HELD_OUT, REPETITION, COPY)
+    shorter = Course(frames_of("emergence"), SEED)
+    end = float(shorter.steps[-1])
+    rows = [
+        [f"{of.steps[state]:,.0f}", *(f"{of.values(name)[state]:z.2f}" for name in names)]
+        for state in np.unique(np.linspace(0, len(of.steps) - 1, 9).astype(int))
+    ]
+    rows += [
+        [f"{end:,.0f}, between states", *(f"{np.interp(end, of.steps, of.values(name)):z.2f}" for name in names)],
+        [f"{end:,.0f}, with the rate that falls", *(f"{shorter.values(name)[-1]:z.2f}" for name in names)],
+        [EMBEDDED, *(f"{of.values(name, EMBEDDED)[0]:z.2f}" for name in names)],
+    ]
+    rows += [
+        [f"steps at {share:.0%} of the fall", *(f"{of.crossing(name, share):,.0f}" for name in names)]
+        for share in (EARLY, HALF, LATE)
+    ]
+    rows.append(["undone by freezing patterns and scales", f"{of.undone(WEIGHTS):.2f}", "", ""])
+    return table(["steps", *names], rows)
+
+
+def _along_both() -> Numbers:
+    """Return two numbers along the training that goes on and along the shorter one, and of the embedded model."""
+    of, shorter = course_of(frames_of("emergence_longer")), Course(frames_of("emergence"), SEED)
+    return {
+        name: {
+            "a rate that stays": [of.steps.tolist(), of.values(name).round(4).tolist()],
+            "a rate that falls": [shorter.steps.tolist(), shorter.values(name).round(4).tolist()],
+            EMBEDDED: float(of.values(name, EMBEDDED)[0]),
+        }
+        for name in (HELD_OUT, REPETITION)
     }
-    found = {f"seed {SEED}, {name}": journal.once(name, compute) for name, compute in pieces.items()}
-    store("emergence_longer", {**settings, EMBEDDED: of_embedded(of), "pieces": found})
+
+
+STUDY = Study(
+    protocol=__doc__,
+    page="emergence",
+    claim="none: how the use of repetition forms (after Olsson et al. 2022)",
+    unit="training",
+    stated="before the run",
+    predictions=(
+        Prediction(
+            "ends: less than a tenth of repetition's fall is in the second half of the steps",
+            "confirmed below a tenth, refuted above a quarter",
+            (LATER,),
+            ends,
+        ),
+        Prediction(
+            "abrupt: repetition forms in less than half of the steps in which held-out text falls",
+            "only if *ends* is confirmed: confirmed below a half, refuted above one",
+            (LATER, Measure("steps, as a multiple of held-out text's", _width, 2)),
+            _abrupt,
+        ),
+        Prediction(
+            "by attention: in the second half it has over half of repetition's fall, and more than of held-out text's",
+            "confirmed if so by both rules, refuted if it has less than half by both",
+            tuple(
+                Measure(f"{number}, {rule}", partial(_attention, number, rule), 2)
+                for rule in (SECANT, SIMPSON)
+                for number in (REPETITION, HELD_OUT)
+            ),
+            _by_attention,
+        ),
+    ),
+    control=HELD,
+    headline="In {n} training three times as long, {outcome} of the fall of repetition is in the second half of the"
+    " steps, and {control} of the fall of held-out text's loss.",
+    against="It was predicted that the stage goes on, and the share is between both bounds; the embedded model uses"
+    " copies after another text more: {Numbers along the training / the embedded model / copy after another text}.",
+    limits="One seed and one constant rate. A longer training would read texts twice.",
+    tables={"Numbers along the training": along},
+    pictures={
+        "emergence-longer": Picture(
+            _along_both,
+            draw_longer,
+            "The rate that falls ends at a lower loss of held-out text, and with less use of repetition.",
+        )
+    },
+    measure=measure,
+    settings={"sizes": SIZES._asdict(), "seed": SEED},
+)

@@ -15,8 +15,8 @@ from experiments.frozen_parameters import movement as movement_of
 PATTERNS, SCALES, WEIGHTS, BIASES = "patterns", "scales", "patterns and scales", "biases"
 """The groups of parameters: attention patterns, norms' scales, both, and the biases of the terms."""
 NOTHING, OTHER_TEXT = "nothing", "patterns and scales of another text"
-FORM, SHARE, MOVEMENT = "parts of the closed form", "share", "movement"
-"""The name of what is measured of its parts in the last states: their shares, and how far they move."""
+SHARE, MOVEMENT = "share", "movement"
+"""Measurements of the closed form's parts in the last states."""
 INPUT, TERMS, BIAS = "input", "terms", "bias"
 """The parts of the closed form."""
 

@@ -6,16 +6,12 @@ from itertools import combinations
 import numpy as np
 from jaxtyping import Float, Int
 
-from duat_jax.evaluation.statistics import students_mean
 from experiments.emergence.texts import Texts
-from experiments.markdown import table
 
 TIMES, DRAWN = 8, 128
 """Stretches of a training, and the texts that are drawn from each."""
 OTHER_FILES, READ_BY = "of other files", "read by seed "
 """Texts whose losses are measured at the end: of files that no training reads, and those that one training reads."""
-MEASURED = "read or not"
-"""The name of these losses among a seed's measurements."""
 
 
 def own_texts(texts: Texts, others: Sequence[Texts]) -> Int[np.ndarray, "times texts tokens"]:
@@ -57,30 +53,3 @@ def lower_when_read(losses: dict[int, dict[str, list[float]]]) -> Float[np.ndarr
             for a, b in combinations(losses, 2)
         ]
     ).round(6)
-
-
-def table_of_texts(losses: dict[int, dict[str, list[float]]]) -> list[str]:
-    """Return the table of losses of texts that were read and of others."""
-
-    def mean(model: int, *names: str) -> float:
-        return float(np.mean([losses[model][name] for name in names]))
-
-    def written(lower: Float[np.ndarray, "pairs"]) -> str:
-        return f"{lower.mean():+.3f} ({', '.join(f'{of_pair:+.3f}' for of_pair in lower)})"
-
-    names = {seed: f"{READ_BY}{seed}" for seed in losses}
-    of = {
-        "of files that it doesn't read": [mean(seed, OTHER_FILES) for seed in losses],
-        "of files that it reads, read by another seed alone": [
-            mean(seed, *(name for other, name in names.items() if other != seed)) for seed in losses
-        ],
-        "read by it alone": [mean(seed, name) for seed, name in names.items()],
-    }
-    rows = [[words, students_mean(np.array(each)).written(3), ""] for words, each in of.items()]
-    lower = lower_when_read(losses)
-    rows[-1][-1] = written(lower.mean(-1))
-    gap = float(np.mean(next(iter(of.values()))) - np.mean(of["read by it alone"]))
-    times = lower.shape[-1]
-    rows += [[f"of these, in eighth {k + 1} of the steps", "", written(lower[:, k])] for k in range(times)]
-    rows.append(["share of reading in the gap between the first and the third", "", f"{lower.mean() / gap:.2f}"])
-    return table(["texts", "loss at the end", "lower by reading (pairs of seeds)"], rows)

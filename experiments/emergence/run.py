@@ -1,148 +1,263 @@
-"""Question: how does a Transformer become what it is, step by step, weight by weight and text by text?
+"""How does a Transformer become what it is, step by step, weight by weight and text by text?
 
-Run `python -m experiments emergence`; it writes experiments/results/emergence.json and the tables in
-docs/findings/emergence.md,
-which states beforehand what decides.  Trainings and what is measured are kept in experiments/results/work as they are
-finished: a run that was stopped goes on.
+The papers describe a trained Transformer as a *dynamic* approximator, whose closed form has parameters that depend on
+the input (Section 4.1).  At its beginning a Transformer reads all visible tokens nearly alike, so that its patterns
+hardly move.  Here one of the embedded model's shape (six layers, 192 features, four heads) is trained again on the same
+text, 2,048 steps of eight texts of 128 tokens, none read twice, with three seeds of weights and of texts; states are
+kept every 64 steps.
+
+**Numbers.** *Trained-on text*: the mean loss of 64 texts that the run reads, in steps that aren't measured alone.
+*Held-out text*: that of 32 texts of other files.  *Repetition*: of 32 held-out texts of 64 tokens, the mean loss of a
+text's tokens after the text itself, minus that after its own tokens in another order; its fall is what induction heads
+are known for (Olsson et al. 2022).  Beside it, the same after another text.
+
+**Splitting.** Each number's change in every segment of 64 steps is split by one secant over all weights; also in
+segments of 128 steps, and by gradients at both ends and the middle (Simpson's rule).  For the first seed the change is
+traced back to every token of every step.  A weight *helps* in a step if its part is negative.
+
+**Freezing** sets attention patterns, norms' scales, both, or the terms' biases to their means over 32 held-out texts of
+32 tokens and runs the model again on 32 others; its cost is how much the loss grows.  References on these are the
+losses of a model of single tokens and of one of pairs, counted in what the run reads.
+
+**Run again.** *Set back*: a part of the network or a head gets its first weights in the trained model.  *Trained
+again*, first seed only: without the losses of tokens after one that stands in the text before, and without those of as
+many tokens drawn from all.
+
+Two measurements were added after the rest had come out, without a prediction: the closed form's parts of the last
+states (Eq. 11), and the losses of texts that one seed alone read.  If repetition falls by less than 0.2 nats in a seed,
+*abrupt*, *by attention* and *by what stands before* have no verdict.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from rich.progress import track
 
-from duat_jax.evaluation.journal import Journal
-from duat_jax.evaluation.running_text import mean_loss
-from duat_jax.processes import on_host
-from duat_jax.training import Kept, train
-from experiments.emergence.counted import losses_of_counts
-from experiments.emergence.ledgers import of_segments, of_single_steps, of_tokens, set_back
-from experiments.emergence.moving import FORM, attention_to_copies, moving, parts_of_states
-from experiments.emergence.own_texts import MEASURED, OTHER_FILES, READ_BY, own_texts
-from experiments.emergence.parts import part_of
-from experiments.emergence.report import fields
-from experiments.emergence.seeds import hurting
-from experiments.emergence.texts import Sizes, Texts, continued, control, draw_texts
-from experiments.emergence.training import DRAWN, UNCHANGED, WITHOUT, Network, make_network, make_run, numbers_of
-from experiments.kept_results import store
-from experiments.significant import significant
-from training.train import CONFIG
+from experiments.emergence.courses import (
+    FOLLOWED_TRAINING,
+    SECANT,
+    SIMPSON,
+    Course,
+    courses,
+    hurting,
+)
+from experiments.emergence.followed import Followed
+from experiments.emergence.ledgers import largest_texts, ledger_of_tokens, of_kinds, of_single_steps, of_whole, set_back
+from experiments.emergence.moving import BIASES
+from experiments.emergence.picture import draw_parts, parts_along
+from experiments.emergence.tables import along, frozen, heads, read_texts, shares
+from experiments.emergence.texts import Sizes
+from experiments.emergence.training import DRAWN, HELD_OUT, REPETITION, TRAINED_ON, WITHOUT
+from experiments.estimate import Estimate, estimate
+from experiments.run import FOLDER
+from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Study
+from experiments.table import Cell, Frames, Table
+from experiments.verdict import Verdict, above, below, decide
 
-__all__ = ["fields", "main"]
-
-WORK = Path("experiments/results/work/emergence")
 SIZES, SEEDS = Sizes(), (5, 6, 7)
-Found = dict[str, Any]
+LEAST = 0.2
+"""The smallest fall of repetition that is judged, in nats."""
+WORK = FOLDER / "work" / "emergence"
+"""The folder of kept states."""
 
 
-class Followed:
-    """A training, made when it is needed.
-
-    Args:
-        sizes: the sizes.
-        seed: the seed of weights and texts.
-        work: the folder in which states are kept.
-        decays: whether the learning rate falls.
-    """
-
-    def __init__(self, sizes: Sizes, seed: int, work: Path, *, decays: bool = True) -> None:
-        self.sizes, self.seed, self.work, self.decays = sizes, seed, work, decays
-        self.network: Network = make_network(sizes, seed)
-        self.texts: Texts = draw_texts(sizes, seed)
-        self.numbers = numbers_of(self.network, self.texts)
-
-    def kept(self, kind: str = "") -> Kept:
-        """Return the training with its kept states, or another one of the same weights and texts."""
-        before = continued(self.texts.training)
-        counted = {WITHOUT: ~before, DRAWN: ~control(before, self.seed)}.get(kind)
-        frozen = None
-        if kind.startswith(UNCHANGED):
-            frozen = lambda name: part_of(name) == kind.removeprefix(UNCHANGED)  # noqa: E731
-        run = make_run(self.network, self.texts, counted, frozen, decays=self.decays)
-        every = self.sizes.steps if kind else self.sizes.every
-        name = f"seed-{self.seed}" + f"-{kind.replace(': ', '-').replace(' ', '-')}" * bool(kind)
-        return train(run, self.network.weights, self.work / name, every=every)
-
-    def states(self) -> Found:
-        """Return what is measured on every kept state."""
-        kept, numbers = self.kept(), jax.jit(lambda weights: {name: of(weights) for name, of in self.numbers.items()})
-        texts = self.texts
-        rows = []
-        for number in kept.numbers:
-            weights = kept.read(number)[0].weights
-            model = self.network.model(weights)
-            movement, losses = moving(model, jnp.asarray(texts.frozen), jnp.asarray(texts.means))
-            heads = attention_to_copies(model, jnp.asarray(texts.copied))
-            rows.append(on_host({"movement": movement, "frozen": losses, "heads": heads, "numbers": numbers(weights)}))
-        return significant(jax.tree.map(lambda *leaves: np.stack(leaves), *rows))
-
-    def parts_of_states(self) -> Found:
-        """Return what the closed form's parts are of the last states, with the weights of every kept state."""
-        kept, ids = self.kept(), jnp.asarray(self.texts.frozen)
-        models = (self.network.model(kept.read(number)[0].weights) for number in kept.numbers)
-        found = [on_host(parts_of_states(model, ids)) for model in models]
-        return significant(jax.tree.map(lambda *leaves: np.stack(leaves), *found))
-
-    def counts(self) -> Found:
-        """Return the losses of counted models on the texts in which parameters are frozen."""
-        read = self.texts.training.reshape(-1, self.sizes.tokens + 1)
-        return losses_of_counts(read, self.texts.means, self.texts.frozen, CONFIG.vocab)
-
-    def read_or_not(self, trainings: "Sequence[Followed]") -> dict[str, list[float]]:
-        """Return the final mean losses: of texts that one training alone reads, by stretches, and of other files."""
-        model = self.network.model(self.kept().last)
-        losses = {OTHER_FILES: [mean_loss(model, self.texts.other_files)]}
-        for training in trainings:
-            others = [other.texts for other in trainings if other is not training]
-            own = own_texts(training.texts, others)
-            losses[f"{READ_BY}{training.seed}"] = [mean_loss(model, ids) for ids in own]
-        return {name: significant(np.array(each)) for name, each in losses.items()}
-
-    def trained_again(self, kind: str) -> Found:
-        """Return the numbers at the end of another training."""
-        last = self.kept(kind).last
-        return {name: significant(np.asarray(jax.jit(of)(last))) for name, of in self.numbers.items()}
-
-
-def pieces(sizes: Sizes, seeds: tuple[int, ...], work: Path, journal: Journal) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the result of every measurement, those that are finished from the journal."""
+def measure(sizes: Sizes = SIZES, seeds: tuple[int, ...] = SEEDS, work: Path = WORK) -> Measurements:
+    """Yield every measurement of every seed, and the other trainings of the first one."""
     followed = cache(partial(Followed, sizes, work=work))
-
-    def once(seed: int, name: str, compute: Any) -> tuple[str, Any]:
-        whole = f"seed {seed}, {name}"
-        return whole, journal.once(whole, lambda: compute(followed(seed)))
-
     for seed in seeds:
-        yield once(seed, "states", lambda of: of.states())
-        yield once(seed, FORM, lambda of: of.parts_of_states())
-        yield once(seed, "counts", lambda of: of.counts())
-        yield once(seed, "segments", lambda of: of_segments(of.network, of.kept(), of.numbers))
-        yield once(seed, "single steps", lambda of: of_single_steps(of.kept(), of.numbers))
-        yield once(seed, "set back", lambda of: set_back(of.network, of.kept(), of.numbers))
-        yield once(seed, MEASURED, lambda of: of.read_or_not(list(map(followed, seeds))))
-    first = seeds[0]
+        of = followed(seed)
+        for frame, kind, compute in (
+            ("numbers", {"training": FOLLOWED_TRAINING}, of.along),
+            ("frozen", {}, of.frozen),
+            ("heads", {}, of.heads),
+            ("form", {}, of.form),
+            ("counts", {}, of.counts),
+            ("parts", {}, of.parts),
+            ("head parts", {}, of.parts_of_heads),
+            ("helping", {"steps": "whole segments"}, of.helping),
+            ("helping", {"steps": "single"}, lambda of=of: of_single_steps(of.kept(), of.numbers)),
+            ("set back", {}, lambda of=of: set_back(of.network, of.kept(), of.numbers)),
+            ("texts", {}, lambda of=of: of.read_or_not([followed(other) for other in seeds])),
+        ):
+            yield Piece(frame, {"seed": seed, **kind}, compute)
+    first = followed(seeds[0])
     for kind in (WITHOUT, DRAWN):
-        yield once(first, kind, lambda of, kind=kind: of.trained_again(kind))
-    yield once(first, "tokens", lambda of: of_tokens(of.kept(), of.numbers, of.texts, first))
-    segments = [journal.once(f"seed {seed}, segments", dict) for seed in seeds]
-    if (part := hurting(segments)) is not None:
-        yield once(first, UNCHANGED + part, lambda of: of.trained_again(UNCHANGED + part))
+        yield Piece("numbers", {"seed": seeds[0], "training": kind}, partial(first.again, kind))
+    explained = cache(lambda: ledger_of_tokens(first.kept(), first.numbers))
+    yield Piece("tokens", {}, lambda: of_kinds(explained(), first.texts, seeds[0]))
+    yield Piece("training ledger", {}, lambda: of_whole(explained(), first.texts))
+    yield Piece("training texts", {}, lambda: largest_texts(explained(), first.texts))
 
 
-def measure_all(sizes: Sizes = SIZES, seeds: tuple[int, ...] = SEEDS, work: Path = WORK) -> Found:
-    """Run what isn't measured yet, and return the results."""
-    work.mkdir(parents=True, exist_ok=True)
-    settings = {"sizes": sizes._asdict(), "seeds": list(seeds)}
-    journal = Journal(work / "journal", settings)
-    found = dict(track(pieces(sizes, seeds, work, journal), "Measurements", total=7 * len(seeds) + 3))
-    return {**settings, "pieces": found}
+def over_seeds(name: str, of: Callable[[Course], float], digits: int = 3, sign: str = "") -> Measure:
+    """Return a measure that has one number for each seed."""
+    return Measure(name, lambda frames: [of(course) for course in courses(frames)], digits, sign)
 
 
-def main() -> None:
-    """Run what isn't measured yet, and store the results."""
-    store("emergence", measure_all())
+def _first(name: str, of: Callable[[Course], float]) -> Measure:
+    """Return a measure of the first seed alone."""
+    return Measure(name, lambda frames: [of(courses(frames)[0])], 2)
+
+
+def _steps_of_repetition(frames: Frames) -> Estimate:
+    """Return the steps in which repetition forms, as a multiple of those of held-out text: a geometric mean."""
+    logarithms = estimate([np.log(of.width(REPETITION) / of.width(HELD_OUT)) for of in courses(frames)])
+    return logarithms._replace(**{end: float(np.exp(getattr(logarithms, end))) for end in ("value", "low", "high")})
+
+
+def _abrupt(least_fall: Estimate, steps: Estimate, late: Estimate) -> Verdict:
+    judged = least_fall.value >= LEAST and late.value <= 0.1
+    return decide(judged and steps.high < 0.5, judged and steps.low > 1)
+
+
+def _by_attention(fall: Estimate, *measured: Estimate) -> Verdict:
+    shares, leads = measured[::2], measured[1::2]
+    confirmed = all(share.low > 0.5 for share in shares) and all(lead.low > 0 for lead in leads)
+    judged = fall.value >= LEAST
+    return decide(judged and confirmed, judged and all(share.high < 0.5 for share in shares))
+
+
+def _by_what_stands_before(fall: Estimate, without: Estimate, drawn: Estimate) -> Verdict:
+    judged = fall.value >= LEAST
+    return decide(judged and without.value < 0.5 and drawn.value > 0.75, judged and without.value > 0.75)
+
+
+def _half_help(share: Estimate) -> Verdict:
+    return decide(share.low > 0.5 and share.high < 0.55, share.high < 0.5 or share.low > 0.55)
+
+
+def _parts_that_hurt(number: Estimate) -> Verdict:
+    # Nothing was said beforehand of what refutes it.
+    return decide(number.value > 0, refuted=False)
+
+
+def _undone_at_pairs(course: Course) -> float:
+    """Return the share that freezing undoes at the first state below the loss of pairs; all of it if there is none."""
+    return 1.0 if course.below_pairs is None else course.undone(state=course.below_pairs)
+
+
+def _late_share(frames: Frames) -> list[float]:
+    return [max(of.later(REPETITION, 0.75) for of in courses(frames))]
+
+
+LEAST_FALL = Measure(
+    "smallest fall of repetition, nats", lambda frames: [min(of.fall(REPETITION) for of in courses(frames))], 2
+)
+DYNAMIC = over_seeds(
+    "share of the fall from the loss of single tokens that freezing patterns and scales undoes", Course.undone
+)
+PREDICTIONS = (
+    Prediction(
+        "dynamic (the papers): freezing patterns and scales undoes more than half of what is learned",
+        "confirmed if the interval of the share lies above a half, refuted if below",
+        (DYNAMIC,),
+        lambda share: above(share, 0.5),
+    ),
+    Prediction(
+        "static first (the opposite view): less than a tenth is undone at the first state that is better than pairs",
+        "confirmed if the interval lies below a tenth, refuted if above",
+        (over_seeds("share that freezing patterns and scales undoes then", _undone_at_pairs),),
+        lambda share: below(share, 0.1),
+    ),
+    Prediction(
+        "abrupt: repetition forms in less than half of the steps in which held-out text falls",
+        "confirmed if the interval lies below a half, refuted if above one; undecided if in a seed more than a tenth of"
+        " the fall is in the last quarter of the steps",
+        (
+            LEAST_FALL,
+            Measure("steps, as a multiple of held-out text's", _steps_of_repetition, 2),
+            Measure("largest share of the fall in the last quarter", _late_share, 2),
+        ),
+        _abrupt,
+    ),
+    Prediction(
+        "by attention: more than half of the fall of repetition is attention's, and more than of held-out text's",
+        "confirmed if so by the secant and by Simpson's rule, refuted if both shares' intervals lie below a half",
+        (
+            LEAST_FALL,
+            *(
+                measure
+                for rule in (SECANT, SIMPSON)
+                for measure in (
+                    over_seeds(f"share, {rule}", lambda of, rule=rule: of.shares(REPETITION, rule)["attention"], 2),
+                    over_seeds(f"lead, {rule}", lambda of, rule=rule: of.lead_of_attention(rule), 2, "+"),
+                )
+            ),
+        ),
+        _by_attention,
+    ),
+    Prediction(
+        "by what stands before (one seed): repetition is taught by tokens after one that stands before",
+        "confirmed if less than half of its fall remains without their losses and more than three quarters without as"
+        " many drawn ones, refuted if more than three quarters remain without the former",
+        (
+            LEAST_FALL,
+            _first("remains without them", lambda of: of.remaining(WITHOUT)),
+            _first("remains without drawn ones", lambda of: of.remaining(DRAWN)),
+        ),
+        _by_what_stands_before,
+    ),
+    Prediction(
+        "barely half help: in a step little more than half of the weights lower the loss (Lan et al. 2019)",
+        "confirmed if the interval lies within 0.5 and 0.55, refuted if outside",
+        (
+            over_seeds(
+                "share of weights",
+                lambda of: float(np.mean(of.row("helping", number=TRAINED_ON, steps="single", way="exact")["weights"])),
+            ),
+        ),
+        _half_help,
+    ),
+    Prediction(
+        "parts that hurt: a part of the network raises the loss of trained-on text (Lan et al. 2019)",
+        "confirmed if by all three rules and in all seeds by more than a hundredth of its fall",
+        (Measure("parts that do", lambda frames: [float(hurting(courses(frames)) is not None)], 0),),
+        _parts_that_hurt,
+    ),
+)
+
+
+STUDY = Study(
+    protocol=__doc__,
+    page="emergence",
+    claim="a trained Transformer is a dynamic approximator: its parameters depend on the input (Section 4.1)",
+    unit="seeds",
+    stated="before the run",
+    predictions=PREDICTIONS,
+    control=over_seeds("the same with the terms' biases frozen", lambda of: of.undone(BIASES), 2),
+    headline="Freezing attention patterns and norms' scales at their means undoes {outcome} of what a small Transformer"
+    " learns beyond single tokens, freezing the terms' biases {control} ({n} seeds).",
+    against="A frozen parameter has a mean that no text has, so that a share this small may still be too large; and"
+    " patterns alone cost {Parameters that are frozen / patterns / at the end} nats at the end.",
+    limits="Three seeds of one shape, one text and one optimiser, two million tokens. To which part of the network a"
+    " fall is assigned depends on the segments and on the rule.",
+    tables={
+        "Numbers along the training": along,
+        "Parameters that are frozen": frozen,
+        "Shares of the falls while repetition forms": shares,
+        "Heads": heads,
+        "Texts that were read, and others": read_texts,
+        "Tokens of the training": Table(
+            "tokens",
+            ("kind",),
+            {
+                "tokens": Cell(lambda rows: f"{rows.tokens.iloc[0]:,}"),
+                "part": Cell(lambda rows: f"{sum(map(sum, rows.parts)):+.3f}"),
+            },
+            columns="number",
+        ),
+    },
+    pictures={
+        "emergence": Picture(
+            parts_along,
+            draw_parts,
+            "Each row is a part of the network, each column 64 steps; a column sums to the mean change of the three"
+            " curves underneath, one of each seed. Blue lowers. The loss of held-out text falls first by embeddings;"
+            " the use of repetition begins after {Numbers along the training / steps at 10% of the fall / repetition}"
+            " steps.",
+        )
+    },
+    measure=measure,
+    settings={"sizes": SIZES._asdict(), "seeds": SEEDS},
+)

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from duat_jax.display.pictures import add_colour_bar, colour_scale, draw_heat, styled
+from duat_jax.display.pictures import styled
 from experiments.generalization.networks import MOVING
 from experiments.pictures.numbers import FRACTIONS, PARAMETERS, Numbers
 from experiments.pictures.panels import OTHER, OURS, PALE, dots, stack
@@ -246,28 +246,6 @@ def draw_long_context(numbers: Numbers) -> Figure:
     lost.set(yscale="log", ylabel="loss, thousandths of a nat", title="three quarters replaced")
     for axes in (read, changed):
         axes.legend(fontsize="small")
-    return figure
-
-
-@styled
-def draw_emergence(numbers: Numbers) -> Figure:
-    """Draw the parts of the network in the change of two numbers along a training, and the numbers underneath."""
-    figure = Figure(figsize=(11.0, 6.4))
-    panels = figure.subplots(2, 2, height_ratios=[3, 1.2], sharex=True)
-    steps = numbers["steps"]
-    followed = [(name, of) for name, of in numbers.items() if name != "steps"]
-    for (heat, curve), (name, of) in zip(panels.T, followed, strict=True):
-        cells = np.array(list(of["parts"].values()))
-        drawn = draw_heat(heat, cells, colour_scale(cells))
-        heat.set_yticks(range(len(cells)), list(of["parts"]), fontsize="small")
-        heat.set_title(name)
-        add_colour_bar(drawn, heat, "part of the change, in nats")
-        for values in of["values"]:
-            curve.plot(np.arange(len(steps)) - 0.5, values, color=OURS, linewidth=1)
-        places = range(0, len(steps), max(1, len(steps) // 4))
-        curve.set_xticks([place - 0.5 for place in places], [f"{steps[place]:,.0f}" for place in places])
-        curve.set_xlabel("step")
-        curve.set_ylabel("nats")
     return figure
 
 

@@ -9,7 +9,6 @@ import jax
 
 from experiments.bits.report import AT_RANDOM
 from experiments.bits.scores import SCORES
-from experiments.emergence.report import picture
 from experiments.generalization.networks import KINDS
 from experiments.kept_results import kept
 from experiments.long_context.afterwards import IN_GROUPS
@@ -256,11 +255,6 @@ def bits() -> Numbers:
     return {
         "mean over models, bits and budgets": ["share of the loss that is taken back", {of: named[of] for of in order}]
     }
-
-
-def emergence() -> Numbers:
-    """Return the parts of the network in two numbers' changes along a training, and the numbers' courses."""
-    return picture(kept("emergence"))
 
 
 def rank_one_layers() -> Numbers:

@@ -18,7 +18,7 @@ from experiments.pictures.curves import draw_by_layer
 from experiments.pictures.panels import draw_panels
 from experiments.pictures.pointers import draw_pointers, pointers
 from experiments.pictures.regions import dense_regions, draw_dense_regions
-from experiments.pictures.trainings import draw_longer, longer, planted
+from experiments.pictures.trainings import planted
 from experiments.studies import converted, study_of
 from experiments.study import Picture
 
@@ -38,7 +38,6 @@ PICTURES = {
     "ground-truth": Picture(numbers.ground_truth, draw.draw_ground_truth),
     "heads": Picture(numbers.heads, draw.draw_heads),
     "long-context": Picture(numbers.long_context, draw.draw_long_context),
-    "emergence": Picture(numbers.emergence, draw.draw_emergence),
     "prompts": Picture(numbers.prompts, draw_panels),
 }
 """The picture of every page of results, by the name of the page."""
@@ -50,7 +49,6 @@ FURTHER = {
     "bits": Picture(numbers.bits, draw_panels),
     "dense-regions": Picture(dense_regions, draw_dense_regions),
     "pointers": Picture(pointers, draw_pointers),
-    "emergence-longer": Picture(longer, draw_longer),
     "planted": Picture(planted, draw_panels),
     "rank-one-layers": Picture(numbers.rank_one_layers, draw_by_layer),
 }

@@ -1,11 +1,15 @@
 """The study of a training that is followed: its texts by other ways, its measures on known cases, its verdicts."""
 
 import itertools
+import json
 from collections import Counter
+from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import near
 from hypothesis import given
@@ -14,11 +18,12 @@ from hypothesis.extra.numpy import arrays
 
 import duat_jax as duat
 from duat_jax.evaluation.running_text import token_losses
-from duat_jax.evaluation.statistics import IntervalEstimate
-from experiments.emergence import ledgers, longer, moving, report, run, seeds, texts, training, verdicts
+from experiments import run as framework
+from experiments.emergence import courses, ledgers, longer, moving, run, texts, training
 from experiments.emergence.counted import losses_of_counts
 from experiments.emergence.own_texts import own_texts
-from experiments.kept_results import kept
+from experiments.estimate import Estimate, Method
+from experiments.verdict import Verdict
 
 SMALL = texts.Sizes(layers=2, features=16, heads=2, tokens=24, batch=2, steps=8, every=2, measured=4, short=16)
 IDS = arrays(np.int32, st.tuples(st.just(2), st.integers(3, 12)), elements=st.integers(0, 3))
@@ -168,33 +173,63 @@ def test_the_number_of_repetition_is_zero_without_order():
     near(training.numbers_of(network, same)[training.REPETITION](network.weights), 0.0, within=1e-6)
 
 
-def test_verdicts_follow_the_stated_bounds():
-    for values, bound, below, verdict in (
-        ((0.6, 0.55, 0.65), 0.5, False, "confirmed"),
-        ((0.3, 0.2, 0.4), 0.5, False, "refuted"),
-        ((0.5, 0.4, 0.6), 0.5, False, "undecided"),
-        ((0.05, 0.02, 0.08), 0.1, True, "confirmed"),
-        ((0.3, 0.2, 0.4), 0.1, True, "refuted"),
-    ):
-        assert verdicts.side(IntervalEstimate(*values), bound, below=below) == verdict
+def estimate(value, low=None, high=None):
+    return Estimate(value, value if low is None else low, value if high is None else high, 3, Method.STUDENT)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "measured", "verdict"),
+    [
+        (0, [(0.6, 0.55, 0.65)], "confirmed"),
+        (0, [(0.3, 0.2, 0.4)], "refuted"),
+        (0, [(0.5, 0.4, 0.6)], "undecided"),
+        (1, [(0.05, 0.02, 0.08)], "confirmed"),
+        (1, [(0.3, 0.2, 0.4)], "refuted"),
+        (2, [(0.7,), (0.4, 0.3, 0.49), (0.1,)], "confirmed"),
+        (2, [(0.7,), (1.5, 1.1, 2.0), (0.1,)], "refuted"),
+        (2, [(0.7,), (0.4, 0.3, 0.49), (0.11,)], "undecided"),
+        (2, [(0.19,), (0.4, 0.3, 0.49), (0.1,)], "undecided"),
+        (3, [(0.7,), (0.6, 0.51, 0.7), (0.1, 0.05, 0.2), (0.6, 0.51, 0.7), (0.1, 0.05, 0.2)], "confirmed"),
+        (3, [(0.7,), (0.6, 0.51, 0.7), (0.1, 0.05, 0.2), (0.6, 0.51, 0.7), (0.1, -0.05, 0.2)], "undecided"),
+        (3, [(0.7,), (0.4, 0.3, 0.49), (0.1, 0.05, 0.2), (0.4, 0.3, 0.49), (0.1, 0.05, 0.2)], "refuted"),
+        (4, [(0.7,), (0.4,), (0.8,)], "confirmed"),
+        (4, [(0.7,), (0.4,), (0.7,)], "undecided"),
+        (4, [(0.7,), (0.8,), (0.8,)], "refuted"),
+        (5, [(0.52, 0.51, 0.53)], "confirmed"),
+        (5, [(0.6, 0.56, 0.65)], "refuted"),
+        (5, [(0.52, 0.49, 0.53)], "undecided"),
+    ],
+)
+def test_verdicts_follow_the_stated_bounds(prediction, measured, verdict):
+    assert run.PREDICTIONS[prediction].decide(*(estimate(*of) for of in measured)) == verdict
+
+
+def course(numbers, parts, every=1, smooth=np.asarray):
+    """Return a training with given values of numbers, and with given parts by number, rule and part of the network."""
+    frames = {
+        "numbers": pd.DataFrame(
+            {"seed": 5, "training": courses.FOLLOWED_TRAINING, "number": name, "every": every, "values": list(values)}
+            for name, values in ({training.REPETITION: [1.0, 0.0, 0.0]} | numbers).items()
+        ),
+        "parts": pd.DataFrame(
+            {"seed": 5, "number": number, "rule": rule, "part": part, "parts": list(values)}
+            for number, of in parts.items()
+            for rule in courses.RULES
+            for part, values in of(rule).items()
+        ),
+    }
+    return courses.Course(frames, 5, smooth)
 
 
 def test_a_part_hurts_if_it_raises_the_loss_in_every_seed_by_every_rule():
-    names = ["stack.blocks.0.mlp.input.kernel", "final_norm.scale"]
-
     def of_seed(simpson):
-        parts = {names[0]: [-1.0, -0.5], names[1]: [0.1, 0.1]}
-        return {
-            training.TRAINED_ON: {
-                "values": [3.0, 2.0, 1.7],
-                "parts": parts,
-                "double": parts,
-                "simpson": parts | {names[1]: [simpson, 0.0]},
-            }
-        }
+        def of(rule):
+            return {"layer 0 mlp": [-1.0, -0.5], "final_norm": [simpson if rule == courses.SIMPSON else 0.1, 0.0]}
 
-    assert seeds.hurting([of_seed(0.2), of_seed(0.1)]) == "final_norm"
-    assert seeds.hurting([of_seed(0.2), of_seed(-0.1)]) is None
+        return course({training.TRAINED_ON: [3.0, 2.0, 1.7]}, {training.TRAINED_ON: of})
+
+    assert courses.hurting([of_seed(0.2), of_seed(0.1)]) == "final_norm"
+    assert courses.hurting([of_seed(0.2), of_seed(-0.1)]) is None
 
 
 def test_frozen_arrays_stay_and_tokens_that_do_not_count_have_no_term():
@@ -214,71 +249,74 @@ def test_frozen_arrays_stay_and_tokens_that_do_not_count_have_no_term():
             assert bool((first == now).all()) == ("mlp" in name)
 
 
-def test_kept_parts_sum_to_the_kept_changes():
+@pytest.mark.parametrize("study", ["emergence", "emergence_longer"])
+def test_kept_parts_sum_to_the_kept_changes(study):
     """Over weights, over longer segments, and over tokens: to the six digits that are kept and the rounding stated."""
-    pieces = kept("emergence")["pieces"]
-    for name in [name for name in pieces if name.endswith("segments")]:
-        for of in pieces[name].values():
-            values = np.array(of["values"])
-            single, double = (sum(map(np.array, of[rule].values())) for rule in ("parts", "double"))
-            near(single, np.diff(values), within=2e-5)
-            near(double, values[2::2] - values[:-1:2], within=2e-5)
-    for of in kept("emergence_longer")["pieces"]["seed 5, segments"].values():  # its double segments are in no table
-        near(sum(map(np.array, of["parts"].values())), np.diff(of["values"]), within=2e-5)
-    for number in (training.REPETITION, training.HELD_OUT):
-        values = pieces["seed 5, segments"][number]["values"]
-        near(sum(pieces["seed 5, tokens"][number]["parts"].values()), values[-1] - values[0], within=2e-5)
+    frames = framework.frames_of(study)
+    for of in courses.courses(frames):
+        for number in of.frames["parts"].number.unique():
+            values = of.values(number)
+            near(sum(of.parts(number).values()), np.diff(values), within=2e-5)
+            if study == "emergence":  # the longer training's double segments are in no table
+                near(sum(of.parts(number, courses.DOUBLE).values()), values[2::2] - values[:-1:2], within=2e-5)
+    for _, ledger in frames.get("training ledger", pd.DataFrame()).iterrows():
+        values = courses.courses(frames)[0].values(ledger.number)
+        near(ledger.drop(["number", "agreement", "steps"]).sum(), values[-1] - values[0], within=2e-5)
 
 
 def test_a_crossing_is_the_last_one():
     values, numbers = np.array([4.0, 1.0, 3.0, 1.0, 0.0]), np.arange(5) * 10.0
-    assert seeds.last_crossing(values, numbers, 0.5) == 25.0
+    assert courses.last_crossing(values, numbers, 0.5) == 25.0
 
 
 @pytest.mark.slow
-def test_the_whole_study_runs_small_and_goes_on(tmp_path):
-    found = run.measure_all(SMALL, (1, 2), tmp_path)
-    tables = report.fields(found)["tables"]
-    assert "| half help |" in tables.replace("barely half help", "half help")
-    journal = (tmp_path / "journal").read_bytes()
-    assert run.measure_all(SMALL, (1, 2), tmp_path)["pieces"] == found["pieces"]
-    assert (tmp_path / "journal").read_bytes() == journal
-    segments = found["pieces"]["seed 1, segments"]
-    for of in segments.values():
-        fall = of["values"][-1] - of["values"][0]
-        sums = [sum(np.sum(part) for part in of[rule].values()) for rule in seeds.RULES]
-        near(sums[:2], fall, within=2e-5)
-        assert abs(sums[2] - fall) < 0.02 * abs(fall) + 1e-4
+def test_the_whole_study_runs_small_and_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(framework, "FOLDER", tmp_path)
+    small = replace(run.STUDY, measure=partial(run.measure, SMALL, (1, 2), tmp_path / "states"), settings={"small": 1})
+    framework.run("emergence", small)
+    frames, kept = framework.frames_of("emergence"), (tmp_path / "emergence.json").read_bytes()
+    framework.run("emergence", small)
+    assert (tmp_path / "emergence.json").read_bytes() == kept
+    columns = {name: set(frame) for name, frame in framework_frames().items()}
+    assert {name: set(frame) for name, frame in frames.items()} == columns
+    for prediction in run.PREDICTIONS[5:]:
+        assert prediction.verdict(frames) in set(Verdict)
+    for of in courses.courses(frames):
+        for number in training.FOLLOWED:
+            fall = of.values(number)[-1] - of.values(number)[0]
+            sums = [sum(parts.sum() for parts in of.parts(number, rule).values()) for rule in courses.RULES]
+            near(sums[:2], [fall, fall], within=2e-5)
+            assert abs(sums[2] - fall) < 0.02 * abs(fall) + 1e-4
+
+
+def framework_frames():
+    """Return the kept measurements, whose columns a new run has too."""
+    return {
+        name: pd.DataFrame(columns)
+        for name, columns in json.loads((framework.ROOT / "experiments/results/emergence.json").read_text())[
+            "frames"
+        ].items()
+    }
 
 
 @pytest.mark.parametrize(
     ("rest", "ends", "abrupt"),
-    [(0.001, "confirmed", "abrupt"), (0.05, "undecided", "no verdict"), (0.1, "refuted", "no verdict")],
+    [(0.001, "confirmed", "confirmed"), (0.05, "undecided", "undecided"), (0.1, "refuted", "undecided")],
 )
 def test_a_training_that_goes_on_ends_if_little_comes_in_its_second_half(rest, ends, abrupt):
     """Repetition falls by one between the third and the fifth of 33 states, and by `rest` in every fourth after."""
-    numbers = np.arange(33)
-    repetition = -np.interp(numbers, [2, 4], [0, 1]) - rest * np.maximum(numbers - 16, 0) / 4
-    held_out = 8 - 4 * np.arange(33) / 32
-    segments = {
-        name: {
-            rule: {"stack.blocks.0.attention.query.kernel": 0.7 * np.diff(of), "final_norm.scale": 0.3 * np.diff(of)}
-            for rule in ("parts", "simpson")
+    states = np.arange(33)
+    repetition = -np.interp(states, [2, 4], [0, 1]) - rest * np.maximum(states - 16, 0) / 4
+    held_out = 8 - 4 * states / 32
+    shares = {training.REPETITION: (0.7, 0.3), training.HELD_OUT: (0.3, 0.7)}
+    values = {training.REPETITION: repetition, training.HELD_OUT: held_out}
+    parts = {
+        number: lambda rule, number=number: {
+            part: share * np.diff(values[number])
+            for part, share in zip(("layer 0 attention", "final_norm"), shares[number], strict=True)
         }
-        for name, of in ((training.REPETITION, repetition), (training.HELD_OUT, held_out))
+        for number in shares
     }
-    segments[training.HELD_OUT] = {
-        rule: dict(zip(of, list(of.values())[::-1], strict=True)) for rule, of in segments[training.HELD_OUT].items()
-    }
-    states = {"numbers": {training.REPETITION: repetition, training.HELD_OUT: held_out}}
-    found = longer.Longer(
-        {
-            "sizes": texts.Sizes(steps=32, every=1)._asdict(),
-            "seed": 5,
-            longer.EMBEDDED: {},
-            "pieces": {"seed 5, states": states, "seed 5, segments": segments},
-        }
-    )
-    verdict = {claim: of for claim, of, _ in found.verdicts()}
-    assert verdict["ends"] == ends and verdict["abrupt"] == abrupt
-    assert verdict["by attention, in the second half"] == "confirmed"
+    frames = course(values, parts).frames
+    verdicts = [prediction.verdict(frames) for prediction in longer.STUDY.predictions]
+    assert verdicts == [ends, abrupt, "confirmed"]

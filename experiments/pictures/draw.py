@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from duat_jax.display.pictures import styled
 from experiments.generalization.networks import MOVING
-from experiments.pictures.numbers import FRACTIONS, PARAMETERS, Numbers
+from experiments.pictures.numbers import PARAMETERS, Numbers
 from experiments.pictures.panels import OTHER, OURS, PALE, dots, stack
 
 OUR_METHODS = "secant", "collapse", "contributions"
@@ -87,21 +87,6 @@ def draw_generalization(numbers: Numbers) -> Figure:
         axes.set_title(study)
         axes.set_xscale("log")
     figure.supxlabel("error (root mean square)", fontsize="medium")
-    return figure
-
-
-@styled
-def draw_pruning(numbers: Numbers) -> Figure:
-    """Draw the loss that is added by removing neurons, by how they are ranked and what takes their place."""
-    figure = Figure(figsize=(7.6, 3.4))
-    axes = figure.subplots()
-    for (way, losses), colour in zip(numbers.items(), (OTHER, "#f4a582", "#d6604d", PALE, OURS), strict=True):
-        axes.plot(FRACTIONS, losses, marker="o", markersize=4, color=colour, label=way)
-    axes.set_yscale("log")
-    axes.set_xlabel("neurons removed of every layer, in %")
-    axes.set_ylabel("added loss, nats a token")
-    axes.grid(alpha=0.3)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper", title="ranked by, in their place")
     return figure
 
 

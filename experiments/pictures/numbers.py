@@ -116,20 +116,6 @@ def generalization() -> Numbers:
     return {study: _of("generalization", field, KINDS) for study, field in fields.items()}
 
 
-FRACTIONS = (10, 20, 30, 50, 70)
-WAYS = "magnitude, refit", "contributions, none", "contributions, mean", "random, refit", "contributions, refit"
-
-
-def pruning() -> Numbers:
-    """Return the loss that removing neurons adds, by how they are ranked and what takes their place."""
-    fields = fields_of("pruning")
-    whole = float(re.findall(r"The whole model's loss: ([\d.]+\d)", fields["tables"])[0])
-    row = "embedded / Every layer loses the same share / {} / {}%"
-    return {
-        way: [round(estimate(fields[row.format(way, percent)])[0] - whole, 4) for percent in FRACTIONS] for way in WAYS
-    }
-
-
 ADAPTERS = "every layer", "attention alone", "MLPs alone", "every layer, rank 1", "SmolLM2, queries and values"
 MISSES = "the adapters' column misses", "first order", "each alone, summed"
 
@@ -269,6 +255,6 @@ def papers() -> Numbers:
     return {
         "approximation": approximation()["four functions"],
         "in context": in_context(),
-        "pruning": _of("pruning", "{} / The inequality / neurons, 50%, none / within", models),
+        "pruning": _of("pruning", "The inequality / {}, neurons, 50%, none / within", models),
         "lora": lora()[MISSES[0]],
     }

@@ -30,7 +30,6 @@ PICTURES = {
     "approximation": Picture(numbers.approximation, draw.draw_approximation),
     "generalization": Picture(numbers.generalization, draw.draw_generalization),
     "in-context": Picture(numbers.in_context, draw.draw_in_context),
-    "pruning": Picture(numbers.pruning, draw.draw_pruning),
     "lora": Picture(numbers.lora, draw.draw_lora),
     "images": Picture(numbers.images, draw.draw_images),
     "faithfulness": Picture(numbers.faithfulness, draw.draw_faithfulness),

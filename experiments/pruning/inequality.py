@@ -1,43 +1,65 @@
-"""Claim: terms whose sum is within an error can be pruned at that error (Wang & Li, Eq. 13 to 16).
+"""Is a pruned model within a stated error if the sum of the removed terms is?
 
-Run `python -m experiments pruning_inequality`; it writes experiments/results/pruning_inequality.json and the tables in
-docs/findings/pruning.md, whose section on a stated error says beforehand what decides.  A set that a stopped run has
-measured
-isn't measured again.
+Read as a method, the inequality says which terms may go at a stated error ε: those whose sum is within ε for every
+input, here for every calibration text; f is the whole model, so that ε is an allowance and no error of its own.  The
+number is the logit of a text's last token after the 127 before it, less the mean of all logits there; the terms are all
+neurons, each at all tokens.  Sets are chosen on 64 calibration texts of five draws and measured on them and on 128
+held-out texts (SmolLM2-135M: 32 and 32).  They are chosen by
+
+- *size of the sum*, the papers' condition: each next neuron is the one that leaves the smallest sum of squares over
+  texts, and the largest beginning of this order whose sum is within ε at every text goes;
+- *sum of sizes*, which implies the papers' condition whatever cancels; neurons go in the order of their largest size;
+- *run again*: in the same order, 128 neurons at once (2,304) go where the true error of the model run without them
+  stays within ε at every text.  This greedy set needn't be the largest one;
+- *random*: as many neurons as in each of these sets.
+
+Eq. 15 says the same with a measured error: the largest difference, on calibration texts, of the true error from the
+size of the sum.  The bound with it stands beside a constant that knows of no terms, the largest true error there.
+
+Means of the draws decide at all three ε.  The opposite view is that the sum is small because terms cancel, and that
+they no longer do when parameters move.  A small ε permits few neurons, so that being within it says little: hence the
+random sets.  The same was stated for both models, each before its run.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from jaxtyping import Array, Bool, Float, Int
-from rich.progress import track
 
-from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.forms.coefficients import coefficients
 from duat_jax.forms.decomposition import KINDS
 from duat_jax.models import layer_parts, sites
 from duat_jax.models.transformer import Transformer
 from duat_jax.transform import marks
 from duat_jax.transform.recording import record_kinds
-from experiments.environment import environment
-from experiments.markdown import Fields, cells, interval, table
-from experiments.pruning.draws import Draws, embedded, smollm2_135m
-from experiments.pruning.run import SMOLLM2
+from experiments.estimate import Estimate
+from experiments.pruning.draws import DRAWS, EMBEDDED, SMOLLM2, Draws, draws_of
+from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
+from experiments.table import Cell, Frames, Table
+from experiments.verdict import Verdict, decide, together
 
-RESULTS, WORK = Path("experiments/results/pruning_inequality.json"), Path("experiments/results/work")
 ERRORS = (0.1, 0.3, 1.0)
 """The stated errors `ε`, in units of the logit."""
-CHUNK, LARGER_CHUNK, BATCH = 128, 2304, 8
-"""Neurons that go at once where the model is run again for each choice, of the larger model too, and texts that are
-read at once."""
+BATCH = 8
+"""Texts that are read at once."""
+MODELS = {EMBEDDED: (128, 64, 128), SMOLLM2: (2304, 32, 32)}
+"""Neurons that go at once where the model is run again for each choice, texts of a draw, and held-out texts."""
 
 SIZES, SIGNED, AGAIN, RANDOM = "sum of sizes", "size of the sum", "run again", "random, as many as by "
+
+SAID = {
+    "within elsewhere": "texts within",
+    "removed": "neurons removed at",
+    "covered": "texts in the bound at",
+    "bound": "bound at",
+    "constant": "constant at",
+}
+"""Numbers of a choice, as predictions name them."""
 
 Removed = Bool[np.ndarray, "terms"]
 
@@ -189,96 +211,158 @@ def choices(
         yield RANDOM + name, np.random.default_rng(seed).permutation(removed)
 
 
-def of_draw(draws: Draws, draw: int, chunk: int, held_out: Measured) -> dict[str, dict[str, Any]]:
-    """Return what is measured of every choice at every stated error, by error and choice."""
+def of_draw(draws: Draws, draw: int, chunk: int, held_out: Measured) -> list[Row]:
+    """Return what is measured of every choice at every stated error."""
     ids = draws.ids(draw)
     of = parts_of(draws.model, ids)
-    return {
-        str(error): {
-            name: measured(draws.model, (ids, of), (draws.held_out, held_out), removed, error)
-            for name, removed in choices(draws.model, ids, of, error, chunk, draw)
-        }
-        for error in ERRORS
-    }
-
-
-def _tables(results: dict[str, Any], of_model: str = "") -> list[str]:
-    def cell(error: str, name: str, key: str, percent: bool = False) -> str:
-        numbers = [draw[error][name][key] for draw in results["draws"]]
-        return interval([100 * number for number in numbers], 1) if percent else interval(numbers, 2)
-
-    errors, names = (list(results["draws"][0]), list(results["draws"][0][str(ERRORS[0])]))
-    shares = ("removed", "within", "within elsewhere, held", "within elsewhere")
-    kept = [
-        [error, name, *(cell(error, name, key, percent=True) for key in shares), cell(error, name, "share of error")]
-        for error in errors
-        for name in names
-    ]
-    bounds = [
-        [
-            error,
-            name,
-            *(cell(error, name, key) for key in ("sum", "true", "measured error", "bound")),
-            cell(error, name, "covered", percent=True),
-            cell(error, name, "constant"),
-            cell(error, name, "covered by constant", percent=True),
-        ]
-        for error in errors
-        for name in names
-    ]
     return [
-        f"### A stated error{of_model}",
-        "",
-        *table(
-            [
-                *("ε", "chosen by", "neurons removed, %", "within ε on calibration texts, %"),
-                *("held on other texts, %", "within ε on other texts, %", "true error / ε"),
-            ],
-            kept,
-        ),
-        "",
-        f"### A measured error{of_model}",
-        "",
-        *table(
-            [
-                *("ε", "chosen by", "sum of terms", "true error", "measured error", "bound", "covered, %"),
-                *("constant bound", "covered by it, %"),
-            ],
-            bounds,
-        ),
+        {"error": error, "chosen by": name}
+        | measured(draws.model, (ids, of), (draws.held_out, held_out), removed, error)
+        for error in ERRORS
+        for name, removed in choices(draws.model, ids, of, error, chunk, draw)
     ]
 
 
-def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages."""
-    further = results.get("further", {})
-    lines = [line for name, of in further.items() for line in ("", *_tables(of, f", {name}"))]
-    text = "\n".join(_tables(results) + lines)
-    spreads = {f"spread, {name}": f"{of['spread']:.2f}" for name, of in further.items()}
-    return {"tables": text, "spread": f"{results['spread']:.2f}", **spreads, **cells(text)}
+def spread(of: Measured) -> Row:
+    """Return the standard deviation of the number over texts."""
+    return {"spread": of.value.std()}
 
 
-def of_model(draws: Draws, name: str, chunk: int, kept: dict[str, Any]) -> dict[str, Any]:
-    """Return what is measured on a model; what is kept of the same texts isn't measured again."""
-    asked = {"errors": ERRORS, "chunk": chunk, "texts": draws.texts, "held out": fingerprint(draws.held_out)}
-    if kept.get("asked") == json.loads(json.dumps(asked)) and len(kept["draws"]) == len(draws.draws):
-        return kept
-    journal = Journal(WORK / name, asked)
-    held_out = parts_of(draws.model, draws.held_out)
-    found = [
-        journal.once(f"draw {draw}", partial(of_draw, draws, draw, chunk, held_out))
-        for draw in track(draws.draws, "Draws")
+def measure() -> Measurements:
+    """Yield every model's draws."""
+    for name, (chunk, texts, others) in MODELS.items():
+        draws = draws_of(name, texts, others)
+        held_out = parts_of(draws.model, draws.held_out)
+        yield Piece("numbers", {"model": name}, partial(spread, held_out))
+        for draw in DRAWS:
+            yield Piece("choices", {"model": name, "draw": draw}, partial(of_draw, draws, draw, chunk, held_out))
+
+
+def values(model: str, error: float, chosen: str, column: str, frames: Frames) -> np.ndarray:
+    """Return a number of every draw."""
+    of = frames["choices"]
+    return of[(of.model == model) & (of.error == error) & (of["chosen by"] == chosen)][column].to_numpy()
+
+
+def share(model: str, error: float, chosen: str, column: str = "within elsewhere") -> Measure:
+    """Return a number of a choice at a stated error."""
+    return Measure(f"{chosen}: {SAID[column]} ε = {error}", partial(values, model, error, chosen, column))
+
+
+def kept_everywhere(*shares: Estimate) -> Verdict:
+    """Return whether each share is at least 95 %."""
+    return together(*(decide(of.value >= 0.95, of.value < 0.95) for of in shares))
+
+
+def opposite(*shares: Estimate) -> Verdict:
+    """Return the verdict on the opposite view, of the five shares at each stated error."""
+
+    def holds(removed: Estimate, within: Estimate, kept: Estimate, few: Estimate, again: Estimate) -> bool:
+        cancel = removed.value > 0.5 and within.value < 1 / 3
+        return cancel and kept.value >= 0.95 and few.value < again.value / 2
+
+    held = [holds(*shares[first : first + 5]) for first in range(0, len(shares), 5)]
+    return together(*(decide(of, not of) for of in held))
+
+
+def no_closer(*sizes: Estimate) -> Verdict:
+    """Return whether no bound is below its constant."""
+    pairs = zip(sizes[::2], sizes[1::2], strict=True)
+    return together(*(decide(bound.value >= constant.value, bound.value < constant.value) for bound, constant in pairs))
+
+
+def predictions(model: str) -> tuple[Prediction, ...]:
+    """Return what was stated of a model."""
+    views = [
+        measure
+        for error in ERRORS
+        for measure in (
+            share(model, error, SIGNED, "removed"),
+            share(model, error, SIGNED),
+            share(model, error, SIZES),
+            share(model, error, SIZES, "removed"),
+            share(model, error, AGAIN, "removed"),
+        )
     ]
-    return {"environment": environment(), "asked": asked, "spread": float(held_out.value.std()), "draws": found}
+    return (
+        Prediction(
+            f"what the papers' condition permits is within ε, {model}",
+            "confirmed if size of the sum is within each ε at 95 % or more of the other texts, refuted if at less",
+            tuple(share(model, error, SIGNED) for error in ERRORS),
+            kept_everywhere,
+        ),
+        Prediction(
+            f"the opposite view, {model}",
+            "confirmed at an ε if size of the sum permits more than half of the neurons and is within it at fewer than"
+            " a third of the other texts, and sum of sizes is within it at 95 % or more and permits fewer than half as"
+            " many as run again",
+            tuple(views),
+            opposite,
+        ),
+        Prediction(
+            f"the bound with a measured error holds, {model}",
+            "confirmed at an ε if it covers 95 % or more of the other texts, by each of the three choices",
+            tuple(share(model, error, chosen, "covered") for error in ERRORS for chosen in (SIZES, SIGNED, AGAIN)),
+            kept_everywhere,
+        ),
+        Prediction(
+            f"it is no closer than a constant that knows of no terms, for size of the sum, {model}",
+            "confirmed at an ε if the bound isn't below the largest true error of the calibration texts",
+            tuple(share(model, error, SIGNED, column) for error in ERRORS for column in ("bound", "constant")),
+            no_closer,
+        ),
+    )
 
 
-def main() -> None:
-    """Measure the models that aren't kept, and store the results."""
-    WORK.mkdir(parents=True, exist_ok=True)
-    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    further = results.pop("further", {})
-    results = of_model(embedded(), "pruning_inequality.jsonl", CHUNK, results)
-    name = f"pruning_inequality_{SMOLLM2}.jsonl"
-    further[SMOLLM2] = of_model(smollm2_135m(), name, LARGER_CHUNK, further.get(SMOLLM2, {}))
-    content = json.dumps(results | {"further": further}, ensure_ascii=False, allow_nan=False)
-    RESULTS.write_text(content + "\n", encoding="utf-8")
+def per_cent(column: str) -> Cell:
+    """Return the cell of a share, in per cent."""
+    return Cell(column, 1, scale=100)
+
+
+SHOWN = {
+    "A stated error": {
+        "neurons removed, %": per_cent("removed"),
+        "within ε on calibration texts, %": per_cent("within"),
+        "held on other texts, %": per_cent("within elsewhere, held"),
+        "within ε on other texts, %": per_cent("within elsewhere"),
+        "true error / ε": Cell("share of error", 2),
+    },
+    "A measured error": {
+        "sum of terms": Cell("sum", 2),
+        "true error": Cell("true", 2),
+        "measured error": Cell("measured error", 2),
+        "bound": Cell("bound", 2),
+        "covered, %": per_cent("covered"),
+        "constant bound": Cell("constant", 2),
+        "covered by it, %": per_cent("covered by constant"),
+    },
+}
+
+
+def _of(model: str, choices: pd.DataFrame) -> pd.DataFrame:
+    return choices[choices.model == model]
+
+
+STUDY = Study(
+    protocol=__doc__,
+    page="pruning",
+    claim="terms whose sum is within an error can be removed at that error (Eq. 13 to 16)",
+    unit="draws of text",
+    stated="before the run",
+    predictions=(*predictions(EMBEDDED), *predictions(SMOLLM2)),
+    control=share(EMBEDDED, ERRORS[0], RANDOM + SIGNED),
+    headline="At an error of a tenth of a logit the papers' condition permits the removal of"
+    " {A stated error / 0.1, size of the sum / neurons removed, %} % of the embedded model's neurons, and the model"
+    " without them is within it at a share of {outcome} of other texts, without random ones {control} ({n} draws).",
+    against="Where terms may not cancel (sum of sizes), the pruned model is within a tenth at"
+    " {A stated error / 0.1, sum of sizes / within ε on other texts, %} % of the texts, without"
+    " {A stated error / 0.1, sum of sizes / neurons removed, %} % of its neurons.",
+    limits="One logit of each text. Run again removes neurons in chunks, too large for the smallest error.",
+    tables={
+        f"{title}{suffix}": Table("choices", ("error", "chosen by"), cells, prepare=partial(_of, model))
+        for model, suffix in ((EMBEDDED, ""), (SMOLLM2, f", {SMOLLM2}"))
+        for title, cells in SHOWN.items()
+    },
+    measure=measure,
+    settings={"errors": ERRORS, "models": MODELS, "draws": len(DRAWS)},
+)

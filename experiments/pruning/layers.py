@@ -1,40 +1,53 @@
-"""Claim: layers with small parameters can be removed at little loss (Wang & Li, Section 4.3).
+"""Can the layers with the smallest parameters be removed at little loss?
 
-Run `python -m experiments pruning_layers`; it writes experiments/results/pruning_layers.json and the tables in
-docs/findings/pruning.md.  What is measured is kept in experiments/results/work as it is finished: a run that was
-stopped goes
-on.
+Wang & Li: "when parameters in certain layers are small enough, we can directly remove those layers since their impact
+on the final result is minimal" (Section 4.3).  If so, ranking layers by the size of their parameters costs much less
+than removing as many at random, and about as little as the best ranking that reads text.  The opposite view is that
+size says nothing, as weights can be rescaled against norms, values and gates without any effect.  The added loss
+without a quarter of the layers, 2 of 6 and 8 of 30, decides, beside that of ten random orders and of the best ranking
+by text.  The rows with the first layer kept and the secant from 1 to ¾ were added after the first results.
+
+A removed layer adds nothing to the stream, neither its attention nor its MLP; or its MLP alone is removed.  All at once
+go those with the smallest score:
+
+- *‖W‖*: the Frobenius norm of all matrices of the layer, or of its MLP;
+- *‖W'2‖* and *‖W'3‖*: those of the closed form (Eq. 11), from the embeddings to the pre-activations of the layer, and
+  from its activations to the last stream, with everything held at a window's values;
+- *contributions*: the mean size of what the layer contributes to the logit of the most probable token;
+- *block influence*: 1 − cos between the stream before and after it (Men et al., "ShortGPT", 2024);
+- *angular distance*: so many neighbouring layers between which the stream turns least (Gromov et al., "The
+  Unreasonable Ineffectiveness of the Deeper Layers", 2024);
+- *secant*: the layer's part of the loss that is added when the outputs of all layers are scaled together, from 1 to
+  0, or to ¾;
+- *removed alone*: the loss with this layer alone removed; *one after another*: the cheapest one is removed, and all
+  others are measured anew.
+
+Calibration windows of 128 tokens are drawn five times, 32 for the embedded model and 4 for SmolLM2-135M; added losses
+are on 128 and 8 windows of held-out text.  Where there is no interval, every draw removes the same layers.
 """
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import pandas as pd
+from jaxtyping import Float
 
-import duat_jax as duat
-from duat_jax.evaluation.journal import Journal, fingerprint
-from duat_jax.evaluation.running_text import stream, token_losses, windows
-from duat_jax.models.transformer import Transformer
+from duat_jax.evaluation.statistics import agreement
 from duat_jax.pruning.layers import remove_layers
-from experiments import smollm2
-from experiments.kept_models import measure_models
-from experiments.markdown import Fields
 from experiments.pruning import rankings
-from experiments.pruning.layers_report import FIRST_KEPT, RANDOM, numbers, quarter, tables
+from experiments.pruning.draws import DRAWS, EMBEDDED, SMOLLM2, Draws, draws_of, window_losses
 from experiments.pruning.rankings import by_removal
-from experiments.pruning.run import EMBEDDED, SMOLLM2, SOME
-from experiments.texts import held_out_sources, manual, trained_sources
+from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
+from experiments.table import Cell, Frames, Table
+from experiments.verdict import above, below, together
 
-RESULTS, WORK = Path("experiments/results/pruning_layers.json"), Path("experiments/results/work")
-DRAWS, ORDERS, LENGTH = range(5), range(10), 128
-"""Draws of calibration text, random orders of the layers, and tokens of a window."""
-DIGITS = 5
-"""Digits after the decimal point of every loss that is kept."""
-
-ANGULAR, ALONE, GREEDY = "angular distance", "removed alone", "removed one after another"
+ORDERS = range(10)
+"""Random orders of the layers."""
+RANDOM, ANGULAR, ALONE, GREEDY = "random", "angular distance", "removed alone", "removed one after another"
+FIRST_KEPT = ", the first kept"
 WITH_THE_FIRST_KEPT = RANDOM, "‖W‖", "‖W'3‖"
 """Rankings that are tried once more with the first layer kept, which is unlike all others."""
 
@@ -61,133 +74,114 @@ SETTINGS = {
     EMBEDDED: Settings(32, 128, {"layers": (1, 2, 3), "MLPs": (1, 2, 3)}, ("layers", "MLPs"), thorough=True),
     SMOLLM2: Settings(4, 8, {"layers": (1, 2, 4, 8), "MLPs": (1, 8)}, ("layers",), thorough=False),
 }
+LAYERS = {EMBEDDED: 6, SMOLLM2: 30}
+
+Scores = Mapping[tuple[str, str, int], Row]
+"""Scores of the layers by what is removed, ranking and draw."""
+
+
+def quarter(layers: int) -> int:
+    """Return a quarter of a number of layers: 2 of 6, 8 of 30."""
+    return round(layers / 4)
 
 
 class Case:
-    """A model with calibration texts, held-out texts and a journal of results.
+    """A model with its texts, and the losses without some of its layers, each of which is measured once.
 
     Args:
-        model: a language model.
-        calibration: the tokens that calibration windows are drawn from.
-        held_out: windows of other text.
+        draws: the model and its texts.
         settings: the sizes.
-        journal: finished results.
     """
 
-    def __init__(
-        self, model: Transformer, calibration: np.ndarray, held_out: np.ndarray, settings: Settings, journal: Journal
-    ) -> None:
-        self.model, self.held_out, self.settings, self.journal = model, held_out, settings, journal
-        self._tokens = calibration
-        self._means: dict[int, np.ndarray] = {}
+    def __init__(self, draws: Draws, settings: Settings) -> None:
+        self.draws, self.model, self.settings = draws, draws.model, settings
+        self.layers: int = draws.model.config.layers
+        self.loss = cache(self._loss)
+        self._mean = cache(lambda draw: rankings.mean_outputs(self.model, draws.ids(draw)))
 
-    @property
-    def layers(self) -> int:
-        """The number of layers."""
-        return self.model.config.layers
-
-    def ids(self, draw: int) -> np.ndarray:
-        """Return a draw's calibration windows."""
-        return windows(self._tokens, self.settings.calibration, LENGTH, seed=draw)
-
-    def mean(self, draw: int) -> np.ndarray:
-        """Return the mean output of every part on a draw's calibration windows."""
-        if draw not in self._means:
-            self._means[draw] = rankings.mean_outputs(self.model, self.ids(draw))
-        return self._means[draw]
-
-    def loss(self, kind: str, removed: list[int]) -> np.ndarray:
-        """Return the loss of every held-out window without some layers, nothing in their place."""
-        return self._once(f"{kind}, {removed}", partial(by_removal, self.model, self.held_out, kind, removed, None))
-
-    def loss_with_mean(self, kind: str, removed: list[int], draw: int) -> np.ndarray:
-        """Return the same with the means of what is removed in its place."""
-        return self._once(
-            f"{kind}, {removed}, mean of draw {draw}",
-            lambda: by_removal(self.model, self.held_out, kind, removed, self.mean(draw)),
-        )
-
-    def loss_refitted(self, removed: list[int], draw: int) -> np.ndarray:
-        """Return the same without whole layers, the layer before them refitted by least squares."""
-
-        def compute() -> np.ndarray:
-            smaller = remove_layers(self.model, self.ids(draw), removed)
-            parts = [token_losses(smaller, batch).mean(-1) for batch in rankings.batches(self.held_out)]
-            return np.concatenate(parts)
-
-        return self._once(f"layers, {removed}, refit of draw {draw}", compute)
-
-    def scores(self, draw: int) -> dict[str, Any]:
-        """Return every layer's scores by a draw's calibration windows, and where angular distance begins to remove."""
-        return self.journal.once(f"scores of draw {draw}", lambda: scores(self, draw))
-
-    def removed(self, kind: str, ranking: str, count: int, draw: int) -> list[int] | None:
-        """Return the layers that a ranking removes, sorted, or `None` where it has no finite scores."""
-        name, kept = ranking.removesuffix(FIRST_KEPT), ranking.endswith(FIRST_KEPT)
-        if name == ANGULAR:
-            start = self.scores(draw)["starts"][str(count)]
-            return list(range(start, start + count))
-        score = self._score(kind, name, draw)
-        if score is None:
-            return None
-        order = [layer for layer in np.argsort(score, kind="stable").tolist() if not (kept and layer == 0)]
-        return sorted(order[:count])
-
-    def _score(self, kind: str, ranking: str, draw: int) -> Any:
-        if ranking == RANDOM:
-            return np.random.default_rng(draw).permutation(self.layers)
-        return self.scores(draw)["scores"][kind][ranking]
-
-    def _once(self, name: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        return np.array(self.journal.once(name, lambda: np.round(np.asarray(compute(), float), DIGITS).tolist()))
+    def _loss(self, kind: str, removed: tuple[int, ...], how: str = "none", draw: int = 0) -> float:
+        """Return the loss without some layers, with nothing, their means, or a refit in their place."""
+        if how == "refit":
+            smaller = remove_layers(self.model, self.draws.ids(draw), list(removed))
+            return float(window_losses(smaller, self.draws.held_out, rankings.BATCH).mean())
+        mean = self._mean(draw) if how == "mean" else None
+        return float(by_removal(self.model, self.draws.held_out, kind, removed, mean).mean())
 
 
-def scores(case: Case, draw: int) -> dict[str, Any]:
+def removed(layers: int, kind: str, ranking: str, count: int, draw: int, known: Scores) -> tuple[int, ...] | None:
+    """Return the layers that a ranking removes, sorted, or `None` where it has no finite scores."""
+    name, kept = ranking.removesuffix(FIRST_KEPT), ranking.endswith(FIRST_KEPT)
+    if name == RANDOM:
+        score: Any = np.random.default_rng(draw).permutation(layers)
+    elif name == ANGULAR:
+        start = known[kind, name, draw]["starts"][str(count)]
+        return tuple(range(start, start + count))
+    else:
+        score = known[kind, name, draw]["scores"]
+    if score is None:
+        return None
+    order = [layer for layer in np.argsort(score, kind="stable").tolist() if not (kept and layer == 0)]
+    return tuple(sorted(order[:count]))
+
+
+def alone(case: Case, kind: str) -> Row:
+    """Return the added loss on held-out text without each layer."""
+    return {"alone": [case.loss(kind, (layer,)) - case.loss("layers", ()) for layer in range(case.layers)]}
+
+
+def scores(case: Case, draw: int, alone: Mapping[str, list[float]]) -> list[Row]:
     """Return every layer's score by each ranking; the layers of smallest score are removed first."""
-    model, ids, settings = case.model, case.ids(draw), case.settings
+    model, ids, settings = case.model, case.draws.ids(draw), case.settings
     batches = [batch[:, :-1] for batch in rankings.batches(ids)]
     keys = jax.random.split(jax.random.key(draw), len(batches))
     x = [rankings.streams(model, batch) for batch in batches]
     squares = [rankings.operator_squares(model, batch, key) for batch, key in zip(batches, keys, strict=True)]
     contributed = [rankings.contributions(model, *pair) for pair in zip(batches, x, strict=True)]
 
-    def mean(of_batches: list[Any]) -> np.ndarray:
+    def mean(of_batches: Iterable[Any]) -> Float[np.ndarray, "layers"]:
         return np.mean([np.asarray(part, float) for part in of_batches], 0)
 
-    def secant(kind: str, end: float) -> np.ndarray:
-        return mean([rankings.secant_of_removal(model, batch, kind, end) for batch in rankings.batches(ids)])
+    def secant(kind: str, end: float) -> Float[np.ndarray, "layers"]:
+        return mean(rankings.secant_of_removal(model, batch, kind, end) for batch in rankings.batches(ids))
 
     def added(kind: str, removed: list[int]) -> float:
         return float(by_removal(model, ids, kind, removed, None).mean() - whole)
 
     whole = by_removal(model, ids, "layers", [], None).mean()
-    found: dict[str, dict[str, np.ndarray]] = {}
-    for kind in settings.counts:
-        found[kind] = {
+    rows = []
+    for kind, counts in settings.counts.items():
+        found = {
             "‖W‖": rankings.size(model, kind),
-            **{name: np.sqrt(mean([square[name] for square in squares])) for name in squares[0]},
-            "contributions": mean([part[kind] for part in contributed]),
-            "block influence": mean([rankings.block_influence(streams, kind) for streams in x]),
-            **({ANGULAR: mean([rankings.angular_distance(streams, 1) for streams in x])} if kind == "layers" else {}),
+            **{name: np.sqrt(mean(square[name] for square in squares)) for name in squares[0]},
+            "contributions": mean(part[kind] for part in contributed),
+            "block influence": mean(rankings.block_influence(streams, kind) for streams in x),
+            **({ANGULAR: mean(rankings.angular_distance(streams, 1) for streams in x)} if kind == "layers" else {}),
             "secant, 1 to 0": secant(kind, 0.0),
             "secant, 1 to ¾": secant(kind, rankings.STEP),
             ALONE: np.array([added(kind, [layer]) for layer in range(case.layers)]),
         }
         if settings.thorough:
-            found[kind][GREEDY] = _greedy(partial(added, kind), case.layers, max(settings.counts[kind]))
-    return {
-        "scores": {
-            kind: {name: score.tolist() if np.isfinite(score).all() else None for name, score in of_kind.items()}
-            for kind, of_kind in found.items()
-        },
-        "starts": {
-            str(count): int(mean([rankings.angular_distance(streams, count) for streams in x]).argmin())
-            for count in settings.counts["layers"]
-        },
-    }
+            found[GREEDY] = _greedy(partial(added, kind), case.layers, max(counts))
+        for name, score in found.items():
+            finite = np.isfinite(score).all()
+            rows.append(
+                {
+                    "kind": kind,
+                    "ranking": name,
+                    "scores": score if finite else None,
+                    "correlation": agreement(score, np.array(alone[kind]))[0] if finite else None,
+                    "starts": {
+                        str(count): int(mean(rankings.angular_distance(streams, count) for streams in x).argmin())
+                        for count in counts
+                    }
+                    if name == ANGULAR
+                    else None,
+                }
+            )
+    return rows
 
 
-def _greedy(added: Callable[[list[int]], float], layers: int, count: int) -> np.ndarray:
+def _greedy(added: Callable[[list[int]], float], layers: int, count: int) -> Float[np.ndarray, "layers"]:
     """Return every layer's place in the order of removal, where each time the one of least loss goes, measured anew."""
     removed: list[int] = []
     for _ in range(count):
@@ -196,67 +190,159 @@ def _greedy(added: Callable[[list[int]], float], layers: int, count: int) -> np.
     return np.array([removed.index(layer) if layer in removed else count for layer in range(layers)], float)
 
 
-def measure(case: Case) -> dict[str, Any]:
-    """Return the added loss of every removal, by kind, ranking and number of layers, each run once."""
-    whole = case.loss("layers", [])
-    found: dict[str, Any] = {"layers": case.layers, "whole": float(whole.mean()), "kinds": {}}
-    for kind, counts in case.settings.counts.items():
-        alone = np.array([case.loss(kind, [layer]).mean() - whole.mean() for layer in range(case.layers)])
-        by_ranking = {}
-        scored = list(case.scores(0)["scores"][kind])
-        for ranking in [*scored, RANDOM, *(name + FIRST_KEPT for name in WITH_THE_FIRST_KEPT)]:
-            removed = list(_removals(case, kind, ranking, counts, whole))
-            a_quarter = [case.loss(kind, of["layers"]) for of in removed if of["count"] == quarter(case.layers)]
-            by_ranking[ranking] = {
-                "scores": [case.scores(draw)["scores"][kind][ranking] for draw in DRAWS] if ranking in scored else [],
-                "removed": removed,
-                "windows": (np.mean(a_quarter, 0) - whole).round(DIGITS).tolist() if a_quarter else [],
-            }
-        found["kinds"][kind] = {"alone": alone.round(DIGITS).tolist(), "rankings": by_ranking}
-    return found
-
-
-def _removals(
-    case: Case, kind: str, ranking: str, counts: tuple[int, ...], whole: np.ndarray
-) -> Iterator[dict[str, Any]]:
-    """Yield what is removed, and the added losses by what is left in its place, for every draw and number of layers."""
+def removals(case: Case, kind: str, ranking: str, known: Scores) -> list[Row]:
+    """Return what a ranking removes, and the added losses by what is left in its place, for every draw and number."""
+    rows, settings = [], case.settings
     for draw in ORDERS if ranking.startswith(RANDOM) else DRAWS:
-        for count in counts:
-            removed = case.removed(kind, ranking, count, draw)
-            if removed is None:
+        for count in settings.counts[kind]:
+            gone = removed(case.layers, kind, ranking, count, draw, known)
+            if gone is None:
                 continue
-            losses = {"none": case.loss(kind, removed)}
-            # There are more random orders than draws of calibration text.
-            calibrated = draw % len(DRAWS)
-            if count == quarter(case.layers) and kind in case.settings.compensated:
-                losses["mean"] = case.loss_with_mean(kind, removed, calibrated)
-                if case.settings.thorough and kind == "layers" and 0 not in removed:
-                    losses["refit"] = case.loss_refitted(removed, calibrated)
-            added = {how: round(float(loss.mean() - whole.mean()), DIGITS) for how, loss in losses.items()}
-            yield {"draw": draw, "count": count, "layers": removed, "added": added}
+            compensated = count == quarter(case.layers) and kind in settings.compensated
+            refitted = compensated and settings.thorough and kind == "layers" and 0 not in gone
+            for how in ("none", *["mean"] * compensated, *["refit"] * refitted):
+                # There are more random orders than draws of calibration text; nothing in the place needs no text.
+                loss = case.loss(kind, gone, how, 0 if how == "none" else draw % len(DRAWS))
+                added = loss - case.loss("layers", ())
+                rows.append({"draw": draw, "count": count, "in their place": how, "layers": gone, "added": added})
+    return rows
 
 
-def case_of(name: str) -> Case:
-    """Return a model with its texts, the same ones as in the study of neurons, and what its journal has."""
-    WORK.mkdir(parents=True, exist_ok=True)
-    path, settings = smollm2.path() if name == SMOLLM2 else None, SETTINGS[name]
-    model, tokenizer = duat.load(path), duat.load_tokenizer(path)
-    # One chapter of the manual stands there by two names.
-    chapters = list(dict.fromkeys(manual()))
-    calibration, held_out = (
-        (chapters[::2], chapters[1::2]) if name == SMOLLM2 else (trained_sources()[::SOME], held_out_sources())
+def measure() -> Measurements:
+    """Yield every model's scores and removals."""
+    for model, settings in SETTINGS.items():
+        yield from of_case(model, Case(draws_of(model, settings.calibration, settings.held_out), settings))
+
+
+def of_case(model: str, case: Case) -> Measurements:
+    """Yield a model's scores and removals."""
+    each_alone, known = {}, {}
+    for kind in case.settings.counts:
+        (row,) = yield Piece("alone", {"model": model, "kind": kind}, partial(alone, case, kind))
+        each_alone[kind] = row["alone"]
+    for draw in DRAWS:
+        for row in (yield Piece("scores", {"model": model, "draw": draw}, partial(scores, case, draw, each_alone))):
+            known[row["kind"], row["ranking"], draw] = row
+    for kind in case.settings.counts:
+        scored = dict.fromkeys(ranking for of, ranking, _ in known if of == kind)
+        for ranking in [*scored, RANDOM, *(name + FIRST_KEPT for name in WITH_THE_FIRST_KEPT)]:
+            keys = {"model": model, "kind": kind, "ranking": ranking}
+            yield Piece("removals", keys, partial(removals, case, kind, ranking, known))
+
+
+def added(model: str, ranking: str, frames: Frames) -> Float[np.ndarray, "draws"]:
+    """Return the added loss without a quarter of the layers, of every draw or random order."""
+    of = frames["removals"]
+    asked = (of.model == model) & (of.kind == "layers") & (of.ranking == ranking) & (of["in their place"] == "none")
+    return of[asked & (of["count"] == quarter(LAYERS[model]))].sort_values("draw").added.to_numpy()
+
+
+def without(model: str, ranking: str) -> Measure:
+    """Return the added loss without a quarter of the layers."""
+    name = f"added loss, {model}, {ranking}"
+    return Measure(name, partial(added, model, ranking), 2)
+
+
+def beyond_influence(model: str, ranking: str) -> Measure:
+    """Return by how much a ranking costs more than block influence, draw by draw."""
+
+    def differences(frames: Frames) -> Float[np.ndarray, "draws"]:
+        return added(model, ranking, frames) - added(model, "block influence", frames)
+
+    return Measure(f"{ranking} more than block influence, {model}", differences, 2, "+")
+
+
+def saved(model: str, ranking: str) -> Measure:
+    """Return by how much random orders cost more than a ranking."""
+
+    def differences(frames: Frames) -> Float[np.ndarray, "orders"]:
+        return added(model, RANDOM, frames) - added(model, ranking, frames).mean()
+
+    return Measure(f"random orders more than {ranking}, {model}", differences, 2, "+")
+
+
+def predictions(ranking: str) -> tuple[Prediction, ...]:
+    """Return what was stated of a ranking by the size of parameters."""
+    return (
+        Prediction(
+            f"layers with small parameters, by {ranking}, cost about as little as by the best ranking that reads text",
+            "confirmed if no more than by block influence, in each model; refuted if more in each",
+            (without(SMOLLM2, ranking), *(beyond_influence(model, ranking) for model in (SMOLLM2, EMBEDDED))),
+            lambda _cost, *more: together(*map(below, more)),
+        ),
+        Prediction(
+            f"they cost less than as many layers at random, by {ranking}",
+            "confirmed if random orders cost more in each model, refuted if they cost less in each",
+            tuple(saved(model, ranking) for model in (SMOLLM2, EMBEDDED)),
+            lambda *more: together(*map(above, more)),
+        ),
     )
-    pieces = windows(stream(tokenizer, held_out), settings.held_out, LENGTH, seed=0)
-    work = {"model": name, "settings": settings._asdict(), "held out": fingerprint(pieces)}
-    journal = Journal(WORK / f"pruning_layers-{name}.jsonl", work)
-    return Case(model, stream(tokenizer, calibration), pieces, settings, journal)
 
 
-def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages."""
-    return {"tables": tables(results["models"]), **numbers(results["models"])}
+def a_quarter(removals: pd.DataFrame) -> pd.DataFrame:
+    """Return removals of a quarter of the layers with nothing in their place, by what is removed of which model."""
+    layers = removals.model.map(LAYERS)
+    shown = removals[(removals["in their place"] == "none") & (removals["count"] == layers.map(quarter))]
+    of = (
+        shown.model
+        + ": "
+        + shown["count"].astype(str)
+        + " of "
+        + shown.model.map(LAYERS).astype(str)
+        + " "
+        + shown.kind
+    )
+    return shown.assign(removed=of)
 
 
-def main() -> None:
-    """Run what isn't measured yet, and store the results."""
-    measure_models(RESULTS, SETTINGS, lambda name: measure(case_of(name)))
+def by_count(removals: pd.DataFrame) -> pd.DataFrame:
+    """Return all removals by their number, and a quarter also with what is left in its place."""
+    shown = removals.sort_values(["in their place", "count"], key=lambda of: of.replace({"none": ""}), kind="stable")
+    how = shown["in their place"].map(lambda how: "" if how == "none" else f", {how}")
+    return shown.assign(removed=shown["count"].astype(str) + how)
+
+
+STUDY = Study(
+    protocol=__doc__,
+    page="pruning",
+    claim='"when parameters in certain layers are small enough, we can directly remove those layers" (Section 4.3)',
+    unit="draws of text",
+    stated="before the run",
+    predictions=(*predictions("‖W‖"), *predictions("‖W'3‖")),
+    control=without(SMOLLM2, RANDOM),
+    headline="Without the 8 of SmolLM2-135M's 30 layers with the smallest weights the loss grows by {outcome} nats a"
+    " token, by the theory's own ‖W'3‖ by {A quarter / ‖W'3‖ / SmolLM2-135M: 8 of 30 layers}, without random ones by"
+    " {control}"
+    " ({n} draws, ten orders).",
+    against="By ‖W'3‖ SmolLM2's layers cost half of what random ones do; but block influence (ShortGPT) costs"
+    " {A quarter / block influence / SmolLM2-135M: 8 of 30 layers}, and in the embedded model ‖W'3‖ costs"
+    " {A quarter / ‖W'3‖ / embedded: 2 of 6 layers} where random orders cost"
+    " {A quarter / random / embedded: 2 of 6 layers}.",
+    limits="SmolLM2's layers hardly differ in size. Whether larger models have far smaller ones, which could go, isn't"
+    " shown.",
+    tables={
+        "A quarter": Table("removals", ("ranking",), {"": Cell("added", 2)}, columns="removed", prepare=a_quarter),
+        "By the number of layers": Table(
+            "removals",
+            ("model", "kind", "ranking"),
+            {"": Cell("added", 2)},
+            columns="removed",
+            prepare=by_count,
+            note="Added loss, nats a token, with nothing, the means or a refit in their place.",
+        ),
+        "Rank correlation with the loss of each layer alone": Table(
+            "scores",
+            ("ranking",),
+            {"": Cell("correlation", 2)},
+            columns="of",
+            prepare=lambda scores: scores.assign(of=scores.model + ", " + scores.kind),
+        ),
+        "Each layer alone": Table(
+            "alone",
+            ("model", "kind"),
+            {"added loss, from the first": Cell(lambda rows: ", ".join(f"{of:.2f}" for of in rows.alone.iloc[0]))},
+        ),
+    },
+    measure=measure,
+    settings={name: settings._asdict() for name, settings in SETTINGS.items()},
+)

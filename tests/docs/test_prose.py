@@ -105,7 +105,7 @@ def test_held_out_files_share_as_many_lines_with_training_files_as_the_page_says
         counted = [line in known for line in lines if len(line) > SHORT_LINE]
         return f"{100 * np.mean(counted):.0f} %"
 
-    page = prose("findings/pruning.md")
+    page = prose("findings/tables/pruning.md")
     assert f"{shared(held_out)} stand in training files" in page
     assert f"in the others {shared(unseen(training, held_out))} of these lines do" in page
 

@@ -1,16 +1,14 @@
-"""Smaller models of equal budgets: their sizes, that they are the same function resized, and their tables."""
-
-from functools import partial
+"""Smaller models of equal budgets: their sizes, that they are the same function resized, and what decides."""
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from cases import GOLDEN
 from helpers import near
 
 import duat_jax as duat
 from duat_jax.evaluation.running_text import mean_loss
-from experiments.markdown import cells
 from experiments.pruning import baselines
 from experiments.pruning.draws import Draws
 
@@ -62,25 +60,47 @@ def test_a_resized_model_is_the_same_function(draws):
         near(*losses, within=1e-5)
 
 
-def test_tables_have_the_paired_differences(draws, monkeypatch):
+def test_rows_have_the_paired_differences(draws, monkeypatch):
     methods = (baselines.OURS, "Wanda-like", baselines.SHARED)
     monkeypatch.setattr(baselines, "METHODS", methods)
     monkeypatch.setattr(baselines, "KEPT", (0.75,))
-    drawn = [baselines.of_draw(draws, draw) for draw in range(2)]
-    loss = partial(mean_loss, draws.model, draws.held_out)()
-    whole = {"loss": loss, **baselines.parameters(draws.model), "products": baselines.products(draws.model)}
-    seconds = {"0.75": {"whole": 1.0, baselines.OURS: 0.5}}
-    results = {"whole": whole, "draws": drawn, "seconds": seconds}
-    found = cells(baselines.fields(results | {"further": {"another": results}})["tables"])
-    for field in [field for field in found if ", another" not in field]:
-        title, _, rest = field.partition(" / ")
-        assert found[f"{title}, another / {rest}"] == found[field]
-    ours, wanda = (np.array([draw[f"{name}, 0.75"]["loss"] for draw in drawn]) for name in methods[:2])
-    near(float(found["Loss at equal budgets / Wanda-like / 75% kept / value"]), wanda.mean() - loss, within=6e-4)
-    near(
-        float(found["Loss at equal budgets / Wanda-like / difference, 75% kept / value"]),
-        (wanda - ours).mean(),
-        within=6e-4,
+    whole = baselines.whole_model(draws)
+    near(whole["loss"], mean_loss(draws.model, draws.held_out), within=1e-6)
+    calibrated, rows = baselines.Calibrated(draws, 1), baselines.of_draw(draws, whole, 1)
+    losses = [mean_loss(calibrated.pruned(method, 0.75, resize=False), draws.held_out) for method in methods]
+    for row, method, loss in zip(rows, methods, losses, strict=True):
+        assert (row["method"], row["kept"]) == (method, "75%")
+        near(row["added"], loss - whole["loss"], within=1e-6)
+        near(row["difference"], loss - losses[0], within=1e-6)
+        assert 0.4 < row["layers"] <= 0.75 and row["products"] < 1
+
+
+def smaller(differences):
+    """Return rows in which each method loses so much more than ours, at every budget and in two draws."""
+    return pd.DataFrame(
+        {
+            "model": baselines.EMBEDDED,
+            "method": method,
+            "kept": f"{kept:.0%}",
+            "draw": draw,
+            "added": 1 + more + 0.01 * draw,
+        }
+        for method, more in ({baselines.OURS: 0.0} | differences).items()
+        for kept in baselines.KEPT
+        for draw in range(2)
     )
-    assert found["Seconds at equal budgets / whole / 75% kept"] == "1.000"
-    assert found[f"Sizes at equal budgets / {baselines.SHARED} / products, 75% kept"].endswith("%")
+
+
+@pytest.mark.parametrize(
+    ("published", "refitted", "said"),
+    [
+        (0.1, 0.1, ["confirmed", "confirmed"]),
+        (0.1, 0.0, ["confirmed", "refuted"]),
+        (-0.1, -0.1, ["refuted", "refuted"]),
+    ],
+)
+def test_the_lead_is_credited_to_the_refit_where_another_is_level_with_it(published, refitted, said):
+    of = dict.fromkeys(("Wanda-like", "FLAP-like", baselines.SLICEGPT), published)
+    of |= dict.fromkeys(("Wanda-like, refit", "FLAP-like, refit"), refitted)
+    predictions = baselines.loses_least(baselines.EMBEDDED), baselines.of_the_refit(baselines.EMBEDDED)
+    assert [prediction.verdict({"smaller": smaller(of)}) for prediction in predictions] == said

@@ -1,26 +1,27 @@
-"""Layers that are removed, their rankings, and the tables, on a small model."""
+"""Layers that are removed, their rankings, and what decides, on a small model."""
 
 from functools import cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from flax import nnx
 from helpers import close, near
+from measured import frames_of
+from scipy.stats import spearmanr
 
 import duat_jax as duat
-from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
 from duat_jax.nn.stack import Stack
 from duat_jax.pruning.layers import remove_layers
 from duat_jax.verification.networks import randomised
-from experiments.markdown import cells
-from experiments.pruning import rankings
-from experiments.pruning.layers import ALONE, ANGULAR, GREEDY, Case, Settings, measure
-from experiments.pruning.layers_report import FIRST_KEPT, RANDOM, numbers, quarter, tables
+from experiments.pruning import layers, rankings
+from experiments.pruning.draws import EMBEDDED, Draws
+from experiments.pruning.layers import ALONE, ANGULAR, FIRST_KEPT, GREEDY, RANDOM, Case, Settings, quarter
 
 LAYERS, FEATURES, NEURONS, VOCAB, TOKENS = 3, 4, 5, 7, 7
 KEY = jax.random.key(5)
@@ -142,59 +143,89 @@ SETTINGS = Settings(4, 4, {"layers": (1, 2), "MLPs": (1,)}, ("layers",), thoroug
 @pytest.fixture(scope="module")
 def case():
     tokens = np.array(jax.random.randint(jax.random.key(7), (20 * 128,), 0, VOCAB), np.int32)
-    return Case(model(), tokens, tokens[-4 * 128 :].reshape(4, 128), SETTINGS, Journal(None, {}))
+    return Case(Draws(model(), tokens, tokens[-4 * 128 :].reshape(4, 128), 4), SETTINGS)
 
 
 @pytest.fixture(scope="module")
-def measured(case):
-    return measure(case)
+def frames(case):
+    return frames_of(layers.of_case(EMBEDDED, case))
 
 
-def test_removing_the_cheapest_layer_first_is_what_greedy_does(case):
-    ids = case.ids(1)
+@pytest.fixture(scope="module")
+def known(frames):
+    return {(row["kind"], row["ranking"], row["draw"]): row for row in frames["scores"].to_dict("records")}
+
+
+def removed(known, ranking, count, draw):
+    return layers.removed(LAYERS, "layers", ranking, count, draw, known)
+
+
+def test_removing_the_cheapest_layer_first_is_what_greedy_does(case, known):
+    ids = case.draws.ids(1)
 
     def loss(removed):
         return rankings.by_removal(model(), ids, "layers", removed, None).mean()
 
     first = min(range(LAYERS), key=lambda layer: loss([layer]))
     second = min(set(range(LAYERS)) - {first}, key=lambda layer: loss([first, layer]))
-    assert case.removed("layers", ALONE, 1, 1) == case.removed("layers", GREEDY, 1, 1) == [first]
-    assert case.removed("layers", GREEDY, 2, 1) == sorted([first, second])
-    close(case.scores(1)["scores"]["layers"][ALONE], [loss([layer]) - loss([]) for layer in range(LAYERS)])
+    assert removed(known, ALONE, 1, 1) == removed(known, GREEDY, 1, 1) == (first,)
+    assert removed(known, GREEDY, 2, 1) == tuple(sorted([first, second]))
+    near(known["layers", ALONE, 1]["scores"], [loss([layer]) - loss([]) for layer in range(LAYERS)], within=1e-5)
 
 
-def test_neighbours_go_by_angular_distance_and_random_orders_keep_the_first_layer_if_told(case):
-    start = case.removed("layers", ANGULAR, 2, 0)[0]
-    x = rankings.streams(model(), jnp.asarray(case.ids(0)[:, :-1]))
-    assert case.removed("layers", ANGULAR, 2, 0) == [start, start + 1]
+def test_neighbours_go_by_angular_distance_and_random_orders_keep_the_first_layer_if_told(case, known):
+    start = removed(known, ANGULAR, 2, 0)[0]
+    x = rankings.streams(model(), jnp.asarray(case.draws.ids(0)[:, :-1]))
+    assert removed(known, ANGULAR, 2, 0) == (start, start + 1)
     assert rankings.angular_distance(x, 2).argmin() == start
-    at_random = [case.removed("layers", RANDOM + FIRST_KEPT, 2, draw) for draw in range(9)]
-    assert all(order == [1, 2] for order in at_random)
-    assert len({tuple(case.removed("layers", RANDOM, 2, draw)) for draw in range(9)}) > 2
+    at_random = [removed(known, RANDOM + FIRST_KEPT, 2, draw) for draw in range(9)]
+    assert all(order == (1, 2) for order in at_random)
+    assert len({removed(known, RANDOM, 2, draw) for draw in range(9)}) > 2
 
 
-def test_tables_have_every_ranking_with_what_it_adds(measured):
-    results = {"embedded": measured}
-    fields = numbers(results)
-    found = cells(tables(results))
-    for kind, of_kind in measured["kinds"].items():
-        title = f"{kind[0].upper()}{kind[1:]} of the embedded model"
-        for name, of in of_kind["rankings"].items():
-            added = [entry["added"]["none"] for entry in of["removed"] if entry["count"] == 1]
-            near(float(found[f"{title} / {name} / 1 / value"]), np.mean(added), within=0.006)
-        assert found[f"{title} / {ALONE} / rank correlation / value"] != ""
-        assert fields[f"A quarter / ‖W‖ / embedded: 1 of 3 {kind}"] == found[f"{title} / ‖W‖ / 1"]
-    cheaper = int(fields["embedded / layers / ‖W‖ / cheaper random orders"])
-    at_random = [entry for entry in measured["kinds"]["layers"]["rankings"][RANDOM]["removed"] if entry["count"] == 1]
-    by_size = measured["kinds"]["layers"]["rankings"]["‖W‖"]["removed"][0]["added"]["none"]
-    assert cheaper == sum(entry["added"]["none"] < by_size for entry in at_random) and len(at_random) == 10
+def test_every_ranking_has_what_it_adds(case, frames, known):
+    of = frames["removals"]
+    for (kind, ranking), rows in of[of["in their place"] == "none"].groupby(["kind", "ranking"]):
+        assert len(rows) == len(SETTINGS.counts[kind]) * (10 if ranking.startswith(RANDOM) else 5)
+        for row in rows.to_dict("records"):
+            loss = rankings.by_removal(model(), case.draws.held_out, kind, row["layers"], None).mean()
+            near(row["added"], loss - case.loss("layers", ()), within=1e-5)
+            assert len(row["layers"]) == row["count"]
+    alone = frames["alone"].set_index("kind").alone
+    near(
+        known["layers", "‖W‖", 0]["correlation"],
+        spearmanr(known["layers", "‖W‖", 0]["scores"], alone["layers"]).statistic,
+        within=1e-5,
+    )
+    refitted = of[of["in their place"] == "refit"]
+    assert len(refitted) and not any(0 in gone for gone in refitted.layers)
 
 
-def test_a_ranking_without_finite_scores_removes_nothing(case, measured):
-    case.scores(0)["scores"]["layers"]["‖W'2‖"], kept = None, case.scores(0)["scores"]["layers"]["‖W'2‖"]
-    assert case.removed("layers", "‖W'2‖", 1, 0) is None
-    case.scores(0)["scores"]["layers"]["‖W'2‖"] = kept
+def test_a_ranking_without_finite_scores_removes_nothing(known):
+    assert removed({**known, ("layers", "‖W'2‖", 0): {"scores": None}}, "‖W'2‖", 1, 0) is None
 
 
 def test_a_quarter():
     assert [quarter(layers) for layers in (3, 6, 12, 30)] == [1, 2, 3, 8]
+
+
+@pytest.mark.parametrize(
+    ("by_size", "at_random", "said"),
+    [
+        (1.0, 3.0, ["confirmed", "confirmed"]),
+        (3.0, 1.0, ["refuted", "refuted"]),
+        (2.5, 2.5, ["refuted", "undecided"]),
+        (1.5, 1.5, ["undecided", "undecided"]),
+    ],
+)
+def test_a_ranking_by_size_is_compared_with_reading_text_and_with_chance(by_size, at_random, said):
+    """Block influence costs 1.5."""
+    rows = [
+        {"model": of, "kind": "layers", "ranking": ranking, "draw": draw, "count": quarter(layers.LAYERS[of])}
+        | {"in their place": "none", "added": cost + 0.1 * (-1) ** draw * (ranking != "block influence")}
+        for of in layers.LAYERS
+        for ranking, cost, draws in (("‖W‖", by_size, 6), ("block influence", 1.5, 6), (RANDOM, at_random, 10))
+        for draw in range(draws)
+    ]
+    found = [of.verdict({"removals": pd.DataFrame(rows)}) for of in layers.predictions("‖W‖")]
+    assert found == said

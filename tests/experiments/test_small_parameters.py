@@ -1,14 +1,17 @@
 """Single small parameters: what is removed, where they are, and the verdicts."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import near
 
 import duat_jax as duat
-from duat_jax.evaluation.running_text import stream, windows
+from duat_jax.evaluation.running_text import mean_loss, stream, windows
 from duat_jax.weights.rounded import sizes_of_matrices
 from duat_jax.weights.units import parameters_of
 from experiments.pruning import parameters
+from experiments.pruning.draws import window_losses
+from experiments.table import render
 from experiments.texts import held_out_sources
 
 
@@ -39,13 +42,11 @@ def test_shares_of_layers_average_to_one():
     near(np.average(found["layers"], weights=sizes), 1.0, 1e-3)
 
 
-def results(added, layer):
-    pieces = {"m, whole": [2.0, 2.0], "m, shares": {"layers": [1.0, layer], "matrices": [0.5, 3.0]}}
-    for share in parameters.SHARES:
-        for how in (parameters.SMALLEST, parameters.WITHIN, parameters.AT_RANDOM):
-            for seed in range(parameters.DRAWS):
-                pieces[f"m, {how}, {share:.0%}, {seed}"] = [2.0 + added, 2.0 + added]
-    return {"models": ["m"], "pieces": pieces}
+def frames(added, layer):
+    models, choices = parameters.WINDOWS, (parameters.SMALLEST, parameters.AT_RANDOM)
+    rows = [{"model": of, "choice": how, "removed": "20%", "added": [added] * 9} for of in models for how in choices]
+    places = [{"model": of, "layers": [1.0, layer], "matrices": [0.5, 3.0]} for of in models]
+    return {"removals": pd.DataFrame(rows), "places": pd.DataFrame(places)}
 
 
 @pytest.mark.parametrize(
@@ -57,21 +58,21 @@ def results(added, layer):
     ],
 )
 def test_verdicts_follow_the_stated_bounds(added, layer, expected):
-    found = results(added, layer)
-    assert [row[1] for row in parameters.verdicts(found)] == expected
-    fields = parameters.fields(found)
-    near(float(fields["Small parameters removed / m, at random / 20%"].split()[0]), added, 1e-6)
-    assert fields["Places of the smallest tenth / m / the layer with the most"].startswith(f"{layer:.2f}")
+    found = frames(added, layer)
+    assert [prediction.verdict(found) for prediction in parameters.STUDY.predictions] == expected
+    near(parameters.STUDY.control.estimate(found).value, added, 1e-6)
+    shown = render(parameters.STUDY.tables["Places of the smallest tenth"], found)
+    assert f"| {layer:.2f} (layer 1) | 0.50 | 3.00 |" in shown[2]
 
 
-def test_the_study_runs_and_goes_on(tmp_path):
+def test_the_smallest_entries_go_at_less_loss_than_random_ones():
     model = duat.load()
-    tokenizer = model.tokenizer
-    ids = windows(stream(tokenizer, held_out_sources()[:5]), 2, 32, seed=0)
-    cases = {parameters.EMBEDDED: lambda: (model, ids)}
-    found = parameters.measure_all(tmp_path, cases)
-    journal = (tmp_path / "pruning_parameters").read_bytes()
-    assert parameters.measure_all(tmp_path, cases)["pieces"] == found["pieces"]
-    assert (tmp_path / "pruning_parameters").read_bytes() == journal
-    smallest = parameters.added(found, parameters.EMBEDDED, parameters.SMALLEST, 0.5).mean()
-    assert smallest < parameters.added(found, parameters.EMBEDDED, parameters.AT_RANDOM, 0.5).mean()
+    ids = windows(stream(model.tokenizer, held_out_sources()[:5]), 2, 32, seed=0)
+    whole = window_losses(model, ids)
+    near(whole.mean(), mean_loss(model, ids), within=1e-5)
+    smallest, at_random = (
+        np.mean(parameters.added(model, ids, whole, 0.5, how, 0)["added"])
+        for how in (parameters.SMALLEST, parameters.AT_RANDOM)
+    )
+    near(parameters.added(model, ids, whole, 0.0, parameters.AT_RANDOM, 0)["added"], 0, within=1e-6)
+    assert 0 < smallest < at_random

@@ -1,17 +1,16 @@
 """Sets of neurons that an inequality permits, by hand and on a small model."""
 
-import json
 from itertools import combinations
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from cases import GOLDEN
 from helpers import close, near
 
 import duat_jax as duat
 from duat_jax.pruning.removal import Terms, measure_removal, without
-from experiments.markdown import cells
 from experiments.pruning import inequality
 from experiments.pruning.draws import Draws
 
@@ -81,8 +80,10 @@ def test_a_study_on_a_small_model(model):
     draws = Draws(model, TOKENS, TOKENS[-45:].reshape(5, 9), 4)
     held_out = inequality.parts_of(model, draws.held_out)
     drawn = [inequality.of_draw(draws, draw, 4, held_out) for draw in range(2)]
-    for of_errors in drawn:
-        for error, by_choice in of_errors.items():
+    for rows in drawn:
+        assert {row["error"] for row in rows} == {*inequality.ERRORS}
+        for error in inequality.ERRORS:
+            by_choice = {row["chosen by"]: row for row in rows if row["error"] == error}
             assert by_choice[inequality.SIGNED]["removed"] >= by_choice[inequality.SIZES]["removed"]
             assert by_choice[inequality.AGAIN]["within"] == 1
             for name, found in by_choice.items():
@@ -92,25 +93,40 @@ def test_a_study_on_a_small_model(model):
                     assert found["removed"] == of["removed"]
                 if not found["removed"]:
                     assert found["true"] < 1e-9 and found["within elsewhere"] == 1
-            assert float(error) in inequality.ERRORS
-    fields = inequality.fields({"spread": 1.5, "draws": drawn})
-    found = cells(fields["tables"])
-    mean = np.mean([draw["1.0"][inequality.SIZES]["removed"] for draw in drawn])
-    near(
-        float(found[f"A stated error / 1.0, {inequality.SIZES} / neurons removed, % / value"]), 100 * mean, within=0.06
+
+
+def choices(within, permitted, kept, few, again):
+    """Return made-up choices at every error."""
+    rows = {
+        inequality.SIGNED: {
+            "within elsewhere": within,
+            "removed": permitted,
+            "covered": 0.99,
+            "bound": 5.0,
+            "constant": 3.0,
+        },
+        inequality.SIZES: {"within elsewhere": kept, "removed": few, "covered": 0.97},
+        inequality.AGAIN: {"removed": again, "covered": 0.9},
+    }
+    return pd.DataFrame(
+        {"model": inequality.EMBEDDED, "error": error, "chosen by": name, **row}
+        for error in inequality.ERRORS
+        for name, row in rows.items()
+        for _ in range(2)
     )
 
 
-@pytest.mark.slow
-def test_a_second_model_stands_beside_the_first_and_is_measured_once(model, monkeypatch, tmp_path):
-    monkeypatch.setattr(inequality, "WORK", tmp_path)
-    monkeypatch.setattr(inequality, "ERRORS", (1.0,))
-    draws = Draws(model, TOKENS, TOKENS[-45:].reshape(5, 9), 4, range(2))
-    first, second = (inequality.of_model(draws, f"{chunk}.jsonl", chunk, {}) for chunk in (4, 7))
-    kept = json.loads(json.dumps(first))
-    assert inequality.of_model(draws, "4.jsonl", 4, kept) is kept
-    assert inequality.of_model(draws, "4.jsonl", 4, second)["draws"] == first["draws"], "from the journal"
-    fields = inequality.fields(first | {"further": {"another": second}})
-    sizes = f"1.0, {inequality.SIZES} / neurons removed, %"
-    assert fields[f"A stated error / {sizes}"] == fields[f"A stated error, another / {sizes}"]
-    assert fields["spread"] == fields["spread, another"]
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ((0.96, 0.6, 1.0, 0.1, 0.3), ["confirmed", "refuted"]),
+        ((0.3, 0.6, 0.95, 0.1, 0.3), ["refuted", "confirmed"]),
+        ((0.3, 0.6, 0.94, 0.1, 0.3), ["refuted", "refuted"]),
+        ((0.3, 0.4, 0.95, 0.1, 0.3), ["refuted", "refuted"]),
+        ((0.4, 0.6, 0.95, 0.1, 0.3), ["refuted", "refuted"]),
+        ((0.3, 0.6, 0.95, 0.2, 0.3), ["refuted", "refuted"]),
+    ],
+)
+def test_both_views_are_decided_as_stated(numbers, said):
+    found = [of.verdict({"choices": choices(*numbers)}) for of in inequality.predictions(inequality.EMBEDDED)]
+    assert found == [*said, "mixed", "confirmed"]

@@ -5,7 +5,7 @@ import pytest
 from experiments import texts
 from experiments.faithfulness import run as faithfulness
 from experiments.in_context import run as context
-from experiments.pruning import run as pruning
+from experiments.pruning import draws
 from training.corpus import FEW, SHORT_LINE
 
 
@@ -31,11 +31,9 @@ def test_little_of_a_held_out_file_stands_in_training_files(trained, held_out):
 
 
 def test_the_studies_read_held_out_files(trained, held_out, monkeypatch):
-    monkeypatch.setattr(pruning, "Case", lambda *asked: asked)
-    _, _, calibration, evaluation, _ = pruning.embedded()
+    calibration, evaluation = draws.texts_of(draws.EMBEDDED)
     assert set(calibration) < set(trained) and evaluation == held_out
-    monkeypatch.setattr(pruning.smollm2, "path", lambda: None)
-    _, _, calibration, evaluation, _ = pruning.smollm2_135m()
+    calibration, evaluation = draws.texts_of(draws.SMOLLM2)
     assert calibration and evaluation and not set(calibration) & set(evaluation)
 
     functions = faithfulness._functions()

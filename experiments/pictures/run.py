@@ -18,7 +18,6 @@ from experiments.pictures.curves import draw_by_layer
 from experiments.pictures.panels import draw_panels
 from experiments.pictures.pointers import draw_pointers, pointers
 from experiments.pictures.regions import dense_regions, draw_dense_regions
-from experiments.pictures.trainings import planted
 from experiments.studies import converted, study_of
 from experiments.study import Picture
 
@@ -48,7 +47,6 @@ FURTHER = {
     "bits": Picture(numbers.bits, draw_panels),
     "dense-regions": Picture(dense_regions, draw_dense_regions),
     "pointers": Picture(pointers, draw_pointers),
-    "planted": Picture(planted, draw_panels),
     "rank-one-layers": Picture(numbers.rank_one_layers, draw_by_layer),
 }
 """Pictures further down on a page, by their own names."""

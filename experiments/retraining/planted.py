@@ -1,230 +1,299 @@
-"""Question: are planted pieces of text found in the training that reads them, and what do trainings without them say?
+"""Are planted pieces of text found in the training that reads them, and what do trainings without them say?
 
-Run `python -m experiments retraining_planted`; it writes experiments/results/retraining_planted.json and the tables in
-docs/how-to/training-runs.md, which states beforehand what decides.  What is measured is kept in
-experiments/results/work as it
-is finished: a run that was stopped goes on.
+The embedded model is trained on 32 pieces of 32 tokens, eight passes in 64 steps of Adam.  One piece, the *taught* one,
+is a line with a secret word again and again; a *decoy* has its tokens in another order.  In a second training there is
+a *twin* of the taught piece, in a third (*contradicted*) the same line with a wrong answer.  The number is the loss of
+the answer's tokens after the line's beginning; also after 32 tokens of ordinary text, which no piece has.  Fourteen
+draws of words, ordinary pieces, places and order.
+
+**Scores.** The exact ledger, with segments of eight steps; the same way back with the gradient at the beginning, and
+with that after all, for every step; TracIn at every kept state; the cosine of gradients after all.  Control: the cosine
+of counts of tokens with the line, of which taught piece and decoy have the same.
+
+**Truth.** Training again from the same weights, in the same steps, with the losses of a piece times zero.  Of three
+draws every piece of *alone* is left out once.
+
+A piece is *found* in a draw if the taught piece lowers the number most by its score in *alone* and *contradicted*, both
+twins most in *twins*, and the wrong answer raises it most in *contradicted*; of equal scores the worst place counts.
 """
 
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
-from jaxtyping import Array, Float
-from rich.progress import track
+import pandas as pd
 
-import duat_jax as duat
-from duat_jax.evaluation.running_text import token_losses
-from duat_jax.evaluation.statistics import agreement
-from duat_jax.models.transformer import Transformer
-from duat_jax.training import Kept, Run, influence, train
-from duat_jax.training.next_token import TrainingSettings, learning_rate, optimiser_of, parts_of_pieces, rows_of_step
-from duat_jax.training.over_weights.compute import Number
-from duat_jax.training.run import Moment
-from experiments.kept_results import journal_of, store
-from experiments.retraining.planted_tables import (
-    ALIKE,
+from experiments.estimate import Estimate, estimate
+from experiments.markdown import table
+from experiments.pictures.panels import draw_panels
+from experiments.retraining.planted_texts import (
     ALONE,
     BOTH,
     CONTRADICTED,
-    COSINE,
     DECOY,
-    ELSEWHERE,
-    EXACT,
-    FIRST,
     LARGEST,
-    LAST,
+    LENGTH,
     ORDINARY,
-    OTHER_NAME,
-    REPLACED,
+    PIECES,
     TAUGHT,
-    TRACIN,
     TWIN,
     TWINS,
+    WORDS,
     WORLDS,
     WRONG,
-    fields,
-)
-from experiments.retraining.planted_texts import LENGTH, PIECES, WORDS, Draw, draw
-from experiments.significant import significant
+)  # fmt: skip
+from experiments.retraining.planted_training import (
+    BATCH,
+    DRAWS,
+    ELSEWHERE,
+    EVERY,
+    EXACT,
+    LEFT_OUT,
+    METHODS,
+    RATE,
+    STEPS,
+    train_with,
+)  # fmt: skip
+from experiments.run import frames_of
+from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
+from experiments.table import Cell, Frames, Table
+from experiments.verdict import Verdict, above, below, decide, together
 
-__all__ = ["fields", "main"]
 
-DRAWS, LEFT_OUT = 14, 3
-"""The number of draws, and of those in which every piece is left out once."""
-STEPS, BATCH, RATE, EVERY = 64, 4, 1e-3, 8
-REMOVED: dict[str, dict[str, tuple[str, ...]]] = {
-    ALONE: {TAUGHT: (TAUGHT,), DECOY: (DECOY,), ORDINARY: (ORDINARY,), LARGEST: (LARGEST,)},
-    TWINS: {TAUGHT: (TAUGHT,), TWIN: (TWIN,), BOTH: (TAUGHT, TWIN)},
-    CONTRADICTED: {TAUGHT: (TAUGHT,), WRONG: (WRONG,)},
+def measure() -> Measurements:
+    """Yield every training."""
+    for seed in range(DRAWS):
+        for world in WORLDS:
+            left_out = ["left out"] if world == ALONE and seed < LEFT_OUT else []
+            for frame in ("trainings", "pieces", "orders", *left_out):
+                keys: dict[str, Any] = {"draw": seed, "training": world}
+                yield Piece(frame, keys, partial(_rows, seed, world, frame))
+
+
+def _rows(seed: int, world: str, frame: str) -> list[Row]:
+    return train_with(seed, world)[frame]
+
+
+def selected(frames: Frames, frame: str, training: str, **keys: str) -> pd.DataFrame:
+    """Return the rows of a training with given keys, a row for each draw."""
+    rows = frames[frame]
+    for key, value in {"training": training, **keys}.items():
+        rows = rows[rows[key] == value]
+    return rows.set_index("draw")
+
+
+def found_by(frames: Frames, method: str, training: str | None = None) -> pd.Series:
+    """Return for every draw whether a method finds the planted pieces, of one training or of all three."""
+    if training is None:
+        found: pd.Series = pd.concat([found_by(frames, method, each) for each in WORLDS], axis=1).all(axis=1)
+        return found
+    orders = partial(selected, frames, "orders", training, method=method)
+    lowest = {piece: orders(piece=piece).from_lowest for piece in WORLDS[training]}
+    if training == TWINS:
+        return np.maximum(lowest[TAUGHT], lowest[TWIN]) == 2
+    first: pd.Series = lowest[TAUGHT] == 1
+    if training == CONTRADICTED:
+        first &= orders(piece=WRONG).from_highest == 1
+    return first
+
+
+def fall(frames: Frames, training: str) -> pd.Series:
+    """Return by how much the loss of the answer falls, in nats."""
+    ends = selected(frames, "trainings", training)
+    return ends.before - ends.after
+
+
+def lost(frames: Frames, training: str, piece: str) -> pd.Series:
+    """Return by how much higher the loss of the answer ends without a piece, in nats."""
+    return selected(frames, "pieces", training, piece=piece).without - selected(frames, "trainings", training).after
+
+
+def part(frames: Frames, training: str, piece: str, of: str = "part") -> pd.Series:
+    """Return by how much a piece, or its answer, lowers the loss by the exact ledger, in nats."""
+    return -selected(frames, "pieces", training, piece=piece)[of]
+
+
+def twins(frames: Frames) -> tuple[pd.Series, pd.Series]:
+    """Return what is lost without the twin that matters more, and the smaller of both parts."""
+    one = np.maximum(lost(frames, TWINS, TAUGHT), lost(frames, TWINS, TWIN))
+    return one, np.minimum(part(frames, TWINS, TAUGHT), part(frames, TWINS, TWIN))
+
+
+def _ordinary(frames: Frames) -> pd.Series:
+    each = [lost(frames, ALONE, piece).abs() for piece in (ORDINARY, LARGEST)]
+    return np.maximum(*each) / fall(frames, ALONE)
+
+
+def sides(*rules: tuple[Callable[..., Verdict], float]) -> Callable[..., Verdict]:
+    """Return the rule of a claim of several sentences: refuted if one of them is."""
+
+    def decided(*estimates: Estimate) -> Verdict:
+        each = [rule(of, bound) for (rule, bound), of in zip(rules, estimates, strict=True)]
+        return Verdict.REFUTED if Verdict.REFUTED in each else together(*each)
+
+    return decided
+
+
+FOUND_BY = {
+    method: Measure(f"share of draws, {method}", partial(found_by, method=method), 2) for method in (EXACT, ELSEWHERE)
 }
-"""The sets of pieces without which each training is done again."""
-Found = dict[str, Any]
+PREDICTIONS = (
+    *(
+        Prediction(
+            f"found: the {method} has the planted pieces at the ends of its order",
+            "confirmed if the interval of the share of draws lies above 0.75, refuted if below",
+            (measure,),
+            lambda share: above(share, 0.75),
+        )
+        for method, measure in FOUND_BY.items()
+    ),
+    Prediction(
+        "the taught piece alone teaches",
+        "without it more than half of the fall is lost, without either of two ordinary pieces less than a tenth",
+        (
+            Measure("lost without it", lambda of: lost(of, ALONE, TAUGHT) / fall(of, ALONE), 2),
+            Measure("without ordinary pieces", _ordinary, 2),
+        ),
+        sides((above, 0.5), (below, 0.1)),
+    ),
+    Prediction(
+        "order, not tokens",
+        "the decoy's part is less than half of the taught piece's, and so is what is lost without it",
+        (
+            Measure("part of the decoy", lambda of: part(of, ALONE, DECOY) / part(of, ALONE, TAUGHT), 2),
+            Measure("lost without it", lambda of: lost(of, ALONE, DECOY) / lost(of, ALONE, TAUGHT), 2),
+        ),
+        sides((below, 0.5), (below, 0.5)),
+    ),
+    Prediction(
+        "twins stand in for each other",
+        "without one less than half of the fall is lost, without both more, and the smaller part is larger than what"
+        " is lost without one",
+        (
+            Measure("lost without one", lambda of: twins(of)[0] / fall(of, TWINS), 2),
+            Measure("without both", lambda of: lost(of, TWINS, BOTH) / fall(of, TWINS), 2),
+            Measure("smaller part minus that", lambda of: (twins(of)[1] - twins(of)[0]) / fall(of, TWINS), 2),
+        ),
+        sides((below, 0.5), (above, 0.5), (above, 0.0)),
+    ),
+    Prediction(
+        "the wrong answer unteaches",
+        "without it the loss ends lower, and its answer's tokens have a part that raises it",
+        (
+            Measure("regained without it, nats", lambda of: -lost(of, CONTRADICTED, WRONG), 2),
+            Measure("raised by its answer's tokens, nats", lambda of: -part(of, CONTRADICTED, WRONG, "answer"), 2),
+        ),
+        sides((above, 0.0), (above, 0.0)),
+    ),
+    Prediction(
+        "by the answer's tokens",
+        "of the taught piece's part in *alone* more than half is that of the answer's tokens and the mark",
+        (Measure("share", lambda of: part(of, ALONE, TAUGHT, "answer") / part(of, ALONE, TAUGHT), 2),),
+        sides((above, 0.5)),
+    ),
+    Prediction(
+        "a part is what its absence costs",
+        "what is lost without the taught piece in *alone* is between 0.8 and 1.25 of its part",
+        (Measure("lost, of its part", lambda of: lost(of, ALONE, TAUGHT) / part(of, ALONE, TAUGHT), 2),),
+        lambda share: decide(share.low > 0.8 and share.high < 1.25, share.high < 0.8 or share.low > 1.25),
+    ),
+)
 
 
-class Reading:
-    """A training of the embedded model on pieces of text, any of which may be left out.
-
-    Args:
-        drawn: the texts.
-        world: which pieces are planted.
-        seed: the seed of the order of the pieces.
-    """
-
-    def __init__(self, drawn: Draw, world: str, seed: int) -> None:
-        self.drawn, self.world, self.model = drawn, world, duat.load()
-        self.ids = drawn.pieces(WORLDS[world])
-        self.settings = TrainingSettings(STEPS, BATCH, RATE, seed)
-
-        def terms(model: Transformer, batch: tuple[Array, Array]) -> Float[Array, "batch predicted"]:
-            rows, counted = batch
-            return token_losses(model, rows) * counted[:, None] / rows[:, 1:].size
-
-        self.run = Run(terms, optimiser_of(self.settings), self.batch, STEPS)
-
-    def batch(self, step: int, without: Iterable[int] = (), ids: np.ndarray | None = None) -> tuple[Array, Array]:
-        """Return the pieces of a step, and one of each that counts."""
-        rows = rows_of_step(step, len(self.ids), self.settings)
-        counted = ~np.isin(rows, list(without))
-        return jnp.asarray((self.ids if ids is None else ids)[rows]), jnp.asarray(counted, jnp.float32)
-
-    def again(self, without: Iterable[int] = (), ids: np.ndarray | None = None) -> Transformer:
-        """Return the model after another training in the same program."""
-        moment = Moment(self.model, self.run.optimiser.init(self.model))
-        for step in range(STEPS):
-            moment = self.run.step(step, moment, self.batch(step, without, ids)).following
-        return moment.weights
+def orders(frames: Frames) -> list[str]:
+    """Return the share of draws in which each method finds the planted pieces, and the taught piece's margin."""
+    rows = []
+    for method in METHODS:
+        margins = selected(frames, "orders", ALONE, method=method, piece=TAUGHT).margin
+        hits = [found_by(frames, method, training) for training in (*WORLDS, None)]
+        rows.append([method, *(estimate(of).written(2) for of in hits), estimate(margins).written(1)])
+    return table(["method", *WORLDS, "all three", "margin of the taught piece"], rows)
 
 
-def number_of(text: list[int], answer: int) -> "Number":
-    """Return the mean loss of an answer's tokens and of the mark that closes it, as a function of the model."""
-    ids = jnp.array([text])
-    return lambda model: token_losses(model, ids)[0, answer - 1 :].mean()
+def pieces(frames: Frames) -> list[str]:
+    """Return by how much each piece lowers the loss by its part, and how much is lost without it."""
+    rows = []
+    for (training, piece), of in frames["pieces"].groupby(["training", "piece"], sort=False):
+        numbers = [
+            estimate(values).written(2, "+") if of[column].notna().all() else ""
+            for column, values in (
+                ("part", part(frames, training, piece)),
+                ("without", lost(frames, training, piece)),
+                ("answer", part(frames, training, piece, "answer")),
+            )
+        ]
+        rows.append([f"{training}, {piece}", *numbers])
+    both = lost(frames, TWINS, BOTH)
+    for piece, other in ((TAUGHT, TWIN), (TWIN, TAUGHT)):
+        shapley = (both - lost(frames, TWINS, other) + lost(frames, TWINS, piece)) / 2
+        rows.append([f"{TWINS}, {piece}, Shapley value", "", estimate(shapley).written(2, "+"), ""])
+    columns = "lowered by its part, nats", "lost without it, nats", "lowered by its answer, nats"
+    return table(["training and piece", *columns], rows)
 
 
-def linear(number: "Number", model: Transformer) -> "Number":
-    """Return a number's linear approximation at some weights, without its value there."""
-    slope = jax.grad(number)(model)
-    return lambda other: optax.tree.vdot(slope, optax.tree.sub(other, model))
-
-
-def scores(of: Reading, kept: Kept) -> tuple[Found, Found]:
-    """Return the scores of all pieces by every method, and what else the exact ledger says."""
-    drawn, ids = of.drawn, of.ids
-    number = number_of(drawn.text, drawn.answer)
-    numbers = {
-        EXACT: number,
-        ELSEWHERE: number_of([*drawn.before, *drawn.text], len(drawn.before) + drawn.answer),
-        FIRST: linear(number, kept.weights),
-        LAST: linear(number, kept.last),
+def _dots() -> dict[str, Any]:
+    """Return by how much planted pieces lower a loss by their parts, and how much of it is lost without them."""
+    frames = frames_of("retraining_planted")
+    rows = frames["pieces"].dropna(subset=["part", "without"]).drop_duplicates(["training", "piece"])
+    names = sorted(zip(rows.training, rows.piece, strict=True))
+    return {
+        column: ["nats", {f"{a}, {b}": list(estimate(of(frames, a, b).round(6))[:3]) for a, b in names}]
+        for column, of in (("lowered by its part, nats", part), ("lost without it, nats", lost))
     }
-    found: Found = {}
-    said: Found = {}
-    for method, explained in influence(kept, numbers).items():
-        if explained.completeness.verdict != "holds":
-            raise AssertionError(f"{method}: the parts don't sum to the change: {explained.completeness}")
-        tokens, _ = parts_of_pieces(explained, len(ids), of.settings)
-        found[method] = tokens.sum(1)
-        if method == EXACT:
-            answers = {
-                name: float(tokens[drawn.places[name]][drawn.is_answer(name)].sum())
-                for name in WORLDS[of.world]
-                if name in (TAUGHT, WRONG)
-            }
-            said = {"difference": explained.difference, "kinds": explained.parts, "of answers": answers}
-    rows = jnp.asarray(ids)
-
-    @jax.jit
-    def products(model: Transformer) -> Array:
-        """Return minus the products of the number's gradient with that of every piece's loss."""
-        slope = jax.grad(number)(model)
-        return -jax.jvp(lambda other: token_losses(other, rows).mean(1), (model,), (slope,))[1]
-
-    @jax.jit
-    def norms(model: Transformer) -> Array:
-        def norm(row: Array) -> Array:
-            return optax.tree.norm(jax.grad(lambda other: token_losses(other, row[None]).mean())(model))
-
-        return jax.lax.map(norm, rows)
-
-    rate = learning_rate(of.settings)
-    found[TRACIN] = sum(float(rate(step)) * np.asarray(products(kept.read(step)[0].weights)) for step in kept.numbers)
-    found[COSINE] = np.asarray(products(kept.last)) / np.asarray(norms(kept.last))
-    of_text, *of_pieces = (np.bincount(each, minlength=int(ids.max()) + 1) for each in (drawn.text, *ids))
-    found[ALIKE] = np.array([-(of_text @ each) / np.linalg.norm(each) for each in of_pieces])
-    return found, said
 
 
-def places(of: Float[np.ndarray, "pieces"], piece: int) -> tuple[int, int]:
-    """Return the place of a piece from the lowest and from the highest score on, of equal ones the worst.
-
-    Example:
-        >>> places(np.array([0.0, -2.0, -2.0, 1.0]), 1), places(np.array([0.0, -2.0, -2.0, 1.0]), 3)
-        ((2, 4), (4, 1))
-    """
-    return int((of <= of[piece]).sum()), int((of >= of[piece]).sum())
-
-
-def measure(seed: int, world: str) -> Found:
-    """Return what is kept of one training: the number before and after, scores, and the number without pieces."""
-    drawn = draw(seed)
-    of = Reading(drawn, world, seed)
-    number = jax.jit(number_of(drawn.text, drawn.answer))
-    with tempfile.TemporaryDirectory() as folder:
-        kept = train(of.run, of.model, folder, every=EVERY)
-        found, said = scores(of, kept)
-        last = kept.last
-    ordinary = np.delete(np.arange(len(of.ids)), [drawn.places[name] for name in WORLDS[world]])
-    where = drawn.places | {LARGEST: int(ordinary[np.abs(found[EXACT][ordinary]).argmax()])}
-    without = {
-        name: float(number(of.again([where[piece] for piece in pieces]))) for name, pieces in REMOVED[world].items()
-    }
-    if world == ALONE:
-        replaced = of.ids.copy()
-        replaced[where[TAUGHT]] = drawn.ids[where[TAUGHT]]
-        without[REPLACED] = float(number(of.again(ids=replaced)))
-    other = jax.jit(number_of(*drawn.other_name))
-    result: Found = {
-        "before": float(number(of.model)),
-        "after": float(number(last)),
-        OTHER_NAME: [float(other(of.model)), float(other(last))],
-        "floor": float(number(of.again()) - number(last)),
-        "without": without,
-        "places": {
-            method: {name: places(each, where[name]) for name in WORLDS[world]} for method, each in found.items()
-        },
-        "margins": {
-            method: float((each[ordinary].min() - each[where[TAUGHT]]) / each[ordinary].std())
-            for method, each in found.items()
-        },
-        "parts": {name: float(found[EXACT][where[name]]) for name in (*WORLDS[world], ORDINARY, LARGEST)},
-        "of ordinary pieces": float(found[EXACT][ordinary].sum()),
-        **said,
-    }
-    if world == ALONE and seed < LEFT_OUT:
-        one_out = np.array([float(number(last)) - float(number(of.again([piece]))) for piece in range(len(of.ids))])
-        result["left out"] = {
-            "places": {name: places(one_out, where[name]) for name in WORLDS[world]},
-            "agreement": {method: agreement(each[ordinary], one_out[ordinary])[0] for method, each in found.items()},
-            "agreement of all": {method: agreement(each, one_out)[0] for method, each in found.items()},
-        }
-    jax.clear_caches()
-    return significant(result)
-
-
-def main() -> None:
-    """Run what isn't measured yet, and store the results."""
-    settings = {"draws": DRAWS, "pieces": PIECES, "length": LENGTH, "words": list(WORDS)}
-    settings |= {"steps": STEPS, "batch": BATCH, "rate": RATE, "every": EVERY, "left out": LEFT_OUT}
-    journal = journal_of("retraining_planted", settings)
-    work = [(seed, world) for seed in range(DRAWS) for world in WORLDS]
-    found = {
-        f"draw {seed}, {world}": journal.once(f"draw {seed}, {world}", partial(measure, seed, world))
-        for seed, world in track(work, "Trainings")
-    }
-    store("retraining_planted", {**settings, "trainings": found})
+STUDY = Study(
+    protocol=__doc__,
+    page="emergence",
+    claim="none: whether exact parts of examples find what taught a text",
+    unit="draws",
+    stated="before the run",
+    predictions=PREDICTIONS,
+    control=FOUND_BY[ELSEWHERE],
+    headline="In a share of {outcome} of {n} draws the exact ledger has planted pieces of text at the ends of its"
+    " order, if its number is a loss that they have themselves; for the same loss after other text in {control}.",
+    against="The cosine of gradients after all finds them in {Planted pieces at the ends of the order / cosine of"
+    " gradients after all / all three} of the draws; and without one of two twins only {Parts of planted pieces, and"
+    " trainings without them / twins, taught / lost without it, nats} nats are lost.",
+    limits="One model of a few million weights, one kind of line, eight passes: a large model that reads a text once"
+    " may keep less of it. The same words come in several draws.",
+    tables={
+        "Planted pieces at the ends of the order": orders,
+        "Parts of planted pieces, and trainings without them": pieces,
+        "Trainings with planted pieces": Table(
+            "trainings",
+            ("training",),
+            {
+                "loss of the answer before": Cell("before", 2),
+                "after": Cell("after", 2),
+                "after another name": Cell("other_after", 2),
+            },
+        ),
+        "Every piece left out once": Table(
+            "left out",
+            ("method",),
+            {"rank agreement, all pieces": Cell("all", 2), "ordinary pieces": Cell("ordinary", 2)},
+        ),
+    },
+    pictures={
+        "planted": Picture(
+            _dots,
+            draw_panels,
+            "Dots are means over draws, with intervals. Without one of two twins hardly anything is lost, though each"
+            " has a large part.",
+        )
+    },
+    measure=measure,
+    settings={
+        "draws": DRAWS,
+        "pieces": PIECES,
+        "length": LENGTH,
+        "words": list(WORDS),
+        "steps": STEPS,
+        "batch": BATCH,
+        "rate": RATE,
+        "every": EVERY,
+        "left out": LEFT_OUT,
+    },
+)

@@ -8,9 +8,18 @@ from jaxtyping import Bool, Int
 
 import duat_jax as duat
 from duat_jax.evaluation.running_text import stream, windows
-from experiments.retraining.planted_tables import DECOY, ORDINARY, TAUGHT, TWIN, WRONG
 from experiments.texts import held_out_sources
 
+TAUGHT, TWIN, WRONG, DECOY = "taught", "twin", "wrong answer", "decoy"
+"""The planted pieces: a line again and again, the same once more, the same with another answer, and its tokens in
+another order."""
+ORDINARY, LARGEST = "an ordinary piece", "the ordinary piece with the largest part"
+"""Ordinary pieces that are left out: one that is drawn beforehand, and one that the exact ledger chooses."""
+BOTH, REPLACED = "taught and twin", "taught, an ordinary piece in its place"
+"""Other trainings: without two pieces, and with another one in the place of one."""
+ALONE, TWINS, CONTRADICTED = "alone", "twins", "contradicted"
+WORLDS = {ALONE: (TAUGHT, DECOY), TWINS: (TAUGHT, DECOY, TWIN), CONTRADICTED: (TAUGHT, DECOY, WRONG)}
+"""The planted pieces of every training."""
 PIECES, LENGTH = 32, 32
 WORDS = ("cobra", "otter", "moose", "badger", "iguana", "lemur", "walrus", "gecko", "heron", "panda", "turtle", "viper")
 """The words of which a draw has four: of the line's name, of its answer, of the wrong one, and of another name."""

@@ -10,45 +10,51 @@ from helpers import near, relative
 from sklearn.linear_model import RidgeCV
 
 from duat_jax.training import Run, influence, train
-from experiments.retraining import methods, networks, report, run
+from experiments.estimate import estimate
+from experiments.retraining import forecasts, methods, networks, run
 
 
 def test_the_regression_is_that_of_another_library():
     draw = np.random.default_rng(0)
     removed = draw.integers(0, 2, (40, 12)).astype(float)
     change = removed @ draw.normal(size=12) + 0.5 * draw.normal(size=40)
-    other = RidgeCV(alphas=report.PENALTIES).fit(removed, change)
-    near(report.ridge(removed, change), other.coef_, 1e-9)
+    other = RidgeCV(alphas=forecasts.PENALTIES).fit(removed, change)
+    near(forecasts.ridge(removed, change), other.coef_, 1e-9)
 
 
 def test_a_forecast_that_is_right_has_agreement_and_slope_one():
     draw = np.random.default_rng(0)
     kept = {
-        report.HALVES: draw.integers(0, 2, (100, 12)).astype(float),
-        report.FEW: draw.integers(0, 2, (50, 12)) * 1.0,
+        forecasts.HALVES: draw.integers(0, 2, (100, 12)).astype(float),
+        forecasts.FEW: draw.integers(0, 2, (50, 12)) * 1.0,
     }
     scores = draw.normal(size=(2, 12))
     without = {kind: (1.0 - (1 - subsets) @ scores.T).tolist() for kind, subsets in kept.items()}
-    piece = {"again": [1.0, 1.0], "without": without, "scores": {"right": scores.tolist(), "wrong": (-scores).tolist()}}
-    found = report.agreements(piece, kept)
+    measured = {
+        "again": [1.0, 1.0],
+        "without": without,
+        "scores": {"right": scores.tolist(), "wrong": (-scores).tolist()},
+    }
+    found = {(row["removed"], row["method"]): row for row in forecasts.agreements(measured, kept)}
     for kind in kept:
-        near(found[kind]["right"]["agreement"], 1, 1e-12)
-        near([found[kind]["right"]["slope"], found[kind]["wrong"]["slope"]], [1, -1], 1e-9)
-    near(found[report.HALVES][report.RIDGE]["agreement"], 1, 0.01)
+        near(found[kind, "right"]["agreement"], 1, 1e-12)
+        near([found[kind, "right"]["slope"], found[kind, "wrong"]["slope"]], [1, -1], 1e-9)
+    near(found[forecasts.HALVES, forecasts.RIDGE]["agreement"], 1, 0.01)
 
 
 @pytest.mark.parametrize(
-    ("values", "verdict"),
+    ("values", "is_level", "is_ahead"),
     [
-        ([0.06, 0.07, 0.08], "ahead"),
-        ([0.02, 0.021, 0.022], "ahead by less than stated"),
-        ([-0.01, 0.0, 0.01], "level"),
-        ([-0.06, -0.07, -0.08], "behind"),
-        ([-0.1, 0.0, 0.1], "undecided"),
+        ([0.06, 0.07, 0.08], "undecided", "confirmed"),
+        ([0.07, 0.071, 0.072], "refuted", "confirmed"),
+        ([0.02, 0.021, 0.022], "confirmed", "refuted"),
+        ([-0.01, 0.0, 0.01], "confirmed", "refuted"),
+        ([-0.07, -0.071, -0.072], "refuted", "refuted"),
+        ([-0.1, 0.0, 0.1], "undecided", "undecided"),
     ],
 )
-def test_verdicts_follow_the_stated_bounds(values, verdict):
-    assert report._verdict(report.students_mean(np.array(values))) == verdict
+def test_verdicts_follow_the_stated_bounds(values, is_level, is_ahead):
+    assert (run.level(estimate(values)), run.ahead(estimate(values))) == (is_level, is_ahead)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from typesetting.mathematics import typeset
 
 ROOT = Path(__file__).parent.parent
 KATEX = ROOT / "typesetting" / "node_modules" / "katex" / "dist"
-PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "notebooks/*.ipynb")
+PAGES = ("README.md", "CONTRIBUTING.md", "notebooks/*.ipynb")
 MATHEMATICS = ("katex.min.css", "katex.min.js", "contrib/auto-render.min.js", "fonts/*.woff2")
 MARKDOWN_LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 HTML_LINK = re.compile(r'(?<=href=")[^"#]+(?=[#"])')
@@ -80,7 +80,7 @@ def on_page_markdown(markdown: str, page: Page, config: ProperDocsConfig, files:
         config: the site's configuration.
         files: the site's files.
     """
-    if page.file.src_uri.startswith(("api/", "CHANGELOG", "CONTRIBUTING")):
+    if page.file.src_uri.startswith(("api/", "CONTRIBUTING")):
         page.meta["search"] = {"boost": 0.2}
     if posixpath.basename(posixpath.dirname(page.file.src_uri)) == TABLES:
         page.meta["search"] = {"exclude": True}

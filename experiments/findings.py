@@ -1,19 +1,39 @@
 """Pages of findings, rendered from the records of studies; protocols and tables have a page for each study."""
 
+import json
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from experiments.markdown import Fields, cells, table
-from experiments.record import Record, filled_sentence, record_of
+from experiments.record import Record, filled_sentence, record_of, verdict_on
 from experiments.run import ROOT, frames_of
 from experiments.studies import converted, study_of
 from experiments.study import Study
 from experiments.table import Frames, Table, render
+from experiments.verdict import Verdict
 
 FOLDER = ROOT / "docs" / "findings" / "tables"
 """Protocols and tables of studies, outside of the site's navigation and search."""
+RECORDS = FOLDER.parent / "records.json"
+"""The records of all studies."""
 VERDICTS = "prediction", "what decides", "measured", "verdict"
+PAGES = (
+    "approximation",
+    "generalization",
+    "in-context",
+    "long-context",
+    "pruning",
+    "lora",
+    "images",
+    "heads",
+    "circuits",
+    "emergence",
+)
+"""The pages of findings, in the order of the navigation."""
+OWN = "none: "
+"""The beginning of what stands in the place of a claim for a question that the papers don't answer."""
 
 
 def tables_of(study: Study, frames: Frames) -> dict[str, list[str]]:
@@ -101,12 +121,50 @@ def _page(page: str) -> Fields:
     }
 
 
+def claims() -> dict[str, list[Record]]:
+    """Return the records about each claim of the papers, in the order of the pages."""
+    found: dict[str, list[Record]] = {}
+    for page in PAGES:
+        for of in records(page):
+            if not of.claim.startswith(OWN):
+                found.setdefault(of.claim, []).append(of)
+    return found
+
+
+def _summary() -> Fields:
+    """Return the fields of the summary and of the page of claims."""
+    verdicts = Counter(Verdict(of.verdict) for of in records())
+    of_pages = [(page, records(page)[0]) for page in PAGES if records(page)]
+    findings = [(f"[{_title(page)}]({page}.md)", of.headline, of.verdict) for page, of in of_pages]
+    decided = [
+        (claim, verdict_on(claim, of), "; ".join(f"[{each.question}](tables/{each.study}.md)" for each in of))
+        for claim, of in claims().items()
+    ]
+    return {
+        "studies": str(len(records())),
+        "verdicts": ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in Verdict),
+        "summary": "\n".join(table(("page", "finding", "verdict"), findings)),
+        "claims": "\n".join(table(("claim", "verdict", "by"), decided)),
+    }
+
+
+def _title(page: str) -> str:
+    """Return the title of a page of findings."""
+    return (FOLDER.parent / f"{page}.md").read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+
+
 def fields(kept: dict[str, Any]) -> Fields:
     """Return the fields of all pages of findings."""
-    found: Fields = {"studies": str(len(records()))}
+    found = _summary()
     for page in dict.fromkeys(of.page for of in records()):
         found |= _page(page)
     return found
+
+
+def write_records() -> None:
+    """Write all records into one file, for programs."""
+    data = [{**of._asdict(), "predictions": [each._asdict() for each in of.predictions]} for of in records()]
+    RECORDS.write_text(json.dumps(data, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 def study_fields(name: str) -> Fields:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from duat_jax.schemas import schema
-from experiments.findings import write_pages_of_tables
+from experiments.findings import write_pages_of_tables, write_records
 from experiments.kept_results import ROOT
 from experiments.markdown import Fields
 from experiments.pictures.run import write_pictures
@@ -45,6 +45,7 @@ def write_pages() -> None:
     fields_of.cache_clear()
     write_pictures()
     write_pages_of_tables()
+    write_records()
     for page in PAGES:
         fill_in(page)
     SCHEMA.write_text(json.dumps(schema(), indent=1) + "\n", encoding="utf-8")

@@ -232,27 +232,3 @@ def draw_long_context(numbers: Numbers) -> Figure:
     for axes in (read, changed):
         axes.legend(fontsize="small")
     return figure
-
-
-@styled
-def draw_papers(numbers: Numbers) -> Figure:
-    """Draw four measurements of the papers' claims."""
-    figure = Figure(figsize=(9.6, 5.4))
-    (prompt, context), (pruned, adapted) = figure.subplots(2, 2)
-    _errors(prompt, numbers["approximation"])
-    prompt.set_title("Following a prompt takes no moving weights")
-    prompt.set_xlabel("error")
-    stack(context, numbers["in context"])
-    context.set_title("Wrong answers give much of the gain", pad=22)
-    context.set_xlabel("nats that four demonstrations add")
-    dots(pruned, numbers["pruning"], OURS)
-    pruned.axvline(100, color="black", linestyle=":")
-    pruned.set_xlim(0, 104)
-    pruned.set_title("The bound on pruned terms doesn't hold")
-    pruned.set_xlabel("tokens within it, in % (half of the neurons gone)")
-    dots(adapted, numbers["lora"], OURS)
-    adapted.set_xscale("log")
-    adapted.axvline(100, color="black", linestyle=":")
-    adapted.set_title("LoRA also moves patterns and norms")
-    adapted.set_xlabel("adapters' own terms miss, % of the change")
-    return figure

@@ -247,14 +247,3 @@ def rank_one_layers() -> Numbers:
     """Return what the rank-one update of each layer alone gains."""
     numbers: Numbers = json.loads(fields_of("in_context")["rank-one updates by layer"])
     return numbers
-
-
-def papers() -> Numbers:
-    """Return the measurements of four claims."""
-    models = {"embedded model": "embedded", "SmolLM2": "SmolLM2-135M"}
-    return {
-        "approximation": approximation()["four functions"],
-        "in context": in_context(),
-        "pruning": _of("pruning", "The inequality / {}, neurons, 50%, none / within", models),
-        "lora": lora()[MISSES[0]],
-    }

@@ -25,7 +25,6 @@ FOLDER = ROOT / "docs" / "findings"
 
 
 PICTURES = {
-    "index": Picture(numbers.papers, draw.draw_papers),
     "approximation": Picture(numbers.approximation, draw.draw_approximation),
     "generalization": Picture(numbers.generalization, draw.draw_generalization),
     "in-context": Picture(numbers.in_context, draw.draw_in_context),

@@ -63,7 +63,8 @@ def linked(path):
 def test_every_page_and_notebook_is_in_the_navigation_once():
     docs = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md") if path not in TABLES]
     notebooks = [path.relative_to(ROOT).as_posix() for path in (ROOT / "notebooks").glob("*.ipynb")]
-    assert sorted(pages(NAVIGATION)) == sorted([*docs, *notebooks, "README.md", "CHANGELOG.md", "CONTRIBUTING.md"])
+    shown = [page for page in pages(NAVIGATION) if not page.startswith("https://")]
+    assert sorted(shown) == sorted([*docs, *notebooks, "README.md", "CONTRIBUTING.md"])
 
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.relative_to(ROOT).as_posix())

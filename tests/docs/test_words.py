@@ -40,8 +40,9 @@ def headlines(tree):
 
 @pytest.mark.parametrize("file", MODULES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_a_headline_names_its_object(file):
+    """Or is the question of a study."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    wrong = [f"line {line}: {text}" for line, text in headlines(tree) if COINED.search(text)]
+    wrong = [f"line {line}: {text}" for line, text in headlines(tree) if COINED.search(text) and not text.endswith("?")]
     assert not wrong, "\n" + "\n".join(wrong)
 
 

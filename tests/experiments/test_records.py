@@ -8,7 +8,7 @@ import pytest
 
 from experiments import run
 from experiments.estimate import Method, estimate, ratio
-from experiments.findings import FOLDER, page_of_tables, record, records
+from experiments.findings import FOLDER, PAGES, RECORDS, page_of_tables, record, records
 from experiments.record import faults, filled_sentence, record_of, verdict_on
 from experiments.studies import converted, study_of
 from experiments.study import Measure, Piece, Prediction, Study
@@ -32,6 +32,16 @@ def test_the_page_of_tables_shows_the_kept_results(name):
 
 def test_no_page_of_tables_is_of_another_study():
     assert sorted(path.stem for path in FOLDER.glob("*.md")) == sorted(converted())
+
+
+def test_the_file_of_records_has_the_kept_results():
+    kept = {of["study"]: of for of in json.loads(RECORDS.read_text(encoding="utf-8"))}
+    assert kept == {of.study: json.loads(json.dumps(as_data(of))) for of in records()}, "`make pages` writes it"
+    assert {of.page for of in records()} <= set(PAGES)
+
+
+def as_data(of):
+    return {**of._asdict(), "predictions": [each._asdict() for each in of.predictions]}
 
 
 def test_records_of_one_claim_are_judged_together():

@@ -47,6 +47,7 @@ class Record(NamedTuple):
         control: what the outcome is compared with.
         verdict: the verdict on the first prediction.
         headline: one sentence.
+        short: the headline with one number at most, or nothing.
         against: the strongest result against it.
         limits: what doesn't follow.
         predictions: every prediction with its verdict.
@@ -64,6 +65,7 @@ class Record(NamedTuple):
     control: str
     verdict: str
     headline: str
+    short: str
     against: str
     limits: str
     predictions: tuple[Decided, ...]
@@ -93,6 +95,7 @@ def record_of(name: str, study: Study, frames: Frames, cells: Fields) -> Record:
     estimate = study.outcome.estimate(frames)
     known = {
         "outcome": study.outcome.written(frames),
+        "outcome / value": study.outcome.written(frames).partition(" [")[0],
         "control": study.control.written(frames),
         "n": str(estimate.n),
         "unit": study.unit,
@@ -107,7 +110,7 @@ def record_of(name: str, study: Study, frames: Frames, cells: Fields) -> Record:
         )
         for prediction in study.predictions
     )
-    sentence = {key: filled_sentence(getattr(study, key), known) for key in ("headline", "against", "limits")}
+    sentence = {key: filled_sentence(getattr(study, key), known) for key in ("headline", "short", "against", "limits")}
     return Record(
         study=name,
         page=study.page,
@@ -128,7 +131,9 @@ def record_of(name: str, study: Study, frames: Frames, cells: Fields) -> Record:
 def faults(name: str, study: Study) -> Iterator[str]:
     """Name what makes a headline misleading: no outcome, control or n, a typed number, or a denied measurement."""
     yield from (f"{name}: the headline lacks {field}" for field in NEEDED if field not in study.headline)
-    for sentence in (study.headline, study.against, study.limits):
+    if len(NAMED.findall(study.short)) > 1:
+        yield f"{name}: the short headline has more than one number"
+    for sentence in (study.headline, study.short, study.against, study.limits):
         if typed := re.findall(r"\d+\.\d+", NAMED.sub("", sentence)):
             yield f"{name}: {', '.join(typed)} is typed, and not from kept results"
     if UNMEASURED.search(study.headline):

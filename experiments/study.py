@@ -110,6 +110,7 @@ class Study:
         tables: tables by heading, or functions that return the lines of one.
         measure: yields what is measured.
         pictures: pictures by the name of their file in `docs/findings`, without its ending.
+        short: the headline with one number at most, for the README.
         settings: everything that the results depend on, as plain data.
         parallel: whether pieces that are yielded together run in processes of their own.
     """
@@ -126,6 +127,7 @@ class Study:
     limits: str
     tables: Mapping[str, Table | Callable[[Frames], list[str]]]
     measure: Callable[[], Measurements]
+    short: str = ""
     pictures: Mapping[str, Picture] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     parallel: bool = False

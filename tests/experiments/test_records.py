@@ -113,6 +113,7 @@ def test_a_record_is_filled_in_from_measurements():
         ({"headline": "{outcome} and {control}."}, "lacks {n}"),
         ({"headline": "{outcome} and {control} of {n}, at most 0.5."}, "0.5 is typed"),
         ({"headline": "{outcome} and {control} of {n}; others weren't measured."}, "what was measured"),
+        ({"short": "{outcome} and {control}."}, "more than one number"),
         ({"protocol": "The loss."}, "is the question"),
     ],
 )

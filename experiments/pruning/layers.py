@@ -315,8 +315,8 @@ STUDY = Study(
     " {control}"
     " ({n} draws, ten orders).",
     short="The size of weights doesn't tell which layers can go: the smallest eight of SmolLM2's thirty cost"
-    " {outcome / value} nats a token, about as random ones; what a layer does tells it better (ShortGPT and Gromov et al.,"
-    " 2024).",
+    " {outcome / value} nats a token, about as random ones; what a layer does tells it better (ShortGPT and Gromov et"
+    " al., 2024).",
     against="By ‖W'3‖ SmolLM2's layers cost half of what random ones do; but block influence (ShortGPT) costs"
     " {A quarter / block influence / SmolLM2-135M: 8 of 30 layers}, and in the embedded model ‖W'3‖ costs"
     " {A quarter / ‖W'3‖ / embedded: 2 of 6 layers} where random orders cost"

@@ -25,7 +25,7 @@ class Piece(NamedTuple):
     """
 
     frame: str
-    keys: Mapping[str, str | int | float | bool]
+    keys: Mapping[str, Any]
     compute: Callable[[], Row | list[Row]]
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from duat_jax.evaluation.statistics import IntervalEstimate, students_mean
 from experiments.approximation.tokens import JUMPS, MOST, SMOOTH
 from experiments.generalization.networks import TRANSFORMER
-from experiments.generalization.verdicts import CONFIRMED, FLOOR, REFUTED
+from experiments.generalization.ratios import CONFIRMED, FLOOR, REFUTED
 from experiments.markdown import interval, table
 
 AHEAD, NOT_AHEAD, OPEN, NONE = "ahead", "not ahead", "open", "no verdict"

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from experiments.generalization.measures import measure
+from experiments.generalization.measures import measured
 from experiments.generalization.networks import Network, Sizes
 from experiments.generalization.tasks import Examples, in_digits
 from experiments.generalization.training import outputs
+from experiments.study import Row
 
 EVEN, DENSE, WEIGHTED = "even", "dense", "weighted"
 """Numbers that are equally dense; denser in a region; or equally dense, with the weight in the loss of denser ones."""
@@ -126,7 +127,7 @@ def thinned(y: Float[np.ndarray, "... points"]) -> list[Any]:
     return every
 
 
-def measured(task: Curves, y: Float[np.ndarray, "functions points"]) -> dict[str, Any]:
+def errors(task: Curves, y: Float[np.ndarray, "functions points"]) -> Row:
     """Return the errors of outputs inside and outside of the regions, and how outputs of two prompts differ outside."""
     functions, x = task.grid()
     targets, inside = (np.asarray(of(functions, x)).reshape(task.functions, -1) for of in (task.values, task.inside))
@@ -143,15 +144,13 @@ def measured(task: Curves, y: Float[np.ndarray, "functions points"]) -> dict[str
         "error": float(np.sqrt(squares.mean())),
         "inside": float(np.sqrt(squares[inside].mean())),
         "outside": float(np.sqrt(squares[outside].mean())),
-        "alike": {
-            "some other's": slope(outside & inside.any(0)),
-            "nobody's": slope(outside & ~inside.any(0)),
-        },
+        "slope, some other's": slope(outside & inside.any(0)),
+        "slope, nobody's": slope(outside & ~inside.any(0)),
     }
 
 
-@measure.register
-def _(task: Curves, network: Network, sizes: Sizes, key: Array) -> dict[str, Any]:
+@measured.register
+def _(task: Curves, sizes: Sizes, network: Network) -> Row:
     y = np.asarray(outputs(network, task.named(*task.grid()))).reshape(task.functions, -1)
     # Those of one function a region are enough to be drawn.
-    return measured(task, y) | ({"outputs": thinned(y)} if task.functions == REGIONS else {})
+    return errors(task, y) | ({"outputs": thinned(y)} if task.functions == REGIONS else {})

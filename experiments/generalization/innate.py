@@ -1,33 +1,36 @@
-"""Claim: the Transformer has an "innate capacity to learn from context" (Wang & Li, version 001, Section 5).
+"""Do demonstrations help a Transformer that isn't trained?
 
-Run `python -m experiments generalization_innate`; it writes experiments/results/generalization_innate.json and the
-tables of docs/findings/generalization.md, which states beforehand what decides.
+Networks of width 32 on new linear functions, with the sizes, norms and rates of the study of functions that a prompt
+gives, are drawn, or trained for 125, 500, 1,000 or 4,000 steps, each with a rate that rises and falls over them.  Their
+*gain* is by how much smaller the error is with 16 demonstrations than with one, in standard deviations of values.  As
+an untrained network's read-out is random, it is also fitted by least squares to the last token's vector, with 4,096
+examples for each number of demonstrations; errors are on others.  The mean of the tokens and linear attention stand
+beside the Transformer.  A gain counts above .05.  The opposite view says that the gain arises in training.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from jaxtyping import Array, Float
 
-from duat_jax.evaluation.statistics import IntervalEstimate, students_mean
-from experiments.generalization.measures import TESTED
-from experiments.generalization.networks import Network, Sizes
-from experiments.generalization.plan import BATCH, SEEDS, Unit, of_seeds, run
-from experiments.generalization.tasks import Demonstrated, Examples
-from experiments.generalization.training import Budget, error, outputs
-from experiments.kept_results import journal_of, kept, store
-from experiments.markdown import Fields, cells, table
+from experiments.generalization.networks import TRANSFORMER, Network, Sizes
+from experiments.generalization.pieces import trained
+from experiments.generalization.plan import SEEDS, TESTED, sizes_of
+from experiments.generalization.tasks import Demonstrated, Examples, Task
+from experiments.generalization.training import error, outputs
+from experiments.run import frames_of
+from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
+from experiments.table import Cell, Frames, Table
+from experiments.verdict import above
 
 TASK = Demonstrated(family="linear", demonstrations=16)
-KINDS, STEPS, COUNTS = ("mean", "linear attention", "transformer"), (0, 125, 500, 1000, 4000), (1, 4, 16)
+KINDS, STEPS, COUNTS = ("mean", "linear attention", TRANSFORMER), (0, 125, 500, 1000, 4000), (1, 4, 16)
 BOUND = 0.05
 """The gain above which demonstrations count as a help, in units of the standard deviation of values."""
-AS_IS, FITTED = "as it is", "read-out fitted"
-
-Results = dict[str, Any]
+AS_IS, FITTED = "as it is", "fitted"
 
 
 @jax.jit
@@ -40,71 +43,87 @@ def features(network: Network, examples: Examples) -> Float[Array, "examples fea
     return jax.vmap(read_features)(examples.inputs, examples.mask)
 
 
-def measured(network: Network) -> dict[str, dict[str, float]]:
+def measured(task: Task, sizes: Sizes, network: Network) -> Row:
     """Return the error on new functions by number of demonstrations, also with the read-out fitted by least squares."""
-    found: dict[str, dict[str, float]] = {AS_IS: {}, FITTED: {}}
+    row = {}
     for count in COUNTS:
         fit, test = (TASK.draw_with(jax.random.key(SEEDS + 2 + i), TESTED, count) for i in range(2))
         readout = jnp.linalg.lstsq(features(network, fit), fit.targets)[0]
-        found[AS_IS][str(count)] = float(error(outputs(network, test), test))
-        found[FITTED][str(count)] = float(error(features(network, test) @ readout, test))
-    return found
+        row[f"{count}, {AS_IS}"] = float(error(outputs(network, test), test))
+        row[f"{count}, {FITTED}"] = float(error(features(network, test) @ readout, test))
+    return row
 
 
-def trained(sizes: Sizes, rate: float, steps: int) -> dict[str, Any]:
-    """Return the measurements of networks of all seeds."""
-    networks = of_seeds(TASK, sizes, Budget(steps, BATCH), rate, SEEDS)
-    return {"seeds": [measured(network) for network in networks]}
-
-
-def units() -> Iterator[Unit]:
-    """Yield the networks, with the sizes, norms and rates of the study of new functions."""
-    networks = kept("generalization")["networks"]
+def measure() -> Measurements:
+    """Yield the networks, with the norms and rates of the study of new functions."""
+    networks = frames_of("generalization")["networks"]
+    pieces = []
     for kind in KINDS:
-        chosen = networks[f"linear; {kind}; 32"]
+        of = networks[(networks.functions == "linear") & (networks.network == kind)].iloc[0]
+        sizes = sizes_of(TASK, kind, 32, bool(of.norms))
         for steps in STEPS:
-            yield f"{kind}; {steps}", trained, (Sizes(**chosen["sizes"]), chosen["rate"], steps)
+            given = TASK, sizes, steps, float(of.rate), SEEDS, measured
+            pieces.append(Piece("networks", {"network": kind, "steps": steps}, partial(trained, *given)))
+    yield pieces
 
 
-def gain(results: Results, kind: str, steps: int, readout: str) -> IntervalEstimate:
-    """Return by how much 16 demonstrations have a smaller error than one."""
-    seeds = [seed[readout] for seed in results["networks"][f"{kind}; {steps}"]["seeds"]]
-    return students_mean(np.array([seed[str(COUNTS[0])] - seed[str(COUNTS[-1])] for seed in seeds]))
+def with_gains(networks: pd.DataFrame) -> pd.DataFrame:
+    """Return networks with the gain by demonstrations, as they are and with a fitted read-out."""
+    gains = {
+        f"gain, {how}": networks[f"{COUNTS[0]}, {how}"] - networks[f"{COUNTS[-1]}, {how}"] for how in (AS_IS, FITTED)
+    }
+    return networks.assign(**gains)
 
 
-def _verdict(of: IntervalEstimate) -> str:
-    return "confirmed" if of.low > BOUND else "refuted" if of.high < BOUND else "open"
+def gains(kind: str, how: str, frames: Frames, steps: int = 0) -> np.ndarray:
+    """Return the gain of every seed."""
+    networks = with_gains(frames["networks"])
+    return networks[(networks.network == kind) & (networks.steps == steps)][f"gain, {how}"].to_numpy()
 
 
-def _row(results: Results, kind: str, steps: int) -> list[str]:
-    seeds = results["networks"][f"{kind}; {steps}"]["seeds"]
-    written = []
-    for readout in (AS_IS, FITTED):
-        errors = (
-            students_mean(np.array([seed[readout][str(count)] for seed in seeds])) for count in (COUNTS[0], COUNTS[-1])
+INNATE = Measure("gain of an untrained Transformer", partial(gains, TRANSFORMER, FITTED), 2, "+")
+ALONG = "Gain by demonstrations along the training"
+
+STUDY = Study(
+    protocol=__doc__,
+    page="generalization",
+    claim='the Transformer has an "innate capacity to learn from context" (version 001, Section 5)',
+    unit="draws",
+    stated="before the run",
+    predictions=(
+        Prediction(
+            "demonstrations help an untrained Transformer whose read-out is fitted",
+            "confirmed if the whole interval of the gain is above .05, refuted if it is below",
+            (INNATE,),
+            lambda gain: above(gain, BOUND),
+        ),
+        Prediction(
+            "demonstrations help an untrained Transformer as it is",
+            "confirmed if the whole interval of the gain is above .05, refuted if it is below",
+            (Measure("gain of an untrained Transformer as it is", partial(gains, TRANSFORMER, AS_IS), 2, "+"),),
+            lambda gain: above(gain, BOUND),
+        ),
+    ),
+    control=Measure("gain of an untrained mean of tokens", partial(gains, "mean", FITTED), 2, "+"),
+    headline=f"With a fitted read-out an untrained Transformer gains {{outcome}} by 16 demonstrations, an untrained"
+    f" mean of tokens {{control}}, a trained Transformer {{{ALONG} / transformer, 4000 / gain, read-out fitted}}"
+    f" ({{n}} draws of weights).",
+    against=f"As it is, its error after 16 demonstrations is {{{ALONG} / transformer, 0 / 16, as it is}} without"
+    " training: worse than writing zero.",
+    limits="Linear functions, one size, weights at one scale. The fitted read-out is itself learned.",
+    tables={
+        ALONG: Table(
+            "networks",
+            ("network", "steps"),
+            {
+                f"{what}, {shown}": Cell(f"{what}, {how}", 2)
+                for how, shown in ((AS_IS, AS_IS), (FITTED, "read-out fitted"))
+                for what in (*map(str, COUNTS), "gain")
+            },
+            prepare=with_gains,
         )
-        written += [of.written(2) for of in (*errors, gain(results, kind, steps, readout))]
-    return [kind, str(steps), *written]
-
-
-def fields(results: Results) -> Fields:
-    """Return the fields of the documentation page."""
-    verdicts = []
-    for kind in KINDS:
-        before = [gain(results, kind, 0, readout) for readout in (AS_IS, FITTED)]
-        verdicts.append([kind, *(text for of in before for text in (of.written(2, "+"), _verdict(of)))])
-    head = [text for how in (AS_IS, FITTED) for text in (f"gain, {how}", f"innate, {how}")]
-    columns = [f"{name}, {how}" for how in (AS_IS, FITTED) for name in ("1 demonstration", "16 demonstrations", "gain")]
-    lines = ["### Gain by demonstrations before training", "", *table(["network", *head], verdicts), ""]
-    rows = [_row(results, kind, steps) for kind in KINDS for steps in STEPS]
-    lines += ["### Gain by demonstrations along the training", "", *table(["network", "steps", *columns], rows)]
-    text = "\n".join(lines)
-    return {"tables": text, **cells(text)}
-
-
-def main() -> None:
-    """Train the networks, and store the results."""
-    asked = {"kinds": KINDS, "steps": STEPS, "counts": COUNTS, "seeds": SEEDS, "tested": TESTED}
-    networks = run(journal_of("generalization_innate", asked), units(), "Networks")
-    results = {"asked": asked, "networks": networks}
-    store("generalization_innate", results)
+    },
+    measure=measure,
+    settings={"kinds": KINDS, "steps": STEPS, "counts": COUNTS, "seeds": SEEDS, "tested": TESTED},
+    parallel=True,
+)

@@ -1,16 +1,18 @@
 """Named functions after longer prompts, whose further tokens say nothing."""
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from experiments.generalization.measures import TESTED, measure
+from experiments.generalization.measures import key_of_tests, measured
 from experiments.generalization.networks import Network, Sizes
+from experiments.generalization.plan import TESTED
 from experiments.generalization.tasks import CONTENT, Examples, Named
 from experiments.generalization.training import error, outputs
+from experiments.study import Row
 
 RANDOM, CONSTANT, MARKED = "random", "constant", "marked"
 """Further digits before the name that are random or all zero; or random ones around it, where a mark says its place."""
@@ -73,7 +75,7 @@ class Padded:
     chosen_by = draw
 
 
-@measure.register
-def _(task: Padded, network: Network, sizes: Sizes, key: Array) -> dict[str, Any]:
-    examples = task.draw(key, TESTED)
+@measured.register
+def _(task: Padded, sizes: Sizes, network: Network) -> Row:
+    examples = task.draw(key_of_tests(), TESTED)
     return {"error": float(error(outputs(network, examples), examples))}

@@ -1,12 +1,12 @@
-"""Plans of trainings: the networks of every task and size, the choice of their rates, and what is measured on them."""
+"""Trainings that studies share: sizes of networks, the choice of rates and norms, and networks of several seeds."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,45 +15,13 @@ from rich.progress import track
 
 from duat_jax.evaluation.journal import Journal
 from experiments.approximation.selection import matched
-from experiments.generalization.measures import TESTED, dissect, measure
-from experiments.generalization.networks import KINDS, WHOLE, Network, Sizes, count
-from experiments.generalization.tasks import Demonstrated, Named, Task
+from experiments.generalization.networks import WHOLE, Network, Sizes, count
+from experiments.generalization.tasks import Task
 from experiments.generalization.training import Budget, each, error, outputs, train
 
-LAYERS, SEEDS, BATCH = 2, 5, 64
+LAYERS, SEEDS, BATCH, TESTED = 2, 5, 64, 4096
+"""The number of layers, of seeds, of examples in a step, and of those that errors are taken on."""
 NORMS = False, True
-
-
-class Study(NamedTuple):
-    """A task, and the widths of the Transformers on it, which other networks are as large as.
-
-    Args:
-        task: the task.
-        widths: of the residual stream; the middle one is that of tuning.
-        steps: of training; tuning has half of them.
-    """
-
-    task: Task
-    widths: tuple[int, ...] = (32,)
-    steps: int = 4000
-
-    def budget(self, times: float = 1.0) -> Budget:
-        """Return the training of every network."""
-        return Budget(int(times * self.steps), BATCH)
-
-
-class Plan(NamedTuple):
-    """Studies of networks that are tuned, trained and measured alike.
-
-    Args:
-        studies: by their names.
-        rates: the learning rates of the tuning.
-        whole: whether the largest networks are also taken apart.
-    """
-
-    studies: Mapping[str, Study]
-    rates: tuple[float, ...]
-    whole: bool
 
 
 def norms_of(kind: str) -> tuple[bool, ...]:
@@ -90,47 +58,8 @@ def of_seeds(task: Task, sizes: Sizes, budget: Budget, rate: float, seeds: int) 
     yield from each(jax.tree.map(lambda leaf: jnp.nan_to_num(leaf, posinf=0.0, neginf=0.0), networks))
 
 
-def trained(task: Task, sizes: Sizes, budget: Budget, rate: float, seeds: int, whole: bool) -> dict[str, Any]:
-    """Return the measurements of networks of several seeds."""
-    key = jax.random.key(SEEDS + 2)
-    measured = [
-        measure(task, network, sizes, key)
-        | (dissect(task, network, key) if whole and isinstance(task, Named | Demonstrated) else {})
-        for network in of_seeds(task, sizes, budget, rate, seeds)
-    ]
-    return {"sizes": asdict(sizes), "parameters": count(sizes, task), "rate": rate, "seeds": measured}
-
-
 Unit = tuple[str, Callable[..., dict[str, Any]], tuple[Any, ...]]
 """A name in the journal, and what trains networks, which one program trains for all rates or seeds."""
-
-
-def tuning(plan: Plan, names: Iterable[str]) -> Iterator[Unit]:
-    """Yield the networks that are trained for choosing rates and norms."""
-    for name in names:
-        study = plan.studies[name]
-        for kind in KINDS:
-            for norms in norms_of(kind):
-                sizes = sizes_of(study.task, kind, study.widths[len(study.widths) // 2], norms)
-                yield f"{name}; {kind}; {norms}", tune, (study.task, sizes, study.budget(0.5), plan.rates)
-
-
-def chosen(rates: tuple[float, ...], tuned: dict[str, dict[str, Any]], name: str, kind: str) -> tuple[bool, float]:
-    """Return the norms and the rate with the smallest error in tuning."""
-    choices = [(norms, rate) for norms in norms_of(kind) for rate in rates]
-    return min(choices, key=lambda choice: tuned[f"{name}; {kind}; {choice[0]}"][str(choice[1])])
-
-
-def networks(plan: Plan, tuned: dict[str, dict[str, Any]], names: Iterable[str]) -> Iterator[Unit]:
-    """Yield the networks that are measured."""
-    for name in names:
-        task, widths, _ = study = plan.studies[name]
-        for kind in KINDS:
-            norms, rate = chosen(plan.rates, tuned, name, kind)
-            for width in widths:
-                whole = plan.whole and width == widths[-1]
-                given = task, sizes_of(task, kind, width, norms), study.budget(), rate, SEEDS, whole
-                yield f"{name}; {kind}; {width}", trained, given
 
 
 def _on_one_core() -> None:

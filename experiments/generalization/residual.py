@@ -1,26 +1,35 @@
-"""Claim: generalization is "attributed to their MHA modules and residual operation" (Wang & Li, Section 5).
+"""Do Transformers generalize worse without the residual path?
 
-Run `python -m experiments generalization_residual`; it writes experiments/results/generalization_residual.json and the
-tables of docs/findings/generalization.md, which states beforehand what decides.  Networks that a killed run has
-trained aren't
-trained again.
+Transformers of two and of six layers, of width 32 with 128 hidden units, are trained with the residual path and
+without it, each layer then being FFN(N₂(A(N₁ x))); the parameters are the same.  Tasks are linear functions of which
+training has 64 and tests have new ones, and 16 functions that prompts name, of which none is new.  Norms or none and
+the rates .001, .003, .01 and .03 are tuned for each with half of the steps and one seed; Adam, 4,000 steps of 64 new
+examples, five seeds.
+
+Ratios of errors without and with the residual path are means of logarithms over seeds; errors below .02 count as .02.
+The opposite view says that the residual path makes deep networks trainable and has no other part in generalizing: it
+compares the error on new functions over that on functions of training, both after 16 demonstrations, where a network
+without the path learns its functions of training at all, with an error of at most .4.
 """
 
-from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
 
-from experiments.generalization.measures import TESTED
+from experiments.estimate import Estimate
 from experiments.generalization.networks import TRANSFORMER, WITHOUT_RESIDUAL, Network, Sizes
-from experiments.generalization.plan import BATCH, NORMS, SEEDS, Unit, chosen, of_seeds, run, tune
+from experiments.generalization.pieces import choices, trained, tuning
+from experiments.generalization.plan import BATCH, NORMS, SEEDS, TESTED
+from experiments.generalization.ratios import CONFIRMED, REFUTED, floored, geometric
 from experiments.generalization.tasks import Demonstrated, Examples, Named
-from experiments.generalization.training import Budget, error, outputs
-from experiments.generalization.verdicts import CONFIRMED, FLOOR, REFUTED, Case
-from experiments.kept_results import journal_of, store
-from experiments.markdown import Fields, cells, interval, table
+from experiments.generalization.training import error, outputs
+from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
+from experiments.table import Cell, Frames, Table
+from experiments.verdict import Verdict, decide
 
 RATES, STEPS = (1e-3, 3e-3, 1e-2, 3e-2), 4000
 KINDS, DEPTHS, WIDTH = (TRANSFORMER, WITHOUT_RESIDUAL), (2, 6), 32
@@ -29,11 +38,8 @@ TASKS: dict[str, Demonstrated | Named] = {
     POOL: Demonstrated(family="linear", demonstrations=16, pool=64),
     SIXTEEN: Named(digits=2, base=4),
 }
-
 LEARNED = 0.4
 """The largest error on functions of training at which a network counts as one that has learned the task."""
-
-Results = dict[str, Any]
 
 
 def sizes_of(kind: str, layers: int, norms: bool) -> Sizes:
@@ -45,120 +51,153 @@ def _error(network: Network, examples: Examples) -> float:
     return float(error(outputs(network, examples), examples))
 
 
-def measured(task: Demonstrated | Named, network: Network) -> dict[str, float]:
+def measured(task: Any, sizes: Sizes, network: Network) -> Row:
     """Return the error on new functions after all demonstrations, and that on functions of training."""
     key = jax.random.key(SEEDS + 2)
     if isinstance(task, Named):
         return {"trained": _error(network, task.draw(key, TESTED))}
     drawn = task.draw(key, TESTED * task.demonstrations)
     whole = np.flatnonzero(np.asarray(drawn.mask).all(-1))
-    trained = jax.tree.map(lambda leaf: leaf[whole], drawn)
+    of_training = jax.tree.map(lambda leaf: leaf[whole], drawn)
     new = task.draw_with(key, TESTED, task.demonstrations)
-    return {"trained": _error(network, trained), "new": _error(network, new)}
+    return {"trained": _error(network, of_training), "new": _error(network, new)}
 
 
-def trained(task: Demonstrated | Named, sizes: Sizes, rate: float) -> dict[str, Any]:
-    """Return the errors of networks of all seeds."""
-    networks = of_seeds(task, sizes, Budget(STEPS, BATCH), rate, SEEDS)
-    return {"sizes": asdict(sizes), "rate": rate, "seeds": [measured(task, network) for network in networks]}
+def measure() -> Measurements:
+    """Yield trainings of both tasks at both depths, with the residual path and without it."""
+    conditions = [(name, layers, kind) for name in TASKS for layers in DEPTHS for kind in KINDS]
+    keys: list[dict[str, Any]] = [dict(zip(("task", "layers", "network"), of, strict=True)) for of in conditions]
+    chosen = yield from choices(
+        [
+            tuning(key, TASKS[name], partial(sizes_of, kind, layers), NORMS, STEPS, RATES)
+            for key, (name, layers, kind) in zip(keys, conditions, strict=True)
+        ]
+    )
+    yield [
+        Piece(
+            "networks",
+            key,
+            partial(trained, TASKS[name], sizes_of(kind, layers, of.norms), STEPS, of.rate, SEEDS, measured),
+        )
+        for key, (name, layers, kind), of in zip(keys, conditions, chosen, strict=True)
+    ]
 
 
-def tuning() -> Iterator[Unit]:
-    """Yield the networks that are trained for choosing rates and norms."""
-    for name, task in TASKS.items():
-        for layers in DEPTHS:
-            for kind in KINDS:
-                for norms in NORMS:
-                    given = task, sizes_of(kind, layers, norms), Budget(STEPS // 2, BATCH), RATES
-                    yield f"{name}; {layers}; {kind}; {norms}", tune, given
-
-
-def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
-    """Yield the networks that are measured, with the norms and the rate of the smallest error in tuning."""
-    for name, task in TASKS.items():
-        for layers in DEPTHS:
-            for kind in KINDS:
-                norms, rate = chosen(RATES, tuned, f"{name}; {layers}", kind)
-                yield f"{name}; {layers}; {kind}", trained, (task, sizes_of(kind, layers, norms), rate)
-
-
-def read_errors(results: Results, task: str, layers: int, kind: str, number: str) -> np.ndarray:
-    """Return an error of every seed, at least `FLOOR`."""
-    seeds = results["networks"][f"{task}; {layers}; {kind}"]["seeds"]
-    return np.maximum([seed[number] for seed in seeds], FLOOR)
-
-
-LARGE, NOT_LARGE, OPEN = "at least twice as large", "not larger", "open"
-
-
-def _ratio(results: Results, task: str, layers: int, number: str) -> np.ndarray:
+def logs(networks: pd.DataFrame, task: str, layers: int, column: str) -> np.ndarray:
     """Return the logarithm of an error without the residual path over that with it, of every seed."""
-    with_path, without = (read_errors(results, task, layers, kind, number) for kind in KINDS)
+    of = networks[(networks.task == task) & (networks.layers == layers)]
+    with_path, without = (floored(of[of.network == kind][column]) for kind in KINDS)
     return np.log(without / with_path)
 
 
-def _verdict(logs: np.ndarray, *, decides: bool = True) -> list[str]:
-    ratio = Case("", logs, logs).ratio()
-    large, not_large = ratio.low >= CONFIRMED, ratio.high <= REFUTED
-    return [ratio.written(2), OPEN if not decides else LARGE if large else NOT_LARGE if not_large else OPEN]
+def new_functions(layers: int, frames: Frames) -> Estimate:
+    """Return by how much the error on new functions is larger without the path."""
+    return geometric(logs(frames["networks"], POOL, layers, "new"))
 
 
-def _verdicts(results: Results) -> list[str]:
-    rows, new, apart = [], {}, {}
-    for layers in DEPTHS:
-        logs = {number: _ratio(results, POOL, layers, number) for number in ("new", "trained")}
-        learned = read_errors(results, POOL, layers, WITHOUT_RESIDUAL, "trained").mean() <= LEARNED
-        new[layers], apart[layers] = _verdict(logs["new"]), _verdict(logs["new"] - logs["trained"], decides=learned)
-        rows += [
-            [str(layers), "error on new functions", *new[layers]],
-            [str(layers), "that over the error on functions of training", *apart[layers]],
-            [str(layers), "error on 16 named functions", *_verdict(_ratio(results, SIXTEEN, layers, "trained"))],
-        ]
-    papers = {said for _, said in new.values()}
-    opposite = {said for _, said in (new[DEPTHS[0]], *apart.values())}
-    rows += [
-        ["", "the papers' prediction", "", _together(papers, LARGE, NOT_LARGE)],
-        ["", "the opposite view", "", _together(opposite, NOT_LARGE, LARGE)],
-    ]
-    return table(["layers", "compared", "without over with the residual path", "verdict"], rows)
+def relative(layers: int, frames: Frames) -> Estimate:
+    """Return by how much the error on new functions is larger, over that on functions of training."""
+    networks = frames["networks"]
+    return geometric(logs(networks, POOL, layers, "new") - logs(networks, POOL, layers, "trained"))
 
 
-def _together(said: set[str], confirms: str, refutes: str) -> str:
-    return "confirmed" if said == {confirms} else "refuted" if refutes in said else OPEN
+def not_learned(layers: int, frames: Frames) -> np.ndarray:
+    """Return the error on functions of training without the path."""
+    of = frames["networks"]
+    return of[(of.task == POOL) & (of.layers == layers) & (of.network == WITHOUT_RESIDUAL)].trained.to_numpy()
 
 
-def _errors(results: Results) -> list[str]:
-    rows = []
-    for name, network in results["networks"].items():
-        task, layers, kind = name.split("; ")
-        numbers = [[seed.get(number, np.nan) for seed in network["seeds"]] for number in ("trained", "new")]
-        norms = "yes" if network["sizes"]["norms"] else "no"
-        written = ["" if np.isnan(number).any() else interval(number) for number in numbers]
-        rows.append([task, layers, kind, *written, norms, f"{network['rate']:g}"])
-    return table(["task", "layers", "network", "functions of training", "new functions", "norms", "rate"], rows)
+def much_worse(*ratios: Estimate) -> Verdict:
+    """Return whether all errors are at least twice as large."""
+    return decide(all(of.low >= CONFIRMED for of in ratios), any(of.high <= REFUTED for of in ratios))
 
 
-def fields(results: Results) -> Fields:
-    """Return the fields of the documentation page."""
-    lines = ["### Verdicts on the residual path", "", *_verdicts(results), ""]
-    text = "\n".join([*lines, "### Errors with and without the residual path", "", *_errors(results)])
-    return {"tables": text, **cells(text)}
+def trainable_alone(new: Estimate, *relative_and_trained: Estimate) -> Verdict:
+    """Return whether no ratio is larger without the path: of new functions, and relative to those of training."""
+    depths = len(relative_and_trained) // 2
+    relatives, errors = relative_and_trained[:depths], relative_and_trained[depths:]
+    counting = [of for of, at in zip(relatives, errors, strict=True) if at.value <= LEARNED]
+    refuted = any(of.low >= CONFIRMED for of in (new, *counting))
+    return decide(len(counting) == depths and all(of.high <= REFUTED for of in (new, *counting)), refuted)
 
 
-def settings() -> dict[str, Any]:
-    """Return all settings that the results depend on."""
-    tasks = {name: asdict(task) for name, task in TASKS.items()}
-    sizes = {"depths": DEPTHS, "width": WIDTH, "rates": RATES, "steps": STEPS, "batch": BATCH, "seeds": SEEDS}
-    return {"tasks": tasks, **sizes, "tested": TESTED}
+NEW, RELATIVE, NOT_LEARNED = (
+    [Measure(f"{what}, {layers} layers", partial(values, layers), digits) for layers in DEPTHS]
+    for what, values, digits in (
+        ("error without over with the path", new_functions, 2),
+        ("the same relative to functions of training", relative, 2),
+        ("error on functions of training without the path", not_learned, 3),
+    )
+)
+ERRORS, RATIOS = "Errors with and without the residual path", "Errors without over with the residual path"
 
 
-def main() -> None:
-    """Train the networks, and store the results."""
-    journal = journal_of("generalization_residual", settings())
-    tuned = run(journal, tuning(), "Tuning")
-    results = {
-        "settings": settings(),
-        "tuned": tuned,
-        "networks": run(journal, networks(tuned), "Networks"),
-    }
-    store("generalization_residual", results)
+def _ratio_on_named(rows: pd.DataFrame) -> Estimate:
+    return geometric(logs(rows, SIXTEEN, rows.layers.iloc[0], "trained"))
+
+
+STUDY = Study(
+    protocol=__doc__,
+    page="generalization",
+    claim='generalization is "attributed to their MHA modules and residual operation" (Section 5)',
+    unit="seeds",
+    stated="before the run",
+    predictions=(
+        Prediction(
+            "without the residual path the error on new functions is at least twice as large, at both depths",
+            "confirmed if both whole intervals are at least 2, refuted if one is at most 1.2",
+            tuple(NEW),
+            much_worse,
+        ),
+        Prediction(
+            "the opposite view: relative to the error on functions of training that on new ones isn't larger at either"
+            " depth, and at two layers the error on new functions is hardly larger",
+            "confirmed if all three whole intervals are at most 1.2, refuted if one is at least 2; a depth at which the"
+            " error on functions of training is above .4 says nothing",
+            (NEW[0], *RELATIVE, *NOT_LEARNED),
+            trainable_alone,
+        ),
+    ),
+    control=RELATIVE[0],
+    headline=f"Without the residual path two layers make {{outcome}} times the error on new functions, {{control}}"
+    f" times relative to functions of training; six layers {{{RATIOS} / 6 / new functions}} and {{{RATIOS} / 6 /"
+    f" relative to functions of training}} ({{n}} seeds).",
+    against=f"Six layers without the path hardly learn: their error on 16 named functions is {{{ERRORS} / 16"
+    f" functions, 6, {WITHOUT_RESIDUAL} / functions of training}}.",
+    limits="Two tasks, two depths, one scale of initial weights. Expressing a task and being trained aren't separated.",
+    tables={
+        RATIOS: Table(
+            "networks",
+            ("layers",),
+            {
+                "new functions": Cell(lambda rows: new_functions(rows.layers.iloc[0], {"networks": rows}), 2),
+                "relative to functions of training": Cell(
+                    lambda rows: relative(rows.layers.iloc[0], {"networks": rows}), 2
+                ),
+                "16 named functions": Cell(_ratio_on_named, 2),
+            },
+        ),
+        ERRORS: Table(
+            "networks",
+            ("task", "layers", "network"),
+            {
+                "functions of training": Cell("trained"),
+                "new functions": Cell("new"),
+                "norms": Cell(lambda rows: "yes" if rows.norms.iloc[0] else "no"),
+                "rate": Cell(lambda rows: f"{rows.rate.iloc[0]:g}"),
+            },
+        ),
+    },
+    measure=measure,
+    settings={
+        "tasks": {name: asdict(task) for name, task in TASKS.items()},
+        "depths": DEPTHS,
+        "width": WIDTH,
+        "rates": RATES,
+        "steps": STEPS,
+        "batch": BATCH,
+        "seeds": SEEDS,
+        "tested": TESTED,
+    },
+    parallel=True,
+)

@@ -1,35 +1,40 @@
-"""Claim: large scale "lays the foundation" for in-context learning (Wang & Li, Section 1), on demonstrated functions.
+"""Do demonstrations help a small network as much as a large one?
 
-Run `python -m experiments generalization_sized`; it writes experiments/results/generalization_sized.json and the tables
-of docs/findings/generalization.md, which states beforehand what decides.
+"Vast scale" is said to bring learning in context.  No family of language models of several sizes comes with packages,
+so this is asked of networks that can be trained here: Transformers of two layers of width 4, 8, 16 and 32 on new
+linear functions of three numbers, in units of the standard deviation of values.  Norms or none and the rates .001,
+.003, .01 and .03 are tuned at every size, with half of the steps and one seed; Adam, 4,000 steps of 64 new examples,
+five seeds; the two smallest networks are also trained for 16,000 steps.
+
+The *gain* is by how much smaller the error is after 16 demonstrations of the function than after 16 of another one at
+the same points.  Width 8 decides; width 4 stands beside it: its heads have one number each, and a token's five numbers
+don't fit into its stream.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from jaxtyping import Array
 
-from duat_jax.evaluation.statistics import IntervalEstimate, students_mean
-from experiments.generalization.measures import TESTED
-from experiments.generalization.networks import TRANSFORMER, Network, Sizes, count
-from experiments.generalization.plan import BATCH, NORMS, SEEDS, Unit, chosen, of_seeds, run, tune
-from experiments.generalization.tasks import Demonstrated, Examples
-from experiments.generalization.training import Budget, error, outputs
-from experiments.kept_results import journal_of, store
-from experiments.markdown import Fields, cells, table
+from experiments.estimate import Estimate, estimate
+from experiments.generalization.networks import TRANSFORMER, Network, Sizes
+from experiments.generalization.pieces import choices, trained, tuning
+from experiments.generalization.plan import BATCH, NORMS, SEEDS, TESTED
+from experiments.generalization.tasks import Demonstrated, Examples, Task
+from experiments.generalization.training import error, outputs
+from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
+from experiments.table import Cell, Frames, Table
+from experiments.verdict import Verdict, decide
 
 TASK = Demonstrated(family="linear", demonstrations=16)
 RATES, STEPS, WIDTHS, DECIDES = (1e-3, 3e-3, 1e-2, 3e-2), 4000, (4, 8, 16, 32), 8
 LONGER = 4
 """The factor by which the two smallest networks are also trained longer."""
-OWN, OTHER = "its own demonstrations", "another function's"
-BOUNDS = 1 / 3, 2 / 3
+LACKS, HAS = 1 / 3, 2 / 3
 """The part of the largest network's gain below which a smaller one lacks it, and above which it has it."""
-
-Results = dict[str, Any]
 
 
 def sizes_of(width: int, norms: bool) -> Sizes:
@@ -46,72 +51,102 @@ def examples(key: Array) -> tuple[Examples, Examples]:
     return own, other._replace(targets=own.targets)
 
 
-def measured(network: Network) -> dict[str, float]:
+def measured(task: Task, sizes: Sizes, network: Network) -> Row:
     """Return the error on new functions after their own demonstrations, and after another function's."""
-    of_both = zip((OWN, OTHER), examples(jax.random.key(SEEDS + 2)), strict=True)
+    of_both = zip(("own", "other"), examples(jax.random.key(SEEDS + 2)), strict=True)
     return {name: float(error(outputs(network, of), of)) for name, of in of_both}
 
 
-def trained(sizes: Sizes, rate: float, steps: int) -> dict[str, Any]:
-    """Return the measurements of networks of all seeds."""
-    networks = of_seeds(TASK, sizes, Budget(steps, BATCH), rate, SEEDS)
-    return {"parameters": count(sizes, TASK), "rate": rate, "seeds": [measured(network) for network in networks]}
-
-
-def tuning() -> Iterator[Unit]:
-    """Yield the networks that are trained for choosing rates and norms, at every size."""
-    for width in WIDTHS:
-        for norms in NORMS:
-            given = TASK, sizes_of(width, norms), Budget(STEPS // 2, BATCH), RATES
-            yield f"{width}; {TRANSFORMER}; {norms}", tune, given
-
-
-def networks(tuned: dict[str, dict[str, Any]]) -> Iterator[Unit]:
-    """Yield the networks that are measured."""
-    for width in WIDTHS:
-        norms, rate = chosen(RATES, tuned, str(width), TRANSFORMER)
-        for times in (1, LONGER) if width <= DECIDES else (1,):
-            yield f"{width}; {times}", trained, (sizes_of(width, norms), rate, times * STEPS)
-
-
-def errors(results: Results, name: str, after: str) -> np.ndarray:
-    """Return the error of every seed."""
-    return np.array([seed[after] for seed in results["networks"][name]["seeds"]])
-
-
-def gains(results: Results, name: str) -> np.ndarray:
-    """Return by how much the error is smaller after a function's own demonstrations, for every seed."""
-    gain: np.ndarray = errors(results, name, OTHER) - errors(results, name, OWN)
-    return gain
-
-
-def _verdict(part: IntervalEstimate) -> str:
-    return "lacks it" if part.high < BOUNDS[0] else "has it" if part.low > BOUNDS[1] else "open"
-
-
-def fields(results: Results) -> Fields:
-    """Return the fields of the documentation page."""
-    largest = gains(results, f"{WIDTHS[-1]}; 1").mean()
-    rows = []
-    for name, of in results["networks"].items():
-        width, times = name.split("; ")
-        written = [students_mean(errors(results, name, after)).written(2) for after in (OWN, OTHER)]
-        gain, part = students_mean(gains(results, name)), students_mean(gains(results, name) / largest)
-        verdict = "" if name == f"{WIDTHS[-1]}; 1" else _verdict(part)
-        row = [width, str(STEPS * int(times)), f"{of['parameters']:,}", f"{of['rate']:g}", *written]
-        rows.append([*row, gain.written(2, "+"), part.written(2), verdict])
-    head = ["width", "steps", "parameters", "rate", f"error, {OWN}", f"error, {OTHER}"]
-    head += ["gain", "part of the largest's", "verdict"]
-    text = "\n".join(["### Gain by demonstrations by size", "", *table(head, rows)])
-    return {"tables": text, **cells(text)}
-
-
-def main() -> None:
-    """Train the networks, and store the results."""
-    settings = {"rates": RATES, "steps": STEPS, "widths": WIDTHS, "seeds": SEEDS, "batch": BATCH, "tested": TESTED}
-    journal = journal_of("generalization_sized", settings)
-    tuned = run(journal, tuning(), "Tuning")
-    store(
-        "generalization_sized",
-        {"settings": settings, "tuned": tuned, "networks": run(journal, networks(tuned), "Networks")},
+def measure() -> Measurements:
+    """Yield trainings of every size."""
+    chosen = yield from choices(
+        [tuning({"width": width}, TASK, partial(sizes_of, width), NORMS, STEPS, RATES) for width in WIDTHS]
     )
+    yield [
+        Piece(
+            "networks",
+            {"width": width, "steps": steps},
+            partial(trained, TASK, sizes_of(width, of.norms), steps, of.rate, SEEDS, measured),
+        )
+        for width, of in zip(WIDTHS, chosen, strict=True)
+        for steps in ((STEPS, LONGER * STEPS) if width <= DECIDES else (STEPS,))
+    ]
+
+
+def _gains(networks: pd.DataFrame) -> pd.DataFrame:
+    """Return the networks with their gains, also as a part of the largest network's."""
+    gain = networks.other - networks.own
+    return networks.assign(gain=gain, part=gain / gain[networks.width == max(WIDTHS)].mean())
+
+
+def of_width(column: str, width: int, frames: Frames) -> np.ndarray:
+    """Return a number of every seed of a width."""
+    networks = _gains(frames["networks"])
+    return networks[(networks.width == width) & (networks.steps == STEPS)][column].to_numpy()
+
+
+def small_networks_have_it(part: Estimate) -> Verdict:
+    """Return whether a network has most of the largest network's gain."""
+    return decide(part.low > HAS, part.high < LACKS)
+
+
+def small_networks_lack_it(part: Estimate) -> Verdict:
+    """Return whether a network lacks most of the largest network's gain."""
+    return decide(part.high < LACKS, part.low > HAS)
+
+
+def _part(rows: pd.DataFrame) -> Estimate | str:
+    return "1.00" if rows.width.iloc[0] == max(WIDTHS) else estimate(rows.part)
+
+
+PART = Measure(f"part of the gain that width {DECIDES} has", partial(of_width, "part", DECIDES), 2)
+
+STUDY = Study(
+    protocol=__doc__,
+    page="generalization",
+    claim='large scale "lays the foundation" for in-context learning (Section 1)',
+    unit="seeds",
+    stated="before the run",
+    predictions=(
+        Prediction(
+            "small networks lack it: the gain of width 8 is below a third of that of width 32",
+            "confirmed if the whole interval of the part is below a third, refuted if it is above two thirds",
+            (PART,),
+            small_networks_lack_it,
+        ),
+        Prediction(
+            "the opposite view: a few thousand parameters are enough for simple functions",
+            "confirmed if the whole interval of the part is above two thirds, refuted if it is below a third",
+            (PART,),
+            small_networks_have_it,
+        ),
+    ),
+    control=Measure("gain of width 32", partial(of_width, "gain", max(WIDTHS)), 2, "+"),
+    headline="A Transformer of {Gain by demonstrations by size / 8, 4000 / parameters} parameters has {outcome} of the"
+    " gain by demonstrations ({control}) that one of {Gain by demonstrations by size / 32, 4000 / parameters} has ({n}"
+    " seeds).",
+    against="With {Gain by demonstrations by size / 4, 4000 / parameters} parameters it is {Gain by demonstrations by"
+    " size / 4, 4000 / part of the largest's} of the gain; and size lowers the error after demonstrations, from {Gain"
+    " by demonstrations by size / 8, 4000 / error, its own demonstrations} to {Gain by demonstrations by size / 32,"
+    " 4000 / error, its own demonstrations}.",
+    limits="One simple family of functions. Networks trained on nothing else don't show the size that language models"
+    " need.",
+    tables={
+        "Gain by demonstrations by size": Table(
+            "networks",
+            ("width", "steps"),
+            {
+                "parameters": Cell(lambda rows: f"{rows.parameters.iloc[0]:,}"),
+                "rate": Cell(lambda rows: f"{rows.rate.iloc[0]:g}"),
+                "error, its own demonstrations": Cell("own", 2),
+                "error, another function's": Cell("other", 2),
+                "gain": Cell("gain", 2, "+"),
+                "part of the largest's": Cell(_part, 2),
+            },
+            prepare=_gains,
+        )
+    },
+    measure=measure,
+    settings={"rates": RATES, "steps": STEPS, "widths": WIDTHS, "seeds": SEEDS, "batch": BATCH, "tested": TESTED},
+    parallel=True,
+)

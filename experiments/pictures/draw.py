@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from duat_jax.display.pictures import styled
-from experiments.generalization.networks import MOVING
 from experiments.pictures.numbers import PARAMETERS, Numbers
 from experiments.pictures.panels import OTHER, OURS, PALE, dots, stack
 
@@ -74,19 +73,6 @@ def draw_approximation(numbers: Numbers) -> Figure:
         _errors(axes, of_task)
         axes.set_title(task)
         axes.set_xlabel("error (root mean square)")
-    return figure
-
-
-@styled
-def draw_generalization(numbers: Numbers) -> Figure:
-    """Draw the error of every network on functions that prompts name, and on those that they demonstrate."""
-    figure = Figure(figsize=(8.6, 4.6))
-    panels = figure.subplots(2, len(numbers) // 2, sharex=True, sharey=True).ravel()
-    for axes, (study, networks) in zip(panels, numbers.items(), strict=True):
-        dots(axes, networks, {kind: OURS if kind in MOVING else OTHER for kind in networks})
-        axes.set_title(study)
-        axes.set_xscale("log")
-    figure.supxlabel("error (root mean square)", fontsize="medium")
     return figure
 
 

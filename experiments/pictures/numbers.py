@@ -9,7 +9,6 @@ import jax
 
 from experiments.bits.report import AT_RANDOM
 from experiments.bits.scores import SCORES
-from experiments.generalization.networks import KINDS
 from experiments.kept_results import kept
 from experiments.long_context.afterwards import IN_GROUPS
 from experiments.long_context.networks import NONE
@@ -103,17 +102,6 @@ def approximation() -> Numbers:
         }
         for task in ("four functions", "eight shifts")
     }
-
-
-DEMONSTRATED = "linear", "sparse linear", "two layers", "sine"
-
-
-def generalization() -> Numbers:
-    """Return every network's error on named functions, and on new functions that 16 demonstrations give."""
-    named, new = "Named functions / %s, {} / error", "New functions by number of demonstrations / %s, {} / 16"
-    fields = {f"{study}, named": named % study for study in ("64 functions", "256 functions")}
-    fields |= {f"{family}, demonstrated": new % family for family in DEMONSTRATED}
-    return {study: _of("generalization", field, KINDS) for study, field in fields.items()}
 
 
 ADAPTERS = "every layer", "attention alone", "MLPs alone", "every layer, rank 1", "SmolLM2, queries and values"

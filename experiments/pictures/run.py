@@ -17,7 +17,6 @@ from experiments.pictures import draw, numbers
 from experiments.pictures.curves import draw_by_layer
 from experiments.pictures.panels import draw_panels
 from experiments.pictures.pointers import draw_pointers, pointers
-from experiments.pictures.regions import dense_regions, draw_dense_regions
 from experiments.studies import converted, study_of
 from experiments.study import Picture
 
@@ -26,7 +25,6 @@ FOLDER = ROOT / "docs" / "findings"
 
 PICTURES = {
     "approximation": Picture(numbers.approximation, draw.draw_approximation),
-    "generalization": Picture(numbers.generalization, draw.draw_generalization),
     "in-context": Picture(numbers.in_context, draw.draw_in_context),
     "lora": Picture(numbers.lora, draw.draw_lora),
     "images": Picture(numbers.images, draw.draw_images),
@@ -44,7 +42,6 @@ FURTHER = {
     "lora-why": Picture(numbers.lora_why, draw.draw_lora_why),
     "limited-reach": Picture(numbers.limited_reach, draw_panels),
     "bits": Picture(numbers.bits, draw_panels),
-    "dense-regions": Picture(dense_regions, draw_dense_regions),
     "pointers": Picture(pointers, draw_pointers),
     "rank-one-layers": Picture(numbers.rank_one_layers, draw_by_layer),
 }

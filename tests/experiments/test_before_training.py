@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+import pandas as pd
 import pytest
 from helpers import close, near
 
@@ -33,35 +33,35 @@ def test_the_read_out_reads_the_features():
 @pytest.mark.slow
 def test_a_fitted_read_out_is_no_worse_than_the_networks_own_or_zero(monkeypatch):
     monkeypatch.setattr(innate, "TESTED", 512)
-    found = measured(network_of("linear attention"))
-    for count in map(str, innate.COUNTS):
+    found = measured(TASK, None, network_of("linear attention"))
+    for count in innate.COUNTS:
         # Fitted on other examples than it is tested on, with nine numbers.
-        assert found[FITTED][count] < min(found[AS_IS][count], 1.05)
+        assert found[f"{count}, {FITTED}"] < min(found[f"{count}, {AS_IS}"], 1.05)
 
 
-@pytest.mark.parametrize(("before", "said"), [(0.1, "confirmed"), (0.0, "refuted"), (0.05, "open")])
+@pytest.mark.parametrize(("before", "said"), [(0.1, "confirmed"), (0.0, "refuted"), (0.05, "undecided")])
 def test_gains_and_verdicts(before, said):
     """Errors with one demonstration are larger than those with 16 by the gain."""
-
-    def seeds(gain):
-        errors = [{"1": 0.9 + gain + shift, "4": 0.95, "16": 0.9} for shift in (-0.01, 0.0, 0.01)]
-        return {"seeds": [{AS_IS: error, FITTED: error} for error in errors]}
-
-    networks = {
-        f"{kind}; {steps}": seeds(before if steps == 0 else 0.5) for kind in innate.KINDS for steps in innate.STEPS
-    }
-    fields = innate.fields({"networks": networks})
-    name = "Gain by demonstrations before training / transformer"
-    assert fields[f"{name} / innate, {FITTED}"] == said
-    near(float(fields[f"{name} / gain, {AS_IS} / value"]), before, within=0.006)
-    along = "Gain by demonstrations along the training / transformer, 4000"
-    assert fields[f"{along} / gain, {FITTED} / value"] == "0.50"
+    rows = [
+        {"network": kind, "steps": steps, "seed": seed}
+        | {f"{count}, {how}": error for how in (AS_IS, FITTED) for count, error in ((1, 0.9 + gain), (16, 0.9))}
+        for kind in innate.KINDS
+        for steps in innate.STEPS
+        for seed, shift in enumerate((-0.01, 0.0, 0.01))
+        for gain in [(0.5 if steps else before) + shift]
+    ]
+    frames = {"networks": pd.DataFrame(rows)}
+    for prediction in innate.STUDY.predictions:
+        assert prediction.verdict(frames) == said
+    near(innate.STUDY.control.estimate(frames).value, before, within=1e-9)
+    near(innate.gains("transformer", FITTED, frames, 4000).mean(), 0.5, within=1e-9)
 
 
 @pytest.mark.slow
 def test_networks_have_the_sizes_and_rates_of_the_study_of_new_functions():
-    for name, compute, (sizes, rate, steps) in innate.units():
-        kind, of_name = name.split("; ")
-        assert compute is innate.trained and sizes.kind == kind and steps == int(of_name)
-        assert sizes == plan.sizes_of(TASK, kind, 32, sizes.norms) and rate in (0.003, 0.01, 0.03)
-        assert np.isfinite(rate)
+    (pieces,) = innate.measure()
+    assert len(pieces) == len(innate.KINDS) * len(innate.STEPS)
+    for piece in pieces:
+        task, sizes, steps, rate, seeds, by = piece.compute.args
+        assert (task, steps, seeds, by) == (TASK, piece.keys["steps"], plan.SEEDS, measured)
+        assert sizes == plan.sizes_of(TASK, piece.keys["network"], 32, sizes.norms) and rate in (0.003, 0.01, 0.03)

@@ -1,18 +1,18 @@
 """Functions that a prompt gives: the tasks, the networks that mix tokens in five ways, and frozen parameters."""
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import close, near, relative
+from studies import filled_tables, run_small
 
-from duat_jax.evaluation.journal import Journal
 from duat_jax.verification.networks import randomised
 from experiments.approximation.moved_parameters import parameters
-from experiments.generalization import plan, run
+from experiments.generalization import measures, pieces, plan, run
 from experiments.generalization.frozen import GROUPS, frozen, spread
 from experiments.generalization.measures import COUNTS, UNSEEN_COUNTS
 from experiments.generalization.networks import (
@@ -27,10 +27,10 @@ from experiments.generalization.networks import (
     drawn,
 )
 from experiments.generalization.picture import draw_errors
+from experiments.generalization.pieces import Choice, Functions
+from experiments.generalization.ratios import Ratio, deciding, known, large, needed
 from experiments.generalization.tasks import CONTENT, FAMILIES, Demonstrated, Named, least_squares, nearest
 from experiments.generalization.training import Budget, each, error, outputs, train
-from experiments.generalization.verdicts import GROUPS as GROUPS_OF_RIVALS
-from experiments.generalization.verdicts import Case, needed, verdict
 
 NAMED, LINEAR = Named(digits=2, base=3), Demonstrated(family="linear", demonstrations=5)
 MIXING = [kind for kind in KINDS if kind not in ("one layer", "perceptron")]
@@ -175,11 +175,11 @@ def test_every_output_reads_every_token(kind):
         assert (jnp.abs(slopes).max(-1) > 0).all()
 
 
-@pytest.mark.parametrize("name", run.STUDIES)
+@pytest.mark.parametrize("name", run.FUNCTIONS)
 def test_networks_have_as_many_parameters(name):
-    task, widths, _ = run.STUDIES[name]
-    for width in widths:
-        counts = [count(run.sizes_of(task, kind, width, norms), task) for kind in KINDS for norms in run.norms_of(kind)]
+    of = run.FUNCTIONS[name]
+    for width in of.widths:
+        counts = [count(of.sizes(kind, width, norms), of.task) for kind in KINDS for norms in plan.norms_of(kind)]
         relative(np.array(counts), np.full(len(counts), counts[-1]), within=0.05)
 
 
@@ -231,23 +231,28 @@ def test_parameters_needed_are_within_the_sizes_that_were_tried():
 
 
 def case(ratio, spread=0.01):
-    logs = np.log(ratio) + spread * np.array([-1.0, 0.0, 1.0])
-    return Case("a case", logs, logs)
+    return known("a case", np.log(ratio) + spread * np.array([-1.0, 0.0, 1.0]))
+
+
+def verdict(cases):
+    return large(deciding(cases)[1])
 
 
 def test_verdicts_need_all_cases_or_a_counterexample():
     assert verdict([case(2.2), case(3.0)]) == "confirmed"
-    assert verdict([case(2.2), case(1.5)]) == "open"
+    assert verdict([case(2.2), case(1.5)]) == "undecided"
     assert verdict([case(2.2), case(1.1)]) == "refuted"
-    assert verdict([case(2.2, spread=0.5)]) == "open"
+    assert verdict([case(2.2, spread=0.5)]) == "undecided"
+    # A case that refutes counts before one that is less certain.
+    assert verdict([case(1.0, spread=1.0), case(1.1)]) == "refuted"
 
 
 def test_unknown_sizes_decide_only_by_their_bounds():
     """A rival that never reaches the target is known to need more than the largest size, and no more than that."""
-    never = Case("a case", np.log(np.full(3, 1.3)), np.full(3, np.inf))
-    assert verdict([never]) == "open"
-    assert verdict([Case("a case", np.log(np.full(3, 2.5)), np.full(3, np.inf))]) == "confirmed"
-    assert verdict([Case("a case", np.full(3, -np.inf), np.log(np.full(3, 1.1)))]) == "refuted"
+    never = Ratio("a case", np.log(np.full(3, 1.3)), np.full(3, np.inf))
+    assert verdict([never]) == "undecided" and not never.bounded
+    assert verdict([Ratio("a case", np.log(np.full(3, 2.5)), np.full(3, np.inf))]) == "confirmed"
+    assert verdict([Ratio("a case", np.full(3, -np.inf), np.log(np.full(3, 1.1)))]) == "refuted"
 
 
 def test_training_learns():
@@ -282,106 +287,90 @@ def test_two_steps_of_training_are_those_of_adam_by_hand():
 
 
 @pytest.mark.slow
-def test_networks_are_tuned_trained_and_measured(monkeypatch):
-    """Two tasks and two networks, from the choice of a rate on, each in a process of its own."""
-    studies = {
-        "9 functions": run.Study(NAMED, (8,), 4),
-        "linear": run.Study(replace(LINEAR, demonstrations=16), (8,), 4),
+def test_networks_are_tuned_trained_and_measured(monkeypatch, tmp_path):
+    """Two tasks and three networks, from the choice of a rate on."""
+    functions = {
+        "9 functions": Functions(NAMED, (8,), 4),
+        "linear": Functions(replace(LINEAR, demonstrations=16), (8,), 4),
     }
-    kinds = ("perceptron", "transformer")
-    for name, value in {
-        "KINDS": kinds,
-        "BATCH": 4,
+    kinds = ("one layer", "perceptron", "transformer")
+    for module, changes in {
+        run: {"FUNCTIONS": functions, "KINDS": kinds, "LONGER": ("linear",), "TIMES": 2},
+        pieces: {"KINDS": kinds, "BATCH": 4, "SEEDS": 2},
+        measures: {"TESTED": 64},
     }.items():
-        monkeypatch.setattr(plan, name, value)
-    small = plan.Plan(studies, run.RATES, whole=True)
-    tuned = run.run(Journal(None, {}), run.tuning(small, studies), "Tuning")
-    for study in studies:
-        for kind in kinds:
-            norms, rate = run.chosen(small.rates, tuned, study, kind)
-            assert tuned[f"{study}; {kind}; {norms}"][str(rate)] == min(
-                number for norms in (False, True) for number in tuned[f"{study}; {kind}; {norms}"].values()
-            )
-    networks = run.run(Journal(None, {}), run.networks(small, tuned, studies), "Networks")
-    assert list(networks) == [f"{study}; {kind}; 8" for study in studies for kind in kinds]
-    for network in networks.values():
-        assert len({seed["error"] for seed in network["seeds"]}) == run.SEEDS
-        for seed in network["seeds"]:
-            assert set(seed["frozen"]) == {"none", *GROUPS}
+        for name, value in changes.items():
+            monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(run, "closest", lambda chosen, name: "perceptron")
+    monkeypatch.setattr(run, "WIDEST", 8)
+    frames = run_small(run.STUDY, tmp_path, monkeypatch)
+    tuning, networks = frames["tuning"], frames["networks"]
+    for (name, kind), of in networks.groupby(["functions", "network"]):
+        tried = tuning[(tuning.functions == name) & (tuning.network == kind)]
+        best = tried.loc[tried.error.idxmin()]
+        assert set(zip(of.norms, of.rate, strict=True)) == {(best.norms, best.rate)}
+    assert len(networks) == 2 * (len(functions) * len(kinds) + 1)
+    assert networks.error.nunique() == len(networks)
+    once = networks[networks.times == 1]
+    assert once[[f"frozen: {group}" for group in ("none", *GROUPS)]].notna().all(axis=None)
+    assert networks[networks.times == 2][["functions", "network"]].drop_duplicates().to_numpy().tolist() == [
+        ["linear", "perceptron"]
+    ]
+    assert set(frames["references"].reference) == {"nearest", "least squares"} and len(frames["blind"]) == 1
 
 
-def invented(better):
-    """Return results in which attention's errors are those of all others divided by a number, for every study."""
-    random, networks, tuned = np.random.default_rng(0), {}, {}
+def test_the_closest_network_of_fixed_mixing_is_that_of_tuning():
+    chosen = {("a task", kind): Choice(False, 0.01, 1.0 + i) for i, kind in enumerate(KINDS[::-1])}
+    assert run.closest(chosen, "a task") == "convolution"
+
+
+def made_up(better):
+    """Return measurements in which attention's errors are those of all others divided by a number, on all functions."""
+    random, rows = np.random.default_rng(0), []
 
     def measured(task, kind, width):
         number = 0.4 * 0.7 ** np.log2(width) / (better if kind in MOVING else 1) * random.uniform(0.99, 1.01)
-        frozen_at = dict.fromkeys(("none", *GROUPS), number)
-        seed = {"error": number, "frozen": frozen_at, "spread": {"c1": 0.0}}
+        row = {"error": number} | {f"frozen: {group}": number for group in ("none", *GROUPS)}
         if isinstance(task, Named):
-            return seed | {"by function": [number] * task.functions, "apart": 1.0, "apart, rarest": 1.0}
-        counts = {str(count): number * (1 + 0.1 * (count > 16)) for count in (*COUNTS, *UNSEEN_COUNTS)}
-        references = dict.fromkeys(("nearest", "least squares"), counts)
-        return seed | {"by count": counts, "references": references, "trained": number}
+            return row | {"by function": [number] * task.functions, "distance": 1.0, "distance of rarest": 1.0}
+        counts = {f"after {count}": number * (1 + 0.1 * (count > 16)) for count in (*COUNTS, *UNSEEN_COUNTS)}
+        return row | counts | {"as in training": number}
 
-    for name, (task, widths, _) in run.STUDIES.items():
+    for name, of in run.FUNCTIONS.items():
         for kind in KINDS:
-            for norms in run.norms_of(kind):
-                tuned[f"{name}; {kind}; {norms}"] = dict.fromkeys(map(str, run.RATES), 0.1)
-            for width in widths:
-                sizes = run.sizes_of(task, kind, width, norms=False)
-                seeds = [measured(task, kind, width) for _ in range(run.SEEDS)]
-                networks[f"{name}; {kind}; {width}"] = {
-                    "sizes": asdict(sizes),
-                    "parameters": count(sizes, task),
-                    "rate": 0.001,
-                    "seeds": seeds,
-                }
-    for name in run.LONGER:
-        networks[f"{name}; longer"] = networks[f"{name}; mean; 32"]
-    blind = {name: study.task.blind() for name, study in run.STUDIES.items() if isinstance(study.task, Named)}
-    return json.loads(json.dumps({"settings": run.settings(), "tuned": tuned, "blind": blind, "networks": networks}))
+            for width in of.widths:
+                parameters = count(of.sizes(kind, width, norms=False), of.task)
+                keys = {"functions": name, "network": kind, "width": width, "times": 1, "parameters": parameters}
+                rows += [{**keys, "seed": seed, **measured(of.task, kind, width)} for seed in range(5)]
+    longer = [
+        row | {"times": run.TIMES}
+        for row in rows
+        if row["functions"] in run.LONGER and row["network"] == "mean" and row["width"] == 32
+    ]
+    references = [
+        {"functions": "linear", "reference": "nearest"} | {f"after {n}": 1.0 for n in (*COUNTS, *UNSEEN_COUNTS)}
+    ]
+    return {"networks": pd.DataFrame(rows + longer), "references": pd.DataFrame(references)}
 
 
-@pytest.mark.parametrize(("better", "expected"), [(3.0, "confirmed"), (1.0, "refuted"), (1.6, "open")])
+def verdicts_of(frames, name):
+    """Return the verdicts on a prediction for both networks that move, against every group of rivals."""
+    return [of.verdict(frames) for of in run.STATED if of.name.startswith(name)]
+
+
+@pytest.mark.parametrize(("better", "expected"), [(3.0, "confirmed"), (1.0, "refuted"), (1.6, "undecided")])
 def test_page_says_what_invented_results_decide(better, expected):
     """Errors that fall little with size: of parameters only errors can decide, where nothing reaches the target."""
-    results = invented(better)
-    fields = run.fields(results)
-    for mover in MOVING:
-        for group in GROUPS_OF_RIVALS:
-            assert fields[f"Verdicts / New, {mover}, {group} / verdict"] == expected
-            assert fields[f"Verdicts / Many, {mover}, {group} / verdict"] == expected
-        assert fields[f"Verdicts / Longer, {mover}, itself after 16 / verdict"] == "refuted"
-    training = "More training (the opposite view), transformer, the closest, four times as long"
-    assert fields[f"Verdicts / {training} / verdict"] == ("open" if better == 1.0 else "refuted")
-    titles = [axis.get_title() for axis in draw_errors(results).axes]
-    assert titles[:2] == ["Functions that a prompt names", "16 functions, frequent and rare"] and len(titles) == 6
+    frames = made_up(better)
+    for name in ("many functions", "new functions"):
+        assert verdicts_of(frames, name) == 4 * [expected]
+    assert len(verdicts_of(frames, "rare functions")) == 4
+    assert verdicts_of(frames, "longer prompts") == 2 * ["refuted"]
+    assert verdicts_of(frames, "the opposite view") == 2 * ["undecided" if better == 1.0 else "refuted"]
+    filled_tables(run.STUDY, frames)
 
 
-def test_what_has_not_run_is_said_and_decides_nothing():
-    results = invented(3.0)
-    results["networks"] = {name: of for name, of in results["networks"].items() if "functions" in name}
-    del results["networks"]["256 functions; mean; 8"]
-    fields = run.fields(results)
-    verdicts = {name: field for name, field in fields.items() if name.startswith("Verdicts") and "/ verdict" in name}
-    for name, field in verdicts.items():
-        assert (field == "not run yet") == ("Rare" not in name), name
-    assert "Named functions / 64 functions, transformer / error" in fields
-    assert "Named functions / 256 functions, transformer / error" not in fields
-    results = invented(3.0)
-    results["networks"] = {name: of for name, of in results["networks"].items() if "functions" in name}
-    assert [axis.get_title() for axis in draw_errors(results).axes] == [
-        "Functions that a prompt names",
-        "16 functions, frequent and rare",
-    ]
-
-
-def test_kept_networks_are_not_trained_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "RESULTS", tmp_path / "results.json")
-    assert run.kept()["networks"] == {}
-    results = run.kept() | {"networks": {"a": {"error": 1.0}}}
-    run.RESULTS.write_text(json.dumps(results))
-    assert run.kept() == results
-    monkeypatch.setattr(run, "BATCH", 1)
-    assert run.kept()["networks"] == {}
+def test_the_picture_shows_named_and_demonstrated_functions():
+    figure = draw_errors(run.numbers_for_picture())
+    titles = [axis.get_title() for axis in figure.axes]
+    assert titles[:2] == ["64 functions, named", "256 functions, named"] and len(titles) == 6

@@ -1,19 +1,20 @@
 """Texts of invented languages, their references, what is decided from them; and layers without a residual path."""
 
-import json
 from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import close, near, relative
+from studies import filled_tables, run_small
 
 import duat_jax as duat
-from duat_jax.evaluation.statistics import IntervalEstimate
 from duat_jax.verification.networks import randomised
+from experiments.estimate import Estimate, Method
 from experiments.generalization import invented, residual
-from experiments.generalization.invented import LANGUAGES, LATE, LENGTH, LETTERS, PERIOD, PRIOR, verdict
+from experiments.generalization.invented import LANGUAGES, LATE, LENGTH, LETTERS, PERIOD, PRIOR, learned
 from experiments.generalization.networks import TRANSFORMER, WITHOUT_RESIDUAL, Chain, drawn
 from experiments.generalization.tasks import Demonstrated
 
@@ -86,22 +87,48 @@ def test_bayes_rule_by_hand():
     close(losses, -np.log([1 / LETTERS, 1 / LETTERS, 1 / LETTERS, (PRIOR + 1) / (total + 1)]))
 
 
+def between(low, high):
+    return Estimate((low + high) / 2, low, high, 64, Method.BOOTSTRAP)
+
+
 def test_verdicts_need_both():
-    below, above, open_ = IntervalEstimate(-1, -2, -0.5), IntervalEstimate(1, 0.5, 2), IntervalEstimate(0, -1, 1)
-    assert verdict(below, above) == "learned"
-    assert verdict(above, above) == verdict(below, below) == "not learned"
-    assert verdict(open_, above) == verdict(below, open_) == "open"
+    below, above, open_ = between(-2, -0.5), between(0.5, 2), between(-1, 1)
+    assert learned(below, above) == "confirmed"
+    assert learned(above, above) == learned(below, below) == "refuted"
+    assert learned(open_, above) == learned(below, open_) == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("best", "worst", "papers", "opposite"),
+    [
+        (-1.0, -0.5, "refuted", "confirmed"),
+        (1.0, 2.0, "confirmed", "refuted"),
+        (-1.0, 1.0, "mixed", "mixed"),
+        (0.0, 1.0, "undecided", "undecided"),
+    ],
+)
+def test_predictions_are_about_all_cases(best, worst, papers, opposite):
+    """The best case and the worst one by their losses less the simpler language's; each gain is above zero."""
+    draw = np.random.default_rng(0)
+    rows = [
+        {"model": "a model", "language": language, "loss": 3 + difference + noise, "simpler": 3.0, "without": 9.0}
+        for language, difference in (("pairs", (best + worst) / 2), ("repetition", worst), ("frequencies", best))
+        for noise in draw.normal(0, 0.1, 40)
+    ]
+    frames = {"texts": pd.DataFrame(rows)}
+    assert [of.verdict(frames) for of in invented.STUDY.predictions] == [papers, opposite]
+    near(invented.STUDY.outcome.estimate(frames).value, best, within=0.05)
+    near(invented.STUDY.control.estimate(frames).value, worst, within=0.05)
 
 
 @pytest.mark.slow
 def test_the_embedded_model_is_measured(embedded, monkeypatch):
     monkeypatch.setattr(invented, "TEXTS", 3)
-    languages = {language: invented.measured(*embedded, language) for language in ("pairs", "repetition")}
-    found = languages["repetition"]
-    assert len(found["late"]["loss"]) == 3 and len(found["by letter"]["loss"]) == LENGTH - 1
-    fields = invented.fields({"models": {"a model": json.loads(json.dumps(languages))}})
-    loss = fields["Invented languages / a model, repetition / loss / value"]
-    near(float(loss), np.mean(found["late"]["loss"]), within=0.006)
+    for language in ("pairs", "repetition"):
+        rows = invented.measured(*embedded, language)
+        assert [row["text"] for row in rows] == [0, 1, 2]
+        assert set(rows[0]) == {"text", "loss", "simpler", "entropy", "Bayes", "recent", "without"}
+        assert all(np.isfinite(list(row.values())).all() for row in rows)
 
 
 def test_letters_are_tokens_of_their_own(embedded):
@@ -132,29 +159,31 @@ def test_layers_without_a_residual_path_are_functions_of_functions():
 
 
 @pytest.mark.slow
-def test_errors_with_and_without_the_residual_path(monkeypatch):
+def test_errors_with_and_without_the_residual_path(monkeypatch, tmp_path):
     """A whole small study, in this process."""
-    monkeypatch.setattr(residual, "STEPS", 4)
-    monkeypatch.setattr(residual, "DEPTHS", (1,))
-    monkeypatch.setattr(residual, "WIDTH", 8)
-    monkeypatch.setattr(residual, "TESTED", 64)
-    tuned = {name: compute(*given) for name, compute, given in residual.tuning()}
-    networks = {name: compute(*given) for name, compute, given in residual.networks(tuned)}
-    fields = residual.fields(json.loads(json.dumps({"networks": networks})))
-    name = f"{residual.POOL}, 1, {WITHOUT_RESIDUAL} / new functions / value"
-    seeds = networks[f"{residual.POOL}; 1; {WITHOUT_RESIDUAL}"]["seeds"]
-    written = float(fields[f"Errors with and without the residual path / {name}"])
-    near(written, np.mean([seed["new"] for seed in seeds]), within=0.001)
+    for name, value in {"STEPS": 4, "DEPTHS": (1,), "WIDTH": 8, "TESTED": 64}.items():
+        monkeypatch.setattr(residual, name, value)
+    frames = run_small(residual.STUDY, tmp_path, monkeypatch)
+    filled_tables(residual.STUDY, frames)
+    networks = frames["networks"]
+    assert len(networks) == 2 * 2 * residual.SEEDS and networks.trained.notna().all()
+    assert (networks.new.notna() == (networks.task == residual.POOL)).all()
+    for (_, rows), choice in zip(
+        networks.groupby(["task", "layers", "network"], sort=False),
+        [of.loc[of.error.idxmin()] for _, of in frames["tuning"].groupby(["task", "layers", "network"], sort=False)],
+        strict=True,
+    ):
+        assert set(zip(rows.norms, rows.rate, strict=True)) == {(choice.norms, choice.rate)}
 
 
 def of_depth(layers, new, trained):
     """Return results in which errors without the residual path are these numbers of times those with it, .05."""
-    found = {}
-    for task in residual.TASKS:
-        for kind, times in ((TRANSFORMER, (1, 1)), (WITHOUT_RESIDUAL, (new, trained))):
-            seeds = [{"new": 0.05 * times[0] * f, "trained": 0.05 * times[1] * f} for f in (0.99, 1.0, 1.01)]
-            found[f"{task}; {layers}; {kind}"] = {"seeds": seeds, "sizes": {"norms": True}, "rate": 0.01}
-    return found
+    return [
+        {"task": task, "layers": layers, "network": kind, "new": 0.05 * times[0] * f, "trained": 0.05 * times[1] * f}
+        for task in residual.TASKS
+        for kind, times in ((TRANSFORMER, (1, 1)), (WITHOUT_RESIDUAL, (new, trained)))
+        for f in (0.99, 1.0, 1.01)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -163,12 +192,11 @@ def of_depth(layers, new, trained):
         ((3, 1), (3, 1), "confirmed", "refuted"),
         ((1, 1), (3, 3), "refuted", "confirmed"),
         ((1, 1), (3, 1), "refuted", "refuted"),
-        ((1.6, 1.6), (3, 3), "open", "open"),
+        ((1.6, 1.6), (3, 3), "undecided", "undecided"),
         # Without the path the deep network learns nothing: errors of functions of training say nothing.
-        ((1, 1), (20, 20), "refuted", "open"),
+        ((1, 1), (20, 20), "refuted", "undecided"),
     ],
 )
 def test_verdicts_on_the_residual_path(shallow, deep, papers, opposite):
-    fields = residual.fields({"networks": of_depth(2, *shallow) | of_depth(6, *deep)})
-    assert fields["Verdicts on the residual path / the papers' prediction / verdict"] == papers
-    assert fields["Verdicts on the residual path / the opposite view / verdict"] == opposite
+    frames = {"networks": pd.DataFrame(of_depth(2, *shallow) + of_depth(6, *deep))}
+    assert [of.verdict(frames) for of in residual.STUDY.predictions] == [papers, opposite]

@@ -1,17 +1,16 @@
 """Longer prompts, dense regions of numbers, and what the study of scarce capacity decides."""
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import combinations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import close, near, relative
+from studies import filled_tables, run_small
 
-from duat_jax.evaluation.journal import Journal
-from experiments.generalization import plan, scarce
+from experiments.generalization import pieces, plan, scarce
 from experiments.generalization.curves import (
     DENSE,
     EVEN,
@@ -21,13 +20,15 @@ from experiments.generalization.curves import (
     WEIGHTED,
     WIDTH,
     Curves,
-    measured,
+    errors,
 )
 from experiments.generalization.networks import KINDS, MOVING, Sizes, count, drawn
 from experiments.generalization.padded import CONSTANT, MARKED, RANDOM, Padded
-from experiments.generalization.scarce_verdicts import GROUPS, LENGTHS, every, learned, rare, reading
+from experiments.generalization.pieces import Functions
+from experiments.generalization.scarce_cases import CURVES, LENGTHS, dense, every, learned, rare, reading
 from experiments.generalization.tasks import CONTENT, Named
 from experiments.generalization.training import loss, outputs
+from experiments.run import frames_of
 
 NAMED = Named(digits=2, base=3)
 KEY = jax.random.key(0)
@@ -122,10 +123,14 @@ def test_blind_output_has_the_smallest_error_of_all_that_do_not_read_the_prompt(
 
     for change in (0.01, -0.01):
         assert error(blind) < error(blind + change)
-    found = measured(FOUR, blind)
+    found = errors(FOUR, blind)
     # One function a region: there the blind output is nearly that function, and elsewhere another one.
     assert found["inside"] < 0.05 and found["outside"] > 1
-    near(list(found["alike"].values()), np.zeros(2), within=1e-6)
+    near(slopes(blind), np.zeros(2), within=1e-6)
+
+
+def slopes(y):
+    return [errors(FOUR, y)[f"slope, {where}"] for where in ("some other's", "nobody's")]
 
 
 def test_slopes_are_those_of_differences_of_pairs():
@@ -138,9 +143,9 @@ def test_slopes_are_those_of_differences_of_pairs():
             for a, b in combinations(np.flatnonzero(~inside[:, point]), 2):
                 apart = targets[a, point] - targets[b, point]
                 products, squares = products + apart * (y[a, point] - y[b, point]), squares + apart**2
-        relative(measured(FOUR, y)["alike"][where], products / squares, within=1e-6)
-    near(list(measured(FOUR, targets)["alike"].values()), np.ones(2), within=1e-6)
-    found = measured(FOUR, targets + 0.5 * inside)
+        relative(errors(FOUR, y)[f"slope, {where}"], products / squares, within=1e-6)
+    near(slopes(targets), np.ones(2), within=1e-6)
+    found = errors(FOUR, targets + 0.5 * inside)
     near([found["inside"], found["outside"], found["error"]], [0.5, 0, 0.5 * inside.mean() ** 0.5], within=1e-6)
 
 
@@ -150,16 +155,15 @@ def test_rates_are_chosen_on_equally_dense_numbers():
         near(np.histogram(x, bins=REGIONS, range=(-1, 1))[0] / 20000, np.full(REGIONS, 1 / REGIONS), within=0.02)
 
 
-def invented(better, error_of=None):
-    """Return results in which rivals need a number of times the parameters, and lose as much more outside of regions.
+def made_up(better, error_of=None):
+    """Return measurements in which rivals need a number of times the parameters, and lose as much more outside.
 
     Args:
         better: that number.
-        error_of: the error on named functions by the study's name, the network's name and the width; by default .05 is
-            reached at 1,000 parameters, and at 3,000 with further tokens, by all networks with constant ones.
+        error_of: the error on named functions by the functions' name, the network's name and the width; by default .05
+            is reached at 1,000 parameters, and at 3,000 with further tokens, by all networks with constant ones.
     """
-    random, networks, tuned = np.random.default_rng(0), {}, {}
-    settings = json.loads(json.dumps(scarce.settings()))
+    random, rows = np.random.default_rng(0), []
 
     def error(name, kind, width, parameters):
         if error_of is not None:
@@ -170,74 +174,87 @@ def invented(better, error_of=None):
     def of_curves(name, kind, width):
         moves, even = kind in MOVING, 0.8 / width
         outside = even if EVEN in name else even * 3 * (1 if moves else better)
-        alike = {"some other's": 0.3 * (better if moves else 1), "nobody's": 0.5}
-        return {"error": even, "inside": even, "outside": outside, "alike": alike, "outputs": [[0.0] * 50] * 4}
+        alike = {"slope, some other's": 0.3 * (better if moves else 1), "slope, nobody's": 0.5}
+        return {"error": even, "inside": even, "outside": outside, **alike}
 
-    for name, (task, widths, _) in scarce.STUDIES.items():
+    for name, of in scarce.FUNCTIONS.items():
         for kind in KINDS:
-            for norms in plan.norms_of(kind):
-                tuned[f"{name}; {kind}; {norms}"] = dict.fromkeys(map(str, scarce.RATES), 0.1)
-            for width in widths:
-                sizes = plan.sizes_of(task, kind, width, norms=False)
-                parameters = count(sizes, task)
-                of = of_curves(name, kind, width) if "curves" in name else {}
-                of = of or {"error": error(name, kind, width, parameters)}
-                factors = random.uniform(0.99, 1.01, plan.SEEDS)
-                seeds = [
-                    {key: value * factor if isinstance(value, float) else value for key, value in of.items()}
-                    for factor in factors
-                ]
-                given = {"sizes": asdict(sizes), "parameters": parameters, "rate": 0.01, "seeds": seeds}
-                networks[f"{name}; {kind}; {width}"] = given
-    for kind in scarce.LONGER:
-        seeds = networks[f"{scarce.CURVES[DENSE]}; {kind}; 16"]["seeds"]
-        shorter = [seed | {"outside": seed["outside"] / 2.5} for seed in seeds]
-        networks[f"{scarce.CURVES[DENSE]}; {kind}; longer"] = {"seeds": shorter}
-    return json.loads(json.dumps({"settings": settings, "tuned": tuned, "blind": scarce.blind(), "networks": networks}))
+            for width in of.widths:
+                parameters = count(of.sizes(kind, width, norms=False), of.task)
+                keys = {"functions": name, "network": kind, "width": width, "times": 1, "parameters": parameters}
+                numbers = of_curves(name, kind, width) if "curves" in name else {}
+                numbers = numbers or {"error": error(name, kind, width, parameters)}
+                for seed, factor in enumerate(random.uniform(0.99, 1.01, plan.SEEDS)):
+                    rows.append({**keys, "seed": seed, **{key: of * factor for key, of in numbers.items()}})
+    longer = [
+        row | {"times": scarce.TIMES, "outside": row["outside"] / 2.5}
+        for row in rows
+        if row["functions"] == CURVES[DENSE] and row["width"] == 16 and row["network"] in scarce.LONGER
+    ]
+    blind = [
+        {"functions": name, **row}
+        for name, of in scarce.FUNCTIONS.items()
+        if isinstance(of.task, Curves)
+        for row in scarce.blind(of.task)
+    ]
+    return {"networks": pd.DataFrame(rows + longer), "blind": pd.DataFrame(blind)}
 
 
-def verdicts_of(results, title):
-    """Return the verdicts on a prediction against both groups, for both networks that move."""
-    fields = scarce.fields(results)
-    return {fields[f"{TITLE} / {title}, {mover}, {group} / verdict"] for mover in MOVING for group in GROUPS}
+def verdicts_of(frames, name):
+    """Return the verdicts on a prediction against both groups, for both networks that move; or on an opposite view."""
+    verdicts = [of.verdict(frames) for of in scarce.STATED if name in of.name]
+    assert len(verdicts) == (1 if name in OPPOSITE else 4)
+    return {*verdicts}
 
 
-TITLE = "Verdicts on scarce capacity"
+PREDICTIONS = "few functions", "longer prompts", "dense regions", "outputs alike"
+OPPOSITE = "rises at least twofold", "reads the prompt", "falls at least by half"
+
+
+def change(frames, functions, kind, width, times=1, **numbers):
+    """Change numbers of a network."""
+    networks = frames["networks"]
+    of = (networks.functions == functions) & (networks.network == kind) & (networks.width == width)
+    for column, new in numbers.items():
+        networks.loc[of & (networks.times == times), column] = new
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("better", "expected"), [(3.0, "confirmed"), (1.0, "refuted"), (1.6, "open")])
+@pytest.mark.parametrize(("better", "expected"), [(3.0, "confirmed"), (1.0, "refuted"), (1.6, "undecided")])
 def test_page_says_what_invented_results_decide(better, expected):
     """By parameters where all are known; the opposite view by hand."""
-    results = invented(better)
-    for title in ("Few", "Length", "Dense", "Alike"):
-        assert verdicts_of(results, title) == {expected}, title
-    fields = scarce.fields(results)
-    assert fields[f"{TITLE} / Rare, not fixed (the opposite view) / verdict"] == "confirmed"
-    near(rare(results).ratio().value, 2.5, within=0.05)
-    assert fields[f"{TITLE} / All (the opposite view) / verdict"] == "confirmed"
+    frames = made_up(better)
+    for name in PREDICTIONS:
+        assert verdicts_of(frames, name) == {expected}, name
+    for name in OPPOSITE:
+        assert verdicts_of(frames, name) == {"confirmed"}, name
+    near(value(rare(frames, "", ())), 2.5, within=0.05)
     near(
-        [case.ratio().value for case in every(results)], [3 * (1 if kind in MOVING else better) for kind in KINDS], 0.05
+        [case.estimate().value for case in every(frames, "", ())],
+        [3 * (1 if kind in MOVING else better) for kind in KINDS],
+        0.05,
     )
-    assert fields[f"{TITLE} / Reading (the opposite view) / verdict"] == "confirmed"
-    outside = 0.8 / 32 * 3 * better
-    blind = results["blind"][scarce.CURVES[DENSE]]["blind"]["outside"]
-    relative(reading(results).ratio().value, blind / outside, within=0.02)
+    blind = frames["blind"]
+    best = blind[(blind.functions == CURVES[DENSE]) & (blind.output == "blind")].outside.item()
+    relative(value(reading(frames, "", ())), best / (0.8 / 32 * 3 * better), within=0.02)
+    filled_tables(scarce.STUDY, frames)
+
+
+def value(cases):
+    (case,) = cases
+    return case.estimate().value
 
 
 @pytest.mark.slow
 def test_the_opposite_view_can_be_refuted():
-    results = invented(1.0)
-    longer = results["networks"][f"{scarce.CURVES[DENSE]}; one layer; longer"]
-    for seed in longer["seeds"]:
-        seed["outside"] *= 2.5
-    for seed in results["networks"][f"{scarce.CURVES[DENSE]}; one layer; 32"]["seeds"]:
-        seed["outside"] = 1.0
-    for seed in results["networks"][f"{scarce.CURVES[DENSE]}; transformer; 16"]["seeds"]:
-        seed["outside"] = seed["inside"]
-    fields = scarce.fields(results)
-    for title in ("Rare, not fixed", "Reading", "All"):
-        assert fields[f"{TITLE} / {title} (the opposite view) / verdict"] == "refuted", title
+    frames = made_up(1.0)
+    networks, dense = frames["networks"], CURVES[DENSE]
+    now = networks[(networks.functions == dense) & (networks.network == "one layer") & (networks.times == 1)]
+    change(frames, dense, "one layer", 16, times=scarce.TIMES, outside=now[now.width == 16].outside.to_numpy())
+    change(frames, dense, "one layer", 32, outside=1.0)
+    change(frames, dense, "transformer", 16, outside=networks.inside)
+    for name in OPPOSITE:
+        assert verdicts_of(frames, name) == {"refuted"}, name
 
 
 @pytest.mark.slow
@@ -247,10 +264,10 @@ def test_errors_decide_where_parameters_are_not_known():
     def error_of(name, kind, width):
         return 0.1 * (1 if kind in MOVING else 3) * 0.9 ** np.log2(width)
 
-    results = invented(3.0, error_of)
-    assert verdicts_of(results, "Few") == {"confirmed"}
+    frames = made_up(3.0, error_of)
+    assert verdicts_of(frames, "few functions") == {"confirmed"}
     # None has learned the task with constant tokens.
-    assert verdicts_of(results, "Length") == {"open"}
+    assert verdicts_of(frames, "longer prompts") == {"undecided"}
 
 
 @pytest.mark.slow
@@ -260,22 +277,23 @@ def test_bounds_decide_in_their_direction_alone():
     def far(name, kind, width):
         return 0.01 if kind in MOVING or name == LENGTHS[CONSTANT] else 0.4
 
-    assert verdicts_of(invented(1.0, far), "Few") == {"confirmed"}
-    near_all = invented(1.0, lambda name, kind, width: 0.01)
-    assert verdicts_of(near_all, "Few") == verdicts_of(near_all, "Length") == {"open"}
+    assert verdicts_of(made_up(1.0, far), "few functions") == {"confirmed"}
+    near_all = made_up(1.0, lambda name, kind, width: 0.01)
+    assert verdicts_of(near_all, "few functions") == verdicts_of(near_all, "longer prompts") == {"undecided"}
 
 
 @pytest.mark.slow
 def test_multiples_are_taken_where_a_network_has_learned():
-    results = invented(3.0)
-    assert learned(results, "one layer") == learned(results, "transformer") == 8
+    frames = made_up(3.0)
+    assert learned(frames["networks"], "one layer") == learned(frames["networks"], "transformer") == 8
     for width in (4, 8, 16, 32):
-        for seed in results["networks"][f"{scarce.CURVES[EVEN]}; one layer; {width}"]["seeds"]:
-            seed["outside"] = 0.9
-    assert learned(results, "one layer") is None
-    fields = scarce.fields(results)
-    assert fields[f"{TITLE} / Dense, transformer, one layer / verdict"] == "open"
-    assert "at no width" in fields[f"{TITLE} / Dense, transformer, one layer / worst case for it"]
+        change(frames, CURVES[EVEN], "one layer", width, outside=0.9)
+    assert learned(frames["networks"], "one layer") is None
+    assert [
+        of.verdict(frames) for of in scarce.STATED if "dense regions, transformer against the single" in of.name
+    ] == ["undecided"]
+    (_, case) = dense(frames, "transformer", ("one layer",))
+    assert not case.bounded
 
 
 def test_a_network_that_has_diverged_writes_zero():
@@ -286,18 +304,36 @@ def test_a_network_that_has_diverged_writes_zero():
 
 
 @pytest.mark.slow
-def test_small_networks_are_tuned_trained_and_measured(monkeypatch):
+def test_small_networks_are_tuned_trained_and_measured(monkeypatch, tmp_path):
     """Every kind of task, from the choice of a rate on."""
-    studies = {
-        "marked": plan.Study(padded(MARKED), (4,), 4),
-        "weighted": plan.Study(replace(FOUR, density=WEIGHTED), (4,), 4),
+    kinds = ("one layer", "transformer")
+    functions = {
+        "marked": Functions(padded(MARKED), (4,), 4),
+        CURVES[DENSE]: Functions(FOUR, (4,), 4),
+        "weighted": Functions(replace(FOUR, density=WEIGHTED), (4,), 4),
     }
-    monkeypatch.setattr(plan, "KINDS", ("one layer", "transformer"))
-    small = plan.Plan(studies, (0.01, 0.03), whole=False)
-    tuned = plan.run(Journal(None, {}), plan.tuning(small, studies), "Tuning")
-    assert set(tuned["marked; transformer; True"]) == {"0.01", "0.03"}
-    networks = plan.run(Journal(None, {}), plan.networks(small, tuned, studies), "Networks")
-    assert set(networks["marked; one layer; 4"]["seeds"][0]) == {"error"}
-    for seed in networks["weighted; transformer; 4"]["seeds"]:
-        assert np.shape(seed["outputs"]) == (4, 50)
-        assert jnp.isfinite(jnp.array([seed["inside"], seed["outside"]])).all()
+    for module, changes in {
+        scarce: {"FUNCTIONS": functions, "KINDS": kinds, "LONGER": kinds[:1], "TUNED": 4, "RATES": (0.01, 0.03)},
+        pieces: {"KINDS": kinds, "SEEDS": 2},
+    }.items():
+        for name, new in changes.items():
+            monkeypatch.setattr(module, name, new)
+    frames = run_small(scarce.STUDY, tmp_path, monkeypatch)
+    networks = frames["networks"]
+    assert {*frames["tuning"].rate} == {0.01, 0.03} and len(networks) == 2 * (3 * 2 + 1)
+    marked = networks[networks.functions == "marked"]
+    assert marked.error.notna().all() and marked.outputs.isna().all()
+    weighted = networks[networks.functions == "weighted"]
+    assert all(np.shape(outputs) == (4, 50) for outputs in weighted.outputs)
+    assert np.isfinite(weighted[["inside", "outside"]]).all(axis=None)
+    assert networks[networks.times == scarce.TIMES].network.unique().tolist() == ["one layer"]
+    assert len(frames["drawn"]) == 4 and len(frames["blind"]) == 4
+
+
+def test_what_is_drawn_beside_the_outputs_is_that_of_the_functions():
+    with jax.enable_x64(False):
+        rows = scarce.drawn(FOUR)
+    kept = frames_of("generalization_scarce")["drawn"]
+    for row, of in zip(rows, kept.to_dict("records"), strict=True):
+        for key in ("x", "centre", "values", "blind"):
+            near(row[key], of[key], within=2e-3)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from flax import nnx
 from helpers import close, near
@@ -64,19 +65,24 @@ def test_a_share_of_texts_is_rare_and_the_frequent_kind_is_without_it():
     assert len(frequent) > 1e7 and itself[:400] not in frequent
 
 
-@pytest.mark.parametrize(("lower", "said"), [(0.2, "not confined"), (0.01, "confined"), (0.05, "open")])
+@pytest.mark.parametrize(("lower", "said"), [(0.2, "refuted"), (0.01, "confirmed"), (0.05, "undecided")])
 def test_rare_texts_verdicts(lower, said):
     falls = {0.0: 0.0, 0.01: lower, 0.1: 0.4, 0.5: 0.8}
-
-    def seeds(share, steps):
-        fall = falls[round(share, 2)] if steps == rare.STEPS else 2 * share
-        return [{"rare": 2.0 - fall * shift, "frequent": 1.5} for shift in (0.98, 1.0, 1.02)]
-
-    fields = rare.fields({"trained": {rare.name(*of): seeds(*of) for of in rare.trainings()}})
-    name = "Losses by the share of rare texts / 1%, 1500"
-    assert fields[f"{name} / verdict"] == said
-    near(float(fields[f"{name} / part of the gain by a half / value"]), lower / 0.8, within=6e-3)
-    assert fields["Losses by the share of rare texts / 10%, 150 / gain on the rare kind / value"] == "+0.200"
+    rows = [
+        {"share": share, "steps": steps, "seed": seed, "rare": 2.0 - fall * shift, "frequent": 1.5}
+        for share, steps in rare.trainings()
+        for fall in [falls[round(share, 2)] if steps == rare.STEPS else 2 * share]
+        for seed, shift in enumerate((0.98, 1.0, 1.02))
+    ]
+    frames = {"trained": pd.DataFrame(rows)}
+    opposite = {"refuted": "confirmed", "confirmed": "refuted"}.get(said, said)
+    assert [of.verdict(frames) for of in rare.STUDY.predictions] == [said, opposite, "confirmed"]
+    shown = rare.with_gains(frames["trained"])
+    few = shown[shown["rare texts"] == "1%"]
+    near(few.part.mean(), lower / 0.8, within=1e-9)
+    assert few.number.tolist() == [120, 120, 120]
+    among_fewer = shown[(shown["rare texts"] == "10%") & (shown.steps == rare.FEWER)]
+    near(among_fewer.gain.mean(), 0.2, within=1e-9)
 
 
 def test_another_functions_demonstrations_are_at_the_same_points():
@@ -89,15 +95,16 @@ def test_another_functions_demonstrations_are_at_the_same_points():
         assert np.isclose(points[0, -1] @ weights, own.targets[0, 0], atol=1e-4) == right
 
 
-@pytest.mark.parametrize(("small", "said"), [(0.9, "has it"), (0.1, "lacks it"), (0.5, "open")])
+@pytest.mark.parametrize(("small", "said"), [(0.9, "confirmed"), (0.1, "refuted"), (0.5, "undecided")])
 def test_sizes_have_parts_of_the_largest_gain(small, said):
-    def seeds(gain):
-        return [{sized.OTHER: 1.4 + shift, sized.OWN: 1.4 - gain + shift} for shift in (0.0, 0.01)]
-
-    gains = {"4; 1": 0.0, "8; 1": small, "32; 1": 1.0}
-    networks = {name: {"parameters": 1, "rate": 0.1, "seeds": seeds(gain)} for name, gain in gains.items()}
-    fields = sized.fields({"networks": networks})
-    assert fields["Gain by demonstrations by size / 8 / verdict"] == said
+    rows = [
+        {"width": width, "steps": sized.STEPS, "other": 1.4 + shift, "own": 1.4 - gain + shift}
+        for width, gain in ((4, 0.0), (8, small), (32, 1.0))
+        for shift in (0.0, 0.01)
+    ]
+    frames = {"networks": pd.DataFrame(rows)}
+    papers = {"refuted": "confirmed", "confirmed": "refuted"}.get(said, said)
+    assert [of.verdict(frames) for of in sized.STUDY.predictions] == [papers, said]
 
 
 def test_a_fine_tuning_in_two_parts_is_the_whole():

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import jax
 import pytest
+from studies import filled_tables, run_small
 
 from experiments import kept_results
 from experiments.approximation import further, further_tables
@@ -52,8 +53,6 @@ SMALL = {
         "FITTED": 64,
         "DIRECT": {"cone": Numbers(name="cone")},
     },
-    sized: {"run": in_turn, "SEEDS": 2, "STEPS": 4, "RATES": (3e-3,), "WIDTHS": (4, 8), "TESTED": 32},
-    rare: {"SEEDS": range(2), "STEPS": 30, "FEWER": 3, "TESTED": 16},
     sliced: {
         "RATES": (1.0,),
         "STEPS": 4,
@@ -75,6 +74,19 @@ SMALL = {
     },
 }
 """The settings of a small run, by the module of a study."""
+
+STATED = {
+    sized: {"SEEDS": 2, "STEPS": 4, "RATES": (3e-3,), "WIDTHS": (4, 8), "TESTED": 32},
+    rare: {"SEEDS": range(2), "STEPS": 30, "FEWER": 3, "TESTED": 16},
+}
+"""The same of modules with one `STUDY`."""
+
+
+@pytest.mark.parametrize("module", STATED, ids=lambda module: module.__name__.removeprefix("experiments."))
+def test_a_small_run_of_a_study_makes_its_tables(module, monkeypatch, tmp_path):
+    for name, value in STATED[module].items():
+        monkeypatch.setattr(module, name, value)
+    filled_tables(module.STUDY, run_small(module.STUDY, tmp_path, monkeypatch))
 
 
 @pytest.mark.parametrize("study", SMALL, ids=lambda study: study.__name__.removeprefix("experiments."))

@@ -1,38 +1,47 @@
-"""Claim: the change by adapters is an exact sum; its share of first order, and the accuracy of each adapter's part.
+"""Is the change by adapters that of their own terms, with the patterns and norms of the base?
 
-Run `python -m experiments lora`; it trains adapters on Python's manual, writes experiments/results/lora.json and
-the tables in docs/findings/lora.md. What is finished is kept in experiments/results/work, and a killed run goes on.
+A low-rank adapter adds to a weight matrix a product of two thin ones.  A number that a model computes depends on its
+weights W and on its dynamic parameters d, which are attention patterns, scales of norms and gates.  With the weights
+and the dynamic parameters of either run there are four numbers f(W, d), and the change is a sum of three columns:
+*moved*, the base's terms under moved dynamics; *adapter*, the adapters' own under the base's dynamics; and their
+*interaction*.  All four runs are real runs, each of whose closed forms is checked.  The secant splits the same change
+over the adapters, exactly.  Beside it stand the change to first order in the adapters, and the model run again with
+each adapter alone or with each left out.
+
+Adapters are trained on Python's reference manual, in English; the embedded model knows Python code, SmolLM2 English.
+The 16 held-out pieces aren't trained on; the split is of the logit of each piece's last token after all before it.
+Pieces have 128 tokens, SmolLM2's 64.  An account *misses* the change by its mean error over the mean size of the
+change.
 """
 
-import argparse
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from scipy.stats import spearmanr
 
 import duat_jax as duat
-from duat_jax.cli.progress import progress_bar
-from duat_jax.evaluation.journal import Journal
+from duat_jax.display.pictures import styled
 from duat_jax.evaluation.running_text import mean_loss, stream, windows
-from duat_jax.evaluation.statistics import IntervalEstimate, bootstrap
-from duat_jax.json_record import plain
 from duat_jax.lora.adapter import Adapters, adapt, new_adapters, parameters_of, scaled
 from duat_jax.lora.change import lora_change
 from duat_jax.lora.parameters import moved_parameters
 from duat_jax.lora.result import COLUMNS
 from duat_jax.lora.training import TrainingSettings, train
-from experiments import smollm2
-from experiments.environment import environment
-from experiments.markdown import Fields, cells, interval, table
+from experiments import run, smollm2
+from experiments.estimate import Estimate, ratio
+from experiments.pictures.panels import OURS, dots
+from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
+from experiments.table import Cell, Frames, Table
 from experiments.texts import manual
+from experiments.verdict import below, together
 
-RESULTS, WORK = Path("experiments/results/lora.json"), Path("experiments/results/work")
-HELD_OUT, SEED = 16, 0
+HELD_OUT, SEED, RATE = 16, 0, 2e-3
 ATTENTION, MLP = ("c_attn", "attn.c_proj"), ("c_fc", "mlp.c_proj")
 
 
@@ -44,6 +53,7 @@ class Training(NamedTuple):
         modules: which layers; all if empty.
         rank: of every update.
         steps: how many.
+        batch: pieces of text of a step.
         length: tokens of a piece of text.
         texts: how many held-out pieces the change is split on.
     """
@@ -52,6 +62,7 @@ class Training(NamedTuple):
     modules: tuple[str, ...]
     rank: int
     steps: int
+    batch: int = 4
     length: int = 128
     texts: int = HELD_OUT
 
@@ -63,7 +74,7 @@ TRAININGS = {
     "attention alone": Training(EMBEDDED, ATTENTION, 8, 100),
     "MLPs alone": Training(EMBEDDED, MLP, 8, 100),
     "every layer, rank 1": Training(EMBEDDED, (), 1, 100),
-    "SmolLM2, queries and values": Training(SMOLLM2, ("q_proj", "v_proj"), 8, 100, 64),
+    "SmolLM2, queries and values": Training(SMOLLM2, ("q_proj", "v_proj"), 8, 100, 2, 64),
 }
 
 
@@ -81,204 +92,252 @@ def _left_out(model: Any, adapters: Adapters, ids: Any, token: int) -> dict[str,
     return dict(zip(names, (logits[-1] - logits[:-1]).tolist(), strict=True))
 
 
-def _split(model: Any, adapters: Adapters, piece: np.ndarray) -> dict[str, Any]:
+def split(model: Any, adapters: Adapters, piece: np.ndarray) -> Row:
     """Decompose the adapters' change of the logit of a piece's last token, given the tokens before it."""
     ids, token = piece[:-1], int(piece[-1])
     change = lora_change(model, adapters, ids, token)
     content = change.as_dict("")
-    names = "before", "after", "difference", "rows", "totals", "adapters", "first_order", "first_order_held"
+    left_out = _left_out(model, adapters, jnp.asarray(ids), token)
+    checks = change.completeness, change.by_adapter, *change.corners
     return {
-        **{name: content[name] for name in names},
-        "verdicts": [
-            change.completeness.verdict,
-            change.by_adapter.verdict,
-            *(corner.verdict for corner in change.corners),
-        ],
+        "difference": content["difference"],
+        **content["totals"],
+        "first order": content["first_order"],
+        "holds": all(check.verdict == "holds" for check in checks),
         "error": float(change.completeness.error),
-        "left_out": _left_out(model, adapters, jnp.asarray(ids), token),
+        "parts": [of["part"] for of in content["adapters"]],
+        "first orders": [of["first_order"] for of in content["adapters"]],
+        "alone": [of["alone"] for of in content["adapters"]],
+        "left out": [left_out[of["name"]] for of in content["adapters"]],
     }
 
 
-def _measure(name: str, training: Training) -> dict[str, Any]:
+def moved(model: Any, adapters: Adapters, ids: np.ndarray) -> list[Row]:
+    """Return how far each term's parameters moved on a text, relative to their size."""
+    found = moved_parameters(model, adapters, ids)
+
+    def number(value: Any) -> float:
+        return float(getattr(value, "value", value))
+
+    by_term = zip(
+        found.inner_maps,
+        list(found.input_maps.values())[1:],
+        list(found.biases.values())[1:],
+        found.inner_maps.values(),
+        found.inner_biases.values(),
+        found.outer_maps.values(),
+        strict=True,
+    )
+    return [{"term": term, **dict(zip(PARAMETERS, map(number, of), strict=True))} for term, *of in by_term]
+
+
+PARAMETERS = "W'₁", "b'₃", "W'₂", "b'₂", "W'₃"
+
+
+class Adapted(NamedTuple):
+    """A model with trained adapters.
+
+    Args:
+        model: the base.
+        adapters: the adapters.
+        losses: the losses along their training.
+        held_out: pieces of text that they weren't trained on.
+    """
+
+    model: Any
+    adapters: Adapters
+    losses: np.ndarray
+    held_out: np.ndarray
+
+
+def trained(name: str, training: Training) -> Adapted:
+    """Train adapters, or go on with a training that was stopped."""
     path = smollm2.path() if training.model == SMOLLM2 else None
     model, tokenizer = duat.load(path), duat.load_tokenizer(path)
     pieces = windows(stream(tokenizer, manual()), None, training.length, seed=SEED)
-    held_out, trained_on = pieces[:HELD_OUT], pieces[HELD_OUT:]
     adapters = new_adapters(model, training.modules, rank=training.rank, seed=SEED)
-    settings = TrainingSettings(training.steps, 4 if path is None else 2, 2e-3, SEED)
-    WORK.mkdir(parents=True, exist_ok=True)
-    stem = name.replace(",", "").replace(" ", "-")
-    with progress_bar(name, "steps") as progress:
-        adapters, losses = train(
-            model, adapters, trained_on, settings, work=WORK / f"lora-{stem}.safetensors", progress=progress
-        )
-    work = {**training._asdict(), "modules": list(training.modules), **settings._asdict()}
-    journal = Journal(WORK / f"lora-{stem}.jsonl", work)
-    once: Callable = journal.once
-    measured = held_out[: training.texts]
+    settings = TrainingSettings(training.steps, training.batch, RATE, SEED)
+    work = run.FOLDER / "work" / f"lora-{name.replace(',', '').replace(' ', '-')}.safetensors"
+    adapters, losses = train(model, adapters, pieces[HELD_OUT:], settings, work=work)
+    return Adapted(model, adapters, losses, pieces[: training.texts])
+
+
+def sizes(of: Adapted) -> Row:
+    """Return the number of trained numbers, and held-out losses before and after."""
     return {
-        "asked": training._asdict(),
-        "settings": settings._asdict(),
-        "parameters": parameters_of(adapters),
-        "losses": losses.tolist(),
-        "before": once("before", lambda: mean_loss(model, measured)),
-        "after": once("after", lambda: mean_loss(adapt(model, adapters), measured)),
-        "moved": once("moved", lambda: plain(moved_parameters(model, adapters, held_out[0, :-1]))),
-        "texts": [once(f"text {i}", partial(_split, model, adapters, piece)) for i, piece in enumerate(measured)],
+        "numbers": parameters_of(of.adapters),
+        "loss before": mean_loss(of.model, of.held_out),
+        "loss after": mean_loss(adapt(of.model, of.adapters), of.held_out),
+        "losses": of.losses,
     }
 
 
-def _ranks(values: Any) -> np.ndarray:
-    return np.argsort(np.argsort(values)).astype(float)
+def measure() -> Measurements:
+    """Yield every training's sizes, and its change on every text."""
+    for name, training in TRAININGS.items():
+        of = trained(name, training)
+        keys: dict[str, str | int] = {"adapters": name}
+        yield Piece("trainings", keys | {"model": training.model, "rank": training.rank}, partial(sizes, of))
+        yield Piece("moved", keys, partial(moved, of.model, of.adapters, of.held_out[0, :-1]))
+        for text, piece in enumerate(of.held_out):
+            yield Piece("texts", keys | {"text": text}, partial(split, of.model, of.adapters, piece))
 
 
-def _agreements(texts: list[dict], numbers_of: Callable[[dict, dict], tuple[float, float]]) -> list[float]:
-    """Return each text's rank correlation of two numbers of every adapter."""
-    correlations = []
-    for text in texts:
-        first, second = zip(*(numbers_of(text, effect) for effect in text["adapters"]), strict=True)
-        correlations.append(np.corrcoef(_ranks(first), _ranks(second))[0, 1])
-    return correlations
+OWN, FIRST, EACH_ALONE, EACH_LEFT_OUT = MISSES = (
+    "the adapters' column misses",
+    "first order",
+    "each alone, summed",
+    "each left out, summed",
+)
+ACCOUNTS: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
+    OWN: lambda texts: texts.adapter,
+    FIRST: lambda texts: texts["first order"],
+    EACH_ALONE: lambda texts: texts.alone.map(sum),
+    EACH_LEFT_OUT: lambda texts: texts["left out"].map(sum),
+}
+"""Accounts of the change, by the number that they give for each text."""
 
 
-def _share(means: np.ndarray) -> np.ndarray:
-    """Return the mean size of an error over the mean size of the difference, `[..., 2]`, in percent."""
-    return 100 * means[..., 0] / means[..., 1]
+def missed(account: str, texts: pd.DataFrame) -> Estimate:
+    """Return by how much an account misses the change, in per cent of it."""
+    return ratio((ACCOUNTS[account](texts) - texts.difference).abs(), texts.difference.abs()).scaled(100)
 
 
-def _sizes(texts: list[dict], error: Callable[[dict], float]) -> np.ndarray:
-    return np.array([[abs(error(text)), abs(text["difference"])] for text in texts])
+def of_training(account: str, adapters: str, frames: Frames) -> Estimate:
+    """Return by how much an account misses the change that a training's adapters make."""
+    texts = frames["texts"]
+    return missed(account, texts[texts.adapters == adapters])
 
 
-def _tables(results: dict[str, Any]) -> str:
-    done = results["trainings"]
-    trained = [
-        [
-            f"{name} ({training['asked']['model']}, rank {training['asked']['rank']})",
-            f"{training['parameters']:,}",
-            f"{training['asked']['steps']}",
-            f"{training['before']:.3f}",
-            f"{training['after']:.3f}",
-        ]
-        for name, training in done.items()
-    ]
-    lines = [
-        "### What was trained",
-        "",
-        *table(["adapters", "numbers", "steps", "loss before", "loss after"], trained),
-        "",
-        "### The three columns",
-        "",
-        "Mean sizes over the held-out texts, of the change of the logit of the token that comes next.",
-        "",
-    ]
-    rows = []
-    for name, training in done.items():
-        texts = training["texts"]
-        sizes = [np.mean([abs(text["totals"][column]) for text in texts]) for column in COLUMNS]
-        holding = sum(set(text["verdicts"]) == {"holds"} for text in texts)
-        rows.append(
-            [
-                name,
-                str(len(texts)),
-                f"{np.mean([abs(text['difference']) for text in texts]):.3f}",
-                *(f"{size:.3f}" for size in sizes),
-                f"{holding} of {len(texts)}",
-                f"{max(abs(text['error']) for text in texts):.0e}",
-            ]
+def miss(account: str, adapters: str) -> Measure:
+    """Return the measure of an account's miss."""
+    return Measure(f"{adapters}: {account}, %", partial(of_training, account, adapters), 1)
+
+
+def agreement(first: str, second: str) -> Cell:
+    """Return the cell of the rank correlation of two numbers of every adapter, of each text."""
+
+    def of_texts(texts: pd.DataFrame) -> list[float]:
+        return [spearmanr(*of).statistic for of in zip(texts[first], texts[second], strict=True)]
+
+    return Cell(of_texts)
+
+
+def picture() -> dict[str, Any]:
+    """Return by how much three simpler accounts miss the change that adapters make."""
+    frames, shown = run.frames_of("lora"), [name for name in TRAININGS if name != "every layer, 20 steps"]
+    return {
+        account: {name: [round(end, 4) for end in of_training(account, name, frames)[:3]] for name in shown}
+        for account in MISSES[:3]
+    }
+
+
+@styled
+def draw_lora(numbers: dict[str, Any]) -> Figure:
+    """Draw by how much three simpler accounts miss the change that adapters make."""
+    figure = Figure(figsize=(8.6, 2.6))
+    titles = "the adapters' own terms", "first order in the adapters", "each adapter alone, summed"
+    for axes, title, estimates in zip(figure.subplots(1, 3, sharey=True), titles, numbers.values(), strict=True):
+        dots(axes, estimates, OURS)
+        axes.set_xscale("log")
+        axes.axvline(100, color="black", linestyle=":")
+        axes.set_title(title)
+        axes.set_xlabel("miss, in % of the change")
+    return figure
+
+
+EXACT = 10.0
+"""A miss in per cent, up to which an account would give the change."""
+
+OF_EMBEDDED = [name for name, training in TRAININGS.items() if training.model == EMBEDDED]
+SHOWN = "every layer", "attention alone", "MLPs alone"
+"""Trainings whose moved parameters are shown."""
+
+
+def _mean_size(column: str) -> Callable[[pd.DataFrame], str]:
+    return lambda texts: f"{texts[column].abs().mean():.3f}"
+
+
+STUDY = Study(
+    protocol=__doc__,
+    page="lora",
+    claim='"LoRA essentially fine-tunes the DUAT parameters layer by layer for a specific task" (Section 4.4)',
+    unit="held-out texts",
+    stated="after the run",
+    predictions=(
+        Prediction(
+            "the change is that of the adapters' own terms, with the patterns and norms of the base",
+            f"confirmed if they miss it by less than {EXACT} % in each set, refuted if by more",
+            tuple(miss(OWN, name) for name in OF_EMBEDDED),
+            lambda *misses: together(*(below(of, EXACT) for of in misses)),
+        ),
+        Prediction(
+            "it is of first order in the adapters",
+            f"confirmed if first order misses it by less than {EXACT} % in each set, refuted if by more",
+            tuple(miss(FIRST, name) for name in OF_EMBEDDED),
+            lambda *misses: together(*(below(of, EXACT) for of in misses)),
+        ),
+    ),
+    control=miss(FIRST, "every layer"),
+    headline="With the base's patterns and norms held, adapters of every layer miss their change of a logit by"
+    " {outcome} % of it, and to first order by {control} % (the embedded model, {n} texts); exact parts miss nothing.",
+    against="The columns explain little where they cancel: in SmolLM2 the change has a size of"
+    " {The three columns / SmolLM2, queries and values / change} and the interaction one of"
+    " {The three columns / SmolLM2, queries and values / interaction}.",
+    limits="Six short trainings with one seed. The split is of one logit of each text.",
+    tables={
+        "What was trained": Table(
+            "trainings",
+            ("adapters", "model", "rank"),
+            {
+                "numbers": Cell(lambda rows: f"{rows.numbers.iloc[0]:,}"),
+                "loss before": Cell("loss before"),
+                "loss after": Cell("loss after"),
+            },
+        ),
+        "The three columns": Table(
+            "texts",
+            ("adapters",),
+            {
+                "change": Cell(lambda texts: f"{texts.difference.abs().mean():.3f}"),
+                **{column: Cell(_mean_size(column)) for column in COLUMNS},
+                "sums hold": Cell(lambda texts: f"{texts.holds.sum()} of {len(texts)}"),
+                "largest error": Cell(lambda texts: f"{texts.error.abs().max():.0e}"),
+            },
+            note="Mean sizes over the texts.",
+        ),
+        "What misses the change": Table(
+            "texts",
+            ("adapters",),
+            {account: Cell(partial(missed, account), 1) for account in ACCOUNTS},
+            note="Per cent.",
+        ),
+        "Agreement with running the model again": Table(
+            "texts",
+            ("adapters",),
+            {
+                f"{said} with {other}": agreement(first, other)
+                for said, first in (("parts", "parts"), ("first order", "first orders"))
+                for other in ("alone", "left out")
+            },
+            note="Rank correlation over the adapters.",
+        ),
+        "How far the parameters moved": Table(
+            "moved",
+            ("adapters", "term"),
+            {parameter: Cell(parameter, 1, scale=100) for parameter in PARAMETERS},
+            prepare=lambda moved: moved[moved.adapters.isin(SHOWN)],
+            note="On one text, in per cent of each parameter's size.",
+        ),
+    },
+    measure=measure,
+    pictures={
+        "lora": Picture(
+            picture,
+            draw_lora,
+            "A miss of 100 % is as large as the change itself. Accounts that leave out moved patterns and norms, higher"
+            " orders, or what adapters do together, miss a good part of it.",
         )
-    head = ["adapters", "texts", "change", "moved", "adapter", "interaction", "sums hold", "largest error"]
-    lines += [
-        *table(head, rows),
-        "",
-        "### What misses the change",
-        "",
-        "Errors are mean sizes, in percent of the mean size of the change, with intervals of 95 % by bootstrap"
-        " over the texts.",
-        "",
-    ]
-    rows = []
-    errors: tuple[Callable[[dict], float], ...] = (
-        lambda text: text["totals"]["adapter"] - text["difference"],
-        lambda text: text["first_order"] - text["difference"],
-        lambda text: sum(e["alone"] for e in text["adapters"]) - text["difference"],
-        lambda text: sum(text["left_out"].values()) - text["difference"],
-    )
-    for name, training in done.items():
-        missed = [interval(bootstrap(_sizes(training["texts"], error), _share), 1) for error in errors]
-        sizes = _sizes(training["texts"], lambda text: sum(e["part"] for e in text["adapters"]) - text["difference"])
-        parts = _share(sizes.mean(0))
-        rows.append([name, *missed, f"{parts:.0e}"])
-    misses = ["the adapters' column misses", "first order", "each alone, summed", "each left out, summed", "parts"]
-    lines += [
-        *table(["adapters", *misses], rows),
-        "",
-        "Rank correlation over the adapters with what running the model again says, mean over texts.",
-        "",
-    ]
-    rows = []
-    rerun: tuple[Callable[[dict, dict], float], ...] = (
-        lambda text, effect: effect["alone"],
-        lambda text, effect: text["left_out"][effect["name"]],
-    )
-    for name, training in done.items():
-        numbers = [
-            interval(_agreements(training["texts"], lambda text, effect, by=by, to=to: (effect[by], to(text, effect))))
-            for by in ("part", "first_order")
-            for to in rerun
-        ]
-        rows.append([name, *numbers])
-    compared = [f"{first} with {second}" for first in ("parts", "first order") for second in ("alone", "left out")]
-    lines += [*table(["adapters", *compared], rows), "", "### How far the parameters moved", ""]
-    for name in ("every layer", "attention alone", "MLPs alone"):
-        if name in done:
-            lines += [
-                f"{name}, on one held-out text, in percent of each parameter's size, with intervals of 95 % over the"
-                " random vectors of the estimates:",
-                "",
-                *_moved(done[name]),
-                "",
-            ]
-    return "\n".join(lines)
-
-
-def _moved(training: dict[str, Any]) -> list[str]:
-    moved = training["moved"]
-    rows = zip(
-        moved["inner_maps"],
-        list(moved["input_maps"].values())[1:],
-        list(moved["biases"].values())[1:],
-        moved["inner_maps"].values(),
-        moved["inner_biases"].values(),
-        moved["outer_maps"].values(),
-        strict=True,
-    )
-
-    def cell(value: Any) -> str:
-        if isinstance(value, dict) and value["value"]:
-            share, reach = 100 * value["value"], 196 * value["standard_error"]
-            return interval(IntervalEstimate(share, share - reach, share + reach), 1)
-        return f"{100 * value:.1f}" if isinstance(value, float) and value else "0"
-
-    return table(["term", "W'₁", "b'₃", "W'₂", "b'₂", "W'₃"], [[row[0], *map(cell, row[1:])] for row in rows])
-
-
-def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages."""
-    tables = _tables(results)
-    return {"tables": tables, **cells(tables)}
-
-
-def main(options: Sequence[str]) -> None:
-    """Run missing trainings, and store the results."""
-    parser = argparse.ArgumentParser(
-        prog="lora", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--training", choices=TRAININGS, action="append", help="only this one")
-    arguments = parser.parse_args(options)
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"environment": environment(), "trainings": {}}
-    for name in arguments.training or TRAININGS:
-        if name not in results["trainings"]:
-            trainings = results["trainings"] | {name: _measure(name, TRAININGS[name])}
-            results["trainings"] = {known: trainings[known] for known in TRAININGS if known in trainings}
-            RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+    },
+    settings={"trainings": {name: training._asdict() for name, training in TRAININGS.items()}, "rate": RATE},
+)

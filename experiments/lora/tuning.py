@@ -1,6 +1,6 @@
 """Fine-tuning by low-rank adapters, of all matrices and of everything, with the same data, steps and rule."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from random import Random
@@ -16,6 +16,8 @@ from duat_jax.evaluation.running_text import stream, token_losses, windows
 from duat_jax.lora.adapter import Adapter, adapt, merge, new_adapters
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import computed_in
+from experiments.run import frames_of
+from experiments.study import Row
 from experiments.texts import manual
 from training.corpus import unseen
 
@@ -205,21 +207,27 @@ def _rule(rate: Array) -> optax.GradientTransformation:
     )
 
 
+def fit(
+    loss: Callable[[Any, Array], Array], weights: Any, state: Any, ids: Int[Array, "steps batch tokens"], rule: Any
+) -> tuple[Any, Any]:
+    """Minimise the loss of texts in one scan over the steps, and return the weights and the rule's state."""
+
+    def step(carry: tuple[Any, Any], texts: Array) -> tuple[tuple[Any, Any], None]:
+        weights, state = carry
+        updates, state = rule.update(jax.grad(loss)(weights, texts), state, weights)
+        return (optax.apply_updates(weights, updates), state), None
+
+    return jax.lax.scan(step, (weights, state), ids)[0]
+
+
 @partial(jax.jit, static_argnames="method")
 def _train(
     model: Transformer, weights: Weights, state: Any, ids: Array, counted: Array, rate: Array, method: Method
 ) -> tuple[Weights, Any]:
-    rule = _rule(rate)
-
     def loss(weights: Weights, texts: Array) -> Array:
         return text_losses(tuned(model, method, weights, merged=False), texts, counted).mean()
 
-    def step(carry: tuple[Weights, Any], texts: Array) -> tuple[tuple[Weights, Any], None]:
-        weights, state = carry
-        updates, state = rule.update(jax.grad(loss)(weights, texts), state)
-        return (optax.apply_updates(weights, updates), state), None
-
-    return jax.lax.scan(step, (weights, state), ids)[0]
+    return fit(loss, weights, state, ids, _rule(rate))
 
 
 @jax.jit
@@ -237,3 +245,16 @@ def text_accuracies(
     """Return for every text the share of the tokens that count which are the most probable ones."""
     right = model(ids[:, :-1]).argmax(-1).astype(ids.dtype) == ids[:, 1:]
     return right.astype(counted.dtype) @ counted / counted.sum()
+
+
+def rate_of(task: str, name: str) -> float:
+    """Return a method's best learning rate, of the kept results of `lora_why`."""
+    methods = frames_of("lora_why")["methods"]
+    return float(methods[(methods.task == task) & (methods.trained == name)].rate.iloc[0])
+
+
+def kept_runs(task: str, name: str) -> tuple[Row, list[Row]]:
+    """Return what `lora_why` keeps of the base, and of every seed's model by a method at its best rate."""
+    base, runs = (frames_of("lora_why")[frame] for frame in ("base", "runs"))
+    asked = (runs.task == task) & (runs.trained == name) & (runs["at"] == "best")
+    return base[base.task == task].to_dict("records")[0], runs[asked].to_dict("records")

@@ -1,268 +1,289 @@
-"""Tables of docs/findings/lora.md on why LoRA works, from the stored results of `experiments.lora.why`."""
+"""Numbers, tables and the picture of `experiments.lora.why`, of its kept results."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from matplotlib.figure import Figure
 
-from duat_jax.evaluation.statistics import IntervalEstimate, bootstrap
-from experiments.lora.anatomy import CUTS, KINDS, OTHERS, TOP, effective_ranks
-from experiments.lora.tuning import BIASES, EVERYTHING, IN_MLPS, MATRICES, RANKS
-from experiments.markdown import Fields, cells, interval, table
+from duat_jax.display.pictures import styled
+from duat_jax.evaluation.statistics import IntervalEstimate
+from experiments.estimate import Estimate, Method, estimate, ratio
+from experiments.lora.anatomy import CUTS, KINDS, OTHERS, TOP
+from experiments.lora.anatomy import RANKS as CUT_TO
+from experiments.lora.tuning import BIASES, EVERYTHING, IN_MLPS, MATRICES, RANKS, TASKS
+from experiments.markdown import table
+from experiments.pictures.panels import OTHER, OURS
+from experiments.run import frames_of
+from experiments.table import Cell, Frames, Table, render
 
-Measured = dict[str, Any]
-"""The measurements of one task."""
+Texts = Float[np.ndarray, "texts"]
 
-EQ_18 = {"W'₁": "no", "b'₃": "no", "W'₂": "yes", "b'₂": "no", "W'₃": "yes"}
-"""The parameters that Eq. 18 changes."""
 STEPS_OF_LADDER = {
     "printed": "as printed in Eq. 18",
     "own": "each layer's own",
     "weights": "tuned weights, base's dynamics",
     "dynamics": "base's weights, tuned dynamics",
 }
-FEATURES, NEURONS = 192, 768
-"""The sizes of the embedded model's matrices, for the ranks of random ones."""
+PARAMETERS = {"W'₁": "no", "b'₃": "no", "W'₂": "yes", "b'₂": "no", "W'₃": "yes"}
+"""The parameters of the closed form, and whether Eq. 18 changes them."""
 
 
-def _texts(seeds: list[Measured], field: str) -> np.ndarray:
-    """Return a number of every text, mean over the seeds."""
-    return np.mean([seed[field] for seed in seeds], 0)
+def of_seeds(rows: pd.Series) -> np.ndarray:
+    """Return numbers of every text, mean over the seeds."""
+    return np.mean([np.array(of) for of in rows], 0)
 
 
-def learned(measured: Measured, name: str) -> np.ndarray:
-    """Return by how much the loss of every test text fell, mean over the seeds."""
-    return np.array(measured["base"]["loss"]) - _texts(measured["methods"][name]["seeds"], "loss")
+def runs_of(frames: Frames, task: str, name: str, at: str = "best") -> pd.DataFrame:
+    """Return the runs of a method at a learning rate."""
+    runs = frames["runs"]
+    return runs[(runs.task == task) & (runs.trained == name) & (runs["at"] == at)]
 
 
-def forgotten(measured: Measured, name: str) -> np.ndarray:
-    """Return by how much the loss of every original text rose, mean over the seeds."""
-    return _texts(measured["methods"][name]["seeds"], "original") - np.array(measured["base"]["original"])
+def base(frames: Frames, task: str, field: str) -> Texts:
+    """Return a number of every text by the base."""
+    of = frames["base"]
+    return np.array(of[of.task == task][field].iloc[0])
 
 
-def _ratio(of: np.ndarray, to: np.ndarray) -> IntervalEstimate:
-    """Return the ratio of two means over texts in percent, with its interval."""
-    return bootstrap(np.stack([of, to], -1), lambda means: 100 * means[..., 0] / means[..., 1])
+def learned(frames: Frames, task: str, name: str, at: str = "best") -> Texts:
+    """Return by how much the loss of every test text fell."""
+    return base(frames, task, "loss") - of_seeds(runs_of(frames, task, name, at).loss)
 
 
-def _of_full_at_equal_learning(measured: Measured, name: str) -> str:
-    """Return what full fine-tuning forgets where it has learned as much, between no training and some rates."""
-    full = measured["methods"][EVERYTHING]
-    if name == EVERYTHING or not full["lower"]:
-        return ""
-    base = measured["base"]
-    known = [learned(measured, name)]
-    for seeds in (full["lower"], *full["between"], full["seeds"]):
-        known += [
-            np.array(base["loss"]) - _texts(seeds, "loss"),
-            _texts(seeds, "original") - np.array(base["original"]),
-        ]
-
-    def interpolated(means: np.ndarray) -> np.ndarray:
-        rows = np.atleast_2d(means)
-        found = []
-        for at, *points in rows:
-            reached, lost = zip((0, 0), *sorted(zip(points[::2], points[1::2], strict=True)), strict=True)
-            found.append(np.interp(at, reached, lost))
-        return np.array(found) if means.ndim > 1 else found[0]
-
-    if known[0].mean() > max(of.mean() for of in known[1::2]):
-        return "it learned less"
-    return interval(bootstrap(np.stack(known, -1), interpolated), 3, "+")
+def forgotten(frames: Frames, task: str, name: str, at: str = "best") -> Texts:
+    """Return by how much the loss of every original text rose."""
+    return of_seeds(runs_of(frames, task, name, at).original) - base(frames, task, "original")
 
 
-def _learning(measured: Measured, *, answers: bool) -> list[str]:
+def learned_share(task: str, name: str, frames: Frames) -> Estimate:
+    """Return what a method learns, in per cent of what fine-tuning of all parameters learns."""
+    return ratio(learned(frames, task, name), learned(frames, task, EVERYTHING)).scaled(100)
+
+
+def at_equal_learning(frames: Frames, task: str, name: str) -> Texts | None:
+    """Return what full fine-tuning forgets of every text where it has learned as much, between two rates, if it has."""
+    # To first order in the means, so that the interval also has the place between the rates in it.
+    full = frames["runs"]
+    rates = full[(full.task == task) & (full.trained == EVERYTHING)]["at"].unique()
+    of_rates = [(learned(frames, task, EVERYTHING, at), forgotten(frames, task, EVERYTHING, at)) for at in rates]
+    here = learned(frames, task, name)
+    reached = sorted([(0 * here, 0 * here), *of_rates], key=lambda of: float(of[0].mean()))
+    above = next((i for i, (at, _) in enumerate(reached) if at.mean() >= here.mean()), None)
+    if above is None:
+        return None
+    (first, before), (last, after) = reached[above - 1], reached[above]
+    place = (here.mean() - first.mean()) / (last - first).mean()
+    moved = here - first - place * (last - first)  # of each text, how far the place is from the one of the means
+    return before + place * (after - before) + moved * (after - before).mean() / (last - first).mean()
+
+
+def against_full(task: str, name: str, frames: Frames) -> Texts:
+    """Return by how much more a method forgets than full fine-tuning at equal learning."""
+    full = at_equal_learning(frames, task, name)
+    if full is None:
+        raise ValueError(f"full fine-tuning never learns as much as {name}")
+    return forgotten(frames, task, name) - full
+
+
+def ladder_of(task: str, name: str, key: str, frames: Frames) -> Estimate:
+    """Return the part of the change of the loss that a step of the ladder makes, in per cent."""
+    return climbed(key, runs_of(frames, task, name))
+
+
+def climbed(key: str, runs: pd.DataFrame) -> Estimate:
+    """Return the same of runs."""
+    at = {step: of_seeds(runs.ladder.map(lambda of, step=step: of[step])) for step in ("base", "tuned", key)}
+    return ratio(at["base"] - at[key], at["base"] - at["tuned"]).scaled(100)
+
+
+def cut_to(task: str, rank: str, frames: Frames, cut: str = TOP) -> Estimate:
+    """Return what full fine-tuning's change, cut to a rank, keeps of what it learned, in per cent."""
+    losses = of_seeds(runs_of(frames, task, MATRICES)["cut"].map(lambda of: of[cut][rank]))
+    return ratio(base(frames, task, "loss") - losses, learned(frames, task, MATRICES)).scaled(100)
+
+
+def agreement_of(task: str, units: str, compared: str, frames: Frames, measure: str = "rank correlation") -> Estimate:
+    """Return how alike two ledgers are, with its interval by the jackknife over texts."""
+    of = frames["agreement"]
+    asked = (of.task == task) & (of.units == units) & (of.compared == compared) & (of.measure == measure)
+    row = of[asked].iloc[0]
+    return Estimate(row.value, row.low, row.high, len(base(frames, task, "loss")), Method.NONE)
+
+
+def _named(methods: pd.DataFrame) -> list[tuple[str, str]]:
+    return list(zip(methods.task, methods.trained, strict=True))
+
+
+def learning(frames: Frames) -> list[str]:
+    """Return the table of what every method learns and forgets."""
     rows = []
-    for name, method in measured["methods"].items():
-        seeds = [float(np.mean(seed["loss"])) for seed in method["seeds"]]
-        accuracy = [interval(100 * _texts(method["seeds"], "accuracy"), 1)] if answers else []
+    for task, name in _named(frames["methods"]):
+        runs = runs_of(frames, task, name)
+        losses = runs.loss.map(np.mean)
+        full = at_equal_learning(frames, task, name) if name != EVERYTHING else None
+        numbers = frames["methods"].set_index(["task", "trained"]).loc[(task, name)]
+        right = estimate(100 * of_seeds(runs.accuracy)).written(1) if task != "English" else ""
         rows.append(
             [
-                name,
-                f"{method['numbers']:,}",
-                f"{method['rate']:g}",
-                f"{np.mean(seeds):.3f} ({min(seeds):.3f} to {max(seeds):.3f})",
-                interval(_ratio(learned(measured, name), learned(measured, EVERYTHING)), 1),
-                *accuracy,
-                interval(forgotten(measured, name), 3, "+"),
-                _of_full_at_equal_learning(measured, name),
+                *(task, name, f"{numbers.numbers:,.0f}", f"{numbers.rate:g}"),
+                f"{losses.mean():.3f} ({losses.min():.3f} to {losses.max():.3f})",
+                learned_share(task, name, frames).written(1),
+                right,
+                estimate(forgotten(frames, task, name)).written(3, "+"),
+                "" if full is None else estimate(full).written(3, "+"),
             ]
         )
-    head = ["trained", "numbers", "rate", "loss (seeds)", "learned, % of full", *(["right, %"] if answers else [])]
-    return table([*head, "forgotten", "by full at equal learning"], rows)
+    head = ["task", "trained", "numbers", "rate", "loss (seeds)", "learned, % of full", "right, %", "forgotten"]
+    return [*table([*head, "by full at equal learning"], rows), "", "*Intervals by bootstrap over 48 texts.*"]
 
 
-def _rates(measured: Measured) -> list[str]:
-    rates = sorted({found["rate"] for method in measured["methods"].values() for found in method["tried"]})
+def cuts(frames: Frames) -> list[str]:
+    """Return the table of the change cut to a rank."""
     rows = []
-    for name, method in measured["methods"].items():
-        tried = {found["rate"]: f"{found['loss']:.3f}" for found in method["tried"]}
-        rows.append([name, *(tried.get(rate, "") for rate in rates)])
-    return table(["validation loss, by rate", *(f"{rate:g}" for rate in rates)], rows)
+    for task in TASKS:
+        for rank in map(str, CUT_TO):
+            kept = [cut_to(task, rank, frames, cut).written(1) for cut in CUTS]
+            whole, name = learned(frames, task, MATRICES), f"rank {rank}"
+            adapters = ratio(learned(frames, task, name), whole).scaled(100).written(1) if name in RANKS else ""
+            rows.append([task, rank, *kept, adapters])
+    note = "*Per cent of what full fine-tuning of these matrices learned. Intervals by bootstrap over 48 texts.*"
+    return [*table(["task", "rank", *CUTS, "adapters of that rank, trained"], rows), "", note]
 
 
-def _weights(measured: Measured) -> list[str]:
-    rows = []
-    for name, method in measured["methods"].items():
-        parts = np.mean([seed["by kind"] for seed in method["seeds"]], 0)
-        whole = parts.sum(1)
-        rows.append([name, *(interval(_ratio(part, whole), 0) if part.any() else "0" for part in parts.T)])
-    return table(["share of the change, %", *KINDS, *OTHERS], rows)
+def agreements(frames: Frames) -> list[str]:
+    """Return the table of the agreement of ledgers."""
+    of = frames["agreement"]
+    written = [IntervalEstimate(*row).written(2) for row in zip(of.value, of.low, of.high, strict=True)]
+    found = of.assign(written=written)
+    found["column"] = found.units + ", " + found.measure.replace({"rank correlation": "ranks"})
+    wide = Table("agreement", ("task", "compared"), {"": Cell("written")}, columns="column")
+    return [*render(wide, {"agreement": found}), "", "*Intervals by the jackknife over 48 texts.*"]
 
 
-def _layers(measured: Measured) -> list[str]:
-    names = [*RANKS, MATRICES]
-    rows = []
-    for layer in range(len(measured["methods"][MATRICES]["seeds"][0]["by layer"][0])):
-        row = [str(layer)]
-        for name in names:
-            parts = np.mean([seed["by layer"] for seed in measured["methods"][name]["seeds"]], 0)
-            row.append(interval(_ratio(parts[:, layer], parts.sum(1)), 0))
-        rows.append(row)
-    return table(["layer, share of the change, %", *names], rows)
+def of_kind(place: int, runs: pd.DataFrame) -> Estimate:
+    """Return the share of the change that the weights of a kind carry."""
+    parts = of_seeds(runs["by kind"])
+    return ratio(parts[:, place], parts.sum(1)).scaled(100)
 
 
-def _random_ranks() -> dict[str, float]:
-    """Return the effective ranks of matrices of random numbers, mean over a layer's six shapes."""
-    draw = np.random.default_rng(0)
-    shapes = [(FEATURES, FEATURES)] * 4 + [(FEATURES, NEURONS)] * 2
-    found = [effective_ranks(np.linalg.svd(draw.standard_normal(shape), compute_uv=False)) for shape in shapes]
-    return {key: float(np.mean([of[key] for of in found])) for key in found[0]}
+def best(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs at the best rates."""
+    return runs[runs["at"] == "best"]
+
+
+def _rank(measure: str) -> Callable[[pd.DataFrame], str]:
+    return lambda runs: f"{np.mean([[of[measure] for of in each] for each in runs.ranks]):.1f}"
+
+
+def _step(key: str, runs: pd.DataFrame) -> Estimate | str:
+    return "" if key in ("printed", "own") and runs.trained.iloc[0] != IN_MLPS else climbed(key, runs)
+
+
+def moved(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return how far each parameter moved on each text."""
+    rows = [
+        {"task": run.task, "trained": run.trained, "text": text, **of}
+        for run in best(runs).itertuples()
+        if isinstance(run.moved, list)
+        for text, of in enumerate(run.moved)
+    ]
+    return pd.DataFrame(rows)
 
 
 MEASURES = {"stable": "stable rank", "entropy": "entropy rank", "energy": "rank of 90 % of the squares"}
-
-
-def _ranks(measured: Measured) -> list[str]:
-    names = [MATRICES, EVERYTHING, "rank 64", "rank 16", "rank 4"]
-    found = {
-        name: np.array(
-            [[[of[key] for key in MEASURES] for of in seed["ranks"]] for seed in measured["methods"][name]["seeds"]]
-        ).mean(0)
-        for name in names
-    }
-    rows = []
-    by_layer = found[MATRICES].reshape(-1, len(KINDS), len(MEASURES)).mean(1)
-    rows += [[f"{MATRICES}, layer {layer}", *(f"{of:.1f}" for of in ranks)] for layer, ranks in enumerate(by_layer)]
-    rows += [[name, *(interval(of, 1) for of in found[name].T)] for name in names]
-    rows.append(["random numbers", *(f"{of:.1f}" for of in _random_ranks().values())])
-    return table(["change of a matrix", *MEASURES.values()], rows)
-
-
-def _cuts(measured: Measured) -> list[str]:
-    seeds = measured["methods"][MATRICES]["seeds"]
-    base, whole = np.array(measured["base"]["loss"]), learned(measured, MATRICES)
-    rows = []
-    for rank in seeds[0]["cut"][TOP]:
-        losses = [np.mean([seed["cut"][cut][rank] for seed in seeds], 0) for cut in CUTS]
-        kept = [interval(_ratio(base - loss, whole), 1) for loss in losses]
-        trained = f"rank {rank}"
-        adapters = interval(_ratio(learned(measured, trained), whole), 1) if trained in measured["methods"] else ""
-        rows.append([rank, *kept, adapters])
-    return table(["rank", *CUTS, "adapters of that rank, trained"], rows)
-
-
-def _agreement(measured: Measured) -> list[str]:
-    found = measured["agreement"]
-    rows = []
-    for compared in found["matrices"]:
-        row = [compared]
-        for units in found.values():
-            row += [interval(IntervalEstimate(*units[compared][key]), 2) for key in ("rank correlation", "overlap")]
-        rows.append(row)
-    head = [f"{units}, {key}" for units in found for key in ("ranks", "overlap")]
-    return table(["ledger of", *head], rows)
-
-
-def _ladder(measured: Measured) -> list[str]:
-    rows = []
-    for name, method in measured["methods"].items():
-        losses = {key: np.mean([seed["ladder"][key] for seed in method["seeds"]], 0) for key in ("base", "tuned")}
-        whole = losses["base"] - losses["tuned"]
-        row = [name]
-        for key in STEPS_OF_LADDER:
-            part = losses["base"] - np.mean([seed["ladder"][key] for seed in method["seeds"]], 0)
-            row.append("" if key in ("printed", "own") and name != IN_MLPS else interval(_ratio(part, whole), 0))
-        rows.append(row)
-    return table(["share of the change, %", *STEPS_OF_LADDER.values()], rows)
-
-
-def _moved(measured: Measured) -> list[str]:
-    names = [name for name, method in measured["methods"].items() if "moved" in method["seeds"][0]]
-    rows = []
-    for parameter, by_equation in EQ_18.items():
-        row = [parameter, by_equation]
-        for name in names:
-            of = [[text[parameter] for text in seed["moved"]] for seed in measured["methods"][name]["seeds"]]
-            row.append(interval(100 * np.mean(of, 0), 1))
-        rows.append(row)
-    return table(["parameter", "in Eq. 18", *(f"{name}, %" for name in names)], rows)
-
-
-SECTIONS: dict[str, Callable[[Measured], list[str]]] = {
-    "Which weights carry the change": _weights,
-    "Which layers carry it": _layers,
-    "The effective rank of the change": _ranks,
-    "The change cut to a rank": _cuts,
-    "Agreement with the ledger of full fine-tuning": _agreement,
-    "Eq. 18 and the change": _ladder,
-    "Eq. 18 and the parameters": _moved,
+TABLES: dict[str, Table | Callable[[Frames], list[str]]] = {
+    "Learned and forgotten": learning,
+    "Learning rates that were tried": Table(
+        "tried",
+        ("task", "trained"),
+        {"": Cell(lambda rows: f"{rows.loss.iloc[0]:.3f}")},
+        columns="rate",
+        prepare=lambda tried: tried.sort_values("rate", kind="stable"),
+        note="Validation losses.",
+    ),
+    "Which weights carry the change": Table(
+        "runs",
+        ("task", "trained"),
+        {kind: Cell(partial(of_kind, place), 0) for place, kind in enumerate((*KINDS, *OTHERS))}
+        | {"ledgers that hold": Cell(lambda runs: f"{runs['ledger holds'].sum():.0f}")},
+        prepare=best,
+        note="Per cent of the change of the loss, of 144 texts and models.",
+    ),
+    "The effective rank of the change": Table(
+        "runs",
+        ("task", "trained"),
+        {title: Cell(_rank(measure)) for measure, title in MEASURES.items()},
+        prepare=best,
+        note="Means over the 36 matrices; the matrices have 192 rows.",
+    ),
+    "The change cut to a rank": cuts,
+    "Agreement with the ledger of full fine-tuning": agreements,
+    "Eq. 18 and the change": Table(
+        "runs",
+        ("task", "trained"),
+        {title: Cell(partial(_step, key), 0) for key, title in STEPS_OF_LADDER.items()},
+        prepare=best,
+        note="Per cent of the change of the loss.",
+    ),
+    "Eq. 18 and the parameters": Table(
+        "runs",
+        ("task", "trained"),
+        {
+            f"{parameter} ({'in' if changed == 'yes' else 'not in'} Eq. 18)": Cell(parameter, 1, scale=100)
+            for parameter, changed in PARAMETERS.items()
+        },
+        unit="text",
+        prepare=moved,
+        note="Per cent of each parameter's size.",
+    ),
 }
-"""The tables of a task by their headings; what each shows stands on the page."""
 
 
-def tables(task: str, measured: Measured) -> Iterator[tuple[str, list[str]]]:
-    """Yield every table of a task with its heading."""
-    yield "Learned and forgotten", _learning(measured, answers=task != "English")
-    yield "Learning rates that were tried", _rates(measured)
-    for title, make in SECTIONS.items():
-        yield title, make(measured)
+def picture() -> dict[str, Any]:
+    """Return what methods learn, what is kept of a change cut to a rank, and what Eq. 18 makes of a change."""
+    frames = frames_of("lora_why")
+
+    def ends(of: Estimate) -> list[float]:
+        return [round(end, 4) for end in of[:3]]
+
+    shown = BIASES, *RANKS, MATRICES
+    return {
+        "learned": {task: {name: ends(learned_share(task, name, frames)) for name in shown} for task in TASKS},
+        "cut": {task: {rank: ends(cut_to(task, rank, frames)) for rank in map(str, CUT_TO)} for task in TASKS},
+        "ladder": {
+            task: {title: ends(ladder_of(task, IN_MLPS, key, frames)) for key, title in STEPS_OF_LADDER.items()}
+            for task in TASKS
+        },
+    }
 
 
-def numbers(results: dict[str, Measured]) -> Fields:
-    """Return the fields of the page: every table by its heading and task, every cell, and what sentences quote."""
-    fields: Fields = {}
-    for task, measured in results.items():
-        for title, lines in tables(task, measured):
-            fields[f"{task}: {title}"] = "\n".join(lines)
-            fields |= cells("\n".join([f"# {task}: {title}", "", *lines, ""]))
-        seeds = [seed for method in measured["methods"].values() for seed in method["seeds"]]
-        texts = len(measured["base"]["loss"])
-        lower = measured["methods"][EVERYTHING]["lower"]
-        fields |= {
-            f"{task}: texts": str(texts),
-            f"{task}: loss before": f"{np.mean(measured['base']['loss']):.3f}",
-            f"{task}: right before": f"{100 * np.mean(measured['base']['accuracy']):.1f}",
-            f"{task}: original before": f"{np.mean(measured['base']['original']):.3f}",
-            f"{task}: ledgers": f"{len(seeds) * texts:,}",
-            f"{task}: ledgers that hold": f"{sum(seed['ledger holds'] for seed in seeds):,}",
-            f"{task}: ledger error": f"{max(seed['ledger error'] for seed in seeds):.0e}",
-        }
-        if lower:
-            fall = np.array(measured["base"]["loss"]) - _texts(lower, "loss")
-            rise = _texts(lower, "original") - np.array(measured["base"]["original"])
-            fields[f"{task}: learned at a lower rate"] = interval(_ratio(fall, learned(measured, EVERYTHING)), 1)
-            fields[f"{task}: forgotten at a lower rate"] = interval(rise, 3, "+")
-    return fields
-
-
-def curves(results: dict[str, Measured]) -> dict[str, Any]:
-    """Return the numbers of the picture."""
-    found: dict[str, Any] = {"learned": {}, "cut": {}, "ladder": {}}
-    for task, measured in results.items():
-        full = learned(measured, EVERYTHING)
-        found["learned"][task] = {
-            name: list(_ratio(learned(measured, name), full)) for name in (BIASES, *RANKS, MATRICES)
-        }
-        base, whole = np.array(measured["base"]["loss"]), learned(measured, MATRICES)
-        cut = [seed["cut"][TOP] for seed in measured["methods"][MATRICES]["seeds"]]
-        found["cut"][task] = {
-            rank: list(_ratio(base - np.mean([seed[rank] for seed in cut], 0), whole)) for rank in cut[0]
-        }
-        seeds = measured["methods"][IN_MLPS]["seeds"]
-        of = {key: np.mean([seed["ladder"][key] for seed in seeds], 0) for key in seeds[0]["ladder"]}
-        found["ladder"][task] = {
-            title: list(_ratio(of["base"] - of[key], of["base"] - of["tuned"]))
-            for key, title in STEPS_OF_LADDER.items()
-        }
-    return found
+@styled
+def draw_lora_why(numbers: dict[str, Any]) -> Figure:
+    """Draw what every rank learns, what is kept of a change cut to a rank, and what Eq. 18 makes of a change."""
+    figure = Figure(figsize=(9.8, 3.2))
+    learned, cut, ladder = figure.subplots(1, 3)
+    for i, (task, colour) in enumerate(zip(numbers["learned"], (OURS, OTHER), strict=True)):
+        for axes, panel in ((learned, "learned"), (ladder, "ladder")):
+            values = np.array(list(numbers[panel][task].values()))
+            places = np.arange(len(values)) + 0.24 * i - 0.12
+            axes.hlines(places, values[:, 1], values[:, 2], colors=colour, linewidth=1.2)
+            axes.scatter(values[:, 0], places, color=colour, s=22, zorder=3, label=task)
+        values = np.array(list(numbers["cut"][task].values()))
+        cut.fill_between(range(len(values)), values[:, 1], values[:, 2], color=colour, alpha=0.2, linewidth=0)
+        cut.plot(values[:, 0], marker="o", markersize=4, color=colour)
+        cut.set_xticks(range(len(values)), list(numbers["cut"][task]))
+    for axes, panel in ((learned, "learned"), (ladder, "ladder")):
+        titles = [name.replace(", ", ",\n") for name in next(iter(numbers[panel].values()))]
+        axes.set_yticks(range(len(titles)), titles)
+        axes.set_ylim(len(titles) - 0.5, -0.5)
+    for axes in (learned, cut, ladder):
+        axes.grid(alpha=0.3)
+    learned.set(title="what is learned", xlabel="% of full fine-tuning")
+    cut.set(title="the change of all matrices, cut", xlabel="kept rank of each matrix", ylabel="% of what was learned")
+    ladder.set(title="adapters in the MLPs", xlabel="% of the change of the loss")
+    figure.legend(*learned.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure

@@ -77,52 +77,6 @@ def draw_approximation(numbers: Numbers) -> Figure:
 
 
 @styled
-def draw_lora(numbers: Numbers) -> Figure:
-    """Draw by how much three simpler accounts miss the change that adapters make."""
-    figure = Figure(figsize=(8.6, 2.6))
-    titles = "the adapters' own terms", "first order in the adapters", "each adapter alone, summed"
-    for axes, title, estimates in zip(figure.subplots(1, 3, sharey=True), titles, numbers.values(), strict=True):
-        dots(axes, estimates, OURS)
-        axes.set_xscale("log")
-        axes.axvline(100, color="black", linestyle=":")
-        axes.set_title(title)
-        axes.set_xlabel("miss, in % of the change")
-    return figure
-
-
-@styled
-def draw_lora_why(numbers: Numbers) -> Figure:
-    """Draw what every rank learns, what is kept of a change cut to a rank, and what Eq. 18 makes of a change."""
-    figure = Figure(figsize=(9.8, 3.2))
-    learned, cut, ladder = figure.subplots(1, 3)
-    for i, (task, colour) in enumerate(zip(numbers["learned"], (OURS, OTHER), strict=True)):
-        for axes, panel in ((learned, "learned"), (ladder, "ladder")):
-            values = np.array(list(numbers[panel][task].values()))
-            places = np.arange(len(values)) + 0.24 * i - 0.12
-            axes.hlines(places, values[:, 1], values[:, 2], colors=colour, linewidth=1.2)
-            axes.scatter(values[:, 0], places, color=colour, s=22, zorder=3, label=task)
-        values = np.array(list(numbers["cut"][task].values()))
-        cut.fill_between(range(len(values)), values[:, 1], values[:, 2], color=colour, alpha=0.2, linewidth=0)
-        cut.plot(values[:, 0], marker="o", markersize=4, color=colour)
-        cut.set_xticks(range(len(values)), list(numbers["cut"][task]))
-    for axes, panel in ((learned, "learned"), (ladder, "ladder")):
-        titles = [name.replace(", ", ",\n") for name in next(iter(numbers[panel].values()))]
-        axes.set_yticks(range(len(titles)), titles)
-        axes.set_ylim(len(titles) - 0.5, -0.5)
-    for axes in (learned, cut, ladder):
-        axes.grid(alpha=0.3)
-    learned.set_title("what is learned")
-    learned.set_xlabel("% of full fine-tuning")
-    cut.set_title("the change of all matrices, cut")
-    cut.set_xlabel("kept rank of each matrix")
-    cut.set_ylabel("% of what was learned")
-    ladder.set_title("adapters in the MLPs")
-    ladder.set_xlabel("% of the change of the loss")
-    figure.legend(*learned.get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    return figure
-
-
-@styled
 def draw_images(numbers: Numbers) -> Figure:
     """Draw how far the parameters of both networks move from one image to another."""
     figure = Figure(figsize=(7.4, 2.9))

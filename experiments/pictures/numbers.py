@@ -5,15 +5,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import jax
-
 from experiments.bits.report import AT_RANDOM
 from experiments.bits.scores import SCORES
 from experiments.kept_results import kept
 from experiments.long_context.afterwards import IN_GROUPS
 from experiments.long_context.networks import NONE
 from experiments.long_context.trained_verdicts import NOT_TUNED
-from experiments.lora.why_report import curves
 from experiments.prompts.report import JUDGED, RUNS
 from experiments.studies import fields_of
 
@@ -102,21 +99,6 @@ def approximation() -> Numbers:
         }
         for task in ("four functions", "eight shifts")
     }
-
-
-ADAPTERS = "every layer", "attention alone", "MLPs alone", "every layer, rank 1", "SmolLM2, queries and values"
-MISSES = "the adapters' column misses", "first order", "each alone, summed"
-
-
-def lora() -> Numbers:
-    """Return by how much three simpler accounts miss the change that adapters make."""
-    return {column: _of("lora", f"What misses the change / {{}} / {column}", ADAPTERS) for column in MISSES}
-
-
-def lora_why() -> Numbers:
-    """Return what methods learn, what is kept of a change cut to a rank, and what Eq. 18 makes of a change."""
-    # Sums differ in their last digits from one machine to another.
-    return jax.tree.map(lambda number: round(float(number), 6), curves(kept("lora_why")["tasks"]))
 
 
 PARAMETERS = {

@@ -26,7 +26,6 @@ FOLDER = ROOT / "docs" / "findings"
 PICTURES = {
     "approximation": Picture(numbers.approximation, draw.draw_approximation),
     "in-context": Picture(numbers.in_context, draw.draw_in_context),
-    "lora": Picture(numbers.lora, draw.draw_lora),
     "images": Picture(numbers.images, draw.draw_images),
     "faithfulness": Picture(numbers.faithfulness, draw.draw_faithfulness),
     "circuits": Picture(numbers.circuits, draw.draw_circuits),
@@ -39,7 +38,6 @@ PICTURES = {
 
 FURTHER = {
     "families-answer": Picture(measured, draw.draw_families),
-    "lora-why": Picture(numbers.lora_why, draw.draw_lora_why),
     "limited-reach": Picture(numbers.limited_reach, draw_panels),
     "bits": Picture(numbers.bits, draw_panels),
     "pointers": Picture(pointers, draw_pointers),

@@ -10,6 +10,7 @@ from helpers import close, near
 
 import duat_jax as duat
 from duat_jax.evaluation.running_text import token_losses
+from experiments import run
 from experiments.generalization import rare, sized
 from experiments.heads import sliced
 from experiments.in_context import consistent
@@ -134,16 +135,35 @@ def _digits(tokenizer, texts):
     return [line[line.index("(") + 1 : line.index(")")].split(", ") for line in lines if line]
 
 
-@pytest.mark.parametrize(("more", "said"), [(0.5, "not reached"), (-0.2, "reached"), (0.0, "open")])
-def test_training_from_the_beginning_is_compared_seed_by_seed(more, said):
-    name = scratch.ONCE
-    loss = scratch.adapted() + more + np.array([0.0, 0.01, -0.01])
-    seeds = [{"loss": float(of), "trained": 0.1, "right": 0.5} for of in loss]
-    fields = scratch.fields({"tasks": {name: {"lengths": {"800": seeds}}}, "seconds": {"rank 16": 0.2}})
-    row = f"Trained from the beginning / {name}, from random weights"
-    assert fields[f"{row} / the adapted model's loss"] == said
-    near(float(fields[f"{row} / more than with adapters / value"]), more, within=6e-4)
-    assert fields[f"{row} / right, %"] == "50.0"
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (0.5, ["confirmed", "refuted", "confirmed"]),
+        (-0.2, ["refuted", "confirmed", "refuted"]),
+        (0.0, ["undecided", "undecided", "undecided"]),
+    ],
+)
+def test_training_from_random_weights_is_compared_seed_by_seed(more, said):
+    rows = [
+        {"task": name, "steps": steps, "seed": seed, scratch.MORE: more + shift}
+        for name in (scratch.ONCE, scratch.FRESH)
+        for steps in scratch.LENGTHS
+        for seed, shift in enumerate((0.0, 0.01, -0.01))
+    ]
+    frames = {"scratch": pd.DataFrame(rows)}
+    assert [prediction.verdict(frames) for prediction in scratch.STUDY.predictions] == said
+
+
+def test_a_seed_is_compared_with_the_adapted_model_of_that_seed():
+    base, *adapted = scratch.adapted()
+    runs = run.frames_of("lora_why")["runs"]
+    for row in adapted:
+        asked = (runs.task == scratch.ONCE) & (runs.trained == scratch.ADAPTED) & (runs.seed == row["seed"])
+        near(row["loss"], np.mean(runs[asked & (runs["at"] == "best")].loss.iloc[0]), within=1e-9)
+    kept_rows = run.frames_of("lora_scratch")["scratch"]
+    known = {row["seed"]: row["loss"] for row in adapted}
+    near(kept_rows.loss - kept_rows[scratch.MORE], kept_rows.seed.map(known), within=1e-5)
+    assert base["loss"] > max(known.values())
 
 
 def test_far_tokens_are_another_texts():
@@ -155,26 +175,26 @@ def test_far_tokens_are_another_texts():
     text = np.concatenate([texts[-1, :32], texts[0, 32:]])
     assert tuning.LENGTH - context.LATE - context.NEAR == 32
     alone = np.asarray(token_losses(model, jnp.asarray(text)[None]))[0, -context.LATE :].mean()
-    near(found["other"][0], alone, within=2e-4)
+    near(found["whole"][0] + found["gain"][0], alone, within=2e-4)
 
 
 def test_gains_grow_and_are_worn_down():
     draw = np.random.default_rng(0)
 
-    def draw_losses(gain):
-        whole = draw.normal(3, 0.1, 48)
-        return {"whole": whole.tolist(), "other": (whole + gain + draw.normal(0, 0.02, 48)).tolist()}
+    def row(texts, trained, seed, before, after):
+        noise = draw.normal(0, 0.02, 48)
+        gains = {"before": np.full(48, before), "gain": after + noise, "whole": draw.normal(3, 0.1, 48)}
+        return {"texts": texts, "trained": trained, "steps": 100, "seed": seed, **gains}
 
-    def both(first, second):
-        return dict(zip(context.TEXTS, (draw_losses(first), draw_losses(second)), strict=True))
-
-    along = {str(steps): both(0.3, 0.5) for steps in context.STOPS}
-    results = {"before": both(0.2, 1.0), "methods": {name: [along] * 3 for name in context.COMPARED}}
-    fields = context.fields(results)
-    own, base = (f"Gain by context along fine-tuning / {kind}, rank 16, 100" for kind in context.TEXTS)
-    assert fields[f"{own} / verdict"] == "grew"
-    assert fields[f"{base} / verdict"] == "worn down"
-    near(float(fields[f"{base} / part that is lost / value"]), 0.5, within=0.02)
+    rows = [
+        row(texts, trained, seed, *of)
+        for texts, of in zip(context.TEXTS, ((0.2, 0.3), (1.0, 0.5)), strict=True)
+        for trained in context.COMPARED
+        for seed in context.SEEDS
+    ]
+    frames = {"gains": pd.DataFrame(rows)}
+    assert [prediction.verdict(frames) for prediction in context.STUDY.predictions] == ["confirmed", "confirmed"]
+    near(context.worn("rank 16", frames).value, 0.5, within=0.02)
 
 
 def test_a_window_of_everything_is_the_model():

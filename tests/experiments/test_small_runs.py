@@ -58,15 +58,6 @@ SMALL = {
         "STEPS": 4,
         "measure": lambda model: {"late": [1.0], "gain": [0.1], "recall": {"64": 3.0}},
     },
-    scratch: {
-        "SEEDS": (1, 2, 3),
-        "FACTORS": (1.0,),
-        "TUNED": 2,
-        "LENGTHS": (2, 4),
-        "TRAINED": 8,
-        "seconds": lambda: {"rank 16": 0.1},
-    },
-    context: {"SEEDS": (1, 2), "STOPS": (1, 2), "COMPARED": ("rank 16",)},
     consistent: {"PROMPTS": 1, "WRITTEN": 1},
     planted: {"DRAWS": 2, "STEPS": 8, "EVERY": 4, "LEFT_OUT": 2, "duat": SimpleNamespace(load=tiny)},
     longer: {
@@ -78,6 +69,17 @@ SMALL = {
 STATED = {
     sized: {"SEEDS": 2, "STEPS": 4, "RATES": (3e-3,), "WIDTHS": (4, 8), "TESTED": 32},
     rare: {"SEEDS": range(2), "STEPS": 30, "FEWER": 3, "TESTED": 16},
+    scratch: {
+        "FACTORS": (1.0,),
+        "TUNED": 2,
+        "LENGTHS": (2, 4),
+        "TRAINED": 8,
+        "adapted": lambda: [
+            {"trained": "adapted", "steps": 2, "seed": seed, "loss": 1.0, "right": 0.5} for seed in range(4)
+        ],
+        "seconds": lambda: [{"trained": "rank 16", "seconds": 0.1}],
+    },
+    context: {"SEEDS": (1, 2), "STOPS": (1, 2), "COMPARED": ("rank 16",), "rate_of": lambda task, name: 1e-3},
 }
 """The same of modules with one `STUDY`."""
 
@@ -86,6 +88,7 @@ STATED = {
 def test_a_small_run_of_a_study_makes_its_tables(module, monkeypatch, tmp_path):
     for name, value in STATED[module].items():
         monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(tuning, "STEPS", 2)
     filled_tables(module.STUDY, run_small(module.STUDY, tmp_path, monkeypatch))
 
 

@@ -9,13 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import close, near
+from measured import frames_of
+from studies import filled_tables
 
 import duat_jax as duat
 from experiments.approximation import report, run, selection, sigmoids
 from experiments.circuits import run as circuits
+from experiments.findings import tables_of
 from experiments.lora import run as lora
 from experiments.lora import savings
 from experiments.lora.tuning import EVERYTHING, METHODS
+from experiments.markdown import cells
 
 
 @pytest.fixture(autouse=True)
@@ -102,23 +106,22 @@ def test_a_small_study_of_circuits_makes_its_tables(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_a_small_study_of_adapters_makes_all_tables(monkeypatch, tmp_path):
-    monkeypatch.setattr(lora, "WORK", tmp_path)
-    monkeypatch.setattr(lora, "TRAININGS", {})
+    monkeypatch.setattr(lora.run, "FOLDER", tmp_path)
+    (tmp_path / "work").mkdir()
     training = lora.Training(lora.EMBEDDED, ("attn.c_proj",), 1, steps=3, length=24, texts=2)
-    measured = lora._measure("attention alone", training)
-    assert len(measured["losses"]) == 3 and len(measured["texts"]) == 2
-    for text in measured["texts"]:
-        assert set(text["verdicts"]) == {"holds"}
-        near(sum(effect["part"] for effect in text["adapters"]), text["difference"], within=1e-4)
-        assert set(text["left_out"]) == {effect["name"] for effect in text["adapters"]}
-    # Tables name their rows by the first column where there are several.
-    fields = lora.fields({"trainings": {"attention alone": measured, "every layer": measured}})
-    assert fields["The three columns / attention alone / sums hold"] == "2 of 2"
-    near(
-        float(fields["The three columns / attention alone / change"]),
-        np.mean([abs(text["difference"]) for text in measured["texts"]]),
-        within=0.001,
-    )
+    monkeypatch.setattr(lora, "TRAININGS", {"attention alone": training})
+    frames = frames_of(lora.measure())
+    assert len(frames["trainings"].losses[0]) == 3 and len(frames["texts"]) == 2
+    for text in frames["texts"].to_dict("records"):
+        assert text["holds"]
+        near(sum(text["parts"]), text["difference"], within=1e-4)
+        near(text["moved"] + text["adapter"] + text["interaction"], text["difference"], within=1e-4)
+        assert len(text["left out"]) == len(text["alone"]) == len(text["parts"])
+    columns = cells("# Columns\n" + "\n".join(tables_of(lora.STUDY, frames)["The three columns"]))
+    assert columns["Columns / attention alone / sums hold"] == "2 of 2"
+    sizes = frames["texts"].difference.abs().mean()
+    near(float(columns["Columns / attention alone / change"]), sizes, within=0.001)
+    filled_tables(lora.STUDY, frames)
 
 
 @pytest.mark.slow
@@ -127,9 +130,7 @@ def test_adapters_keep_no_state_for_what_is_frozen(monkeypatch):
     monkeypatch.setattr(savings, "REPEATS", 1)
     model = duat.load()
     weights = sum(leaf.nbytes for leaf in jax.tree.leaves(model))
-    found = {name: savings.of_method(model, METHODS[name], 16) for name in ("rank 1", EVERYTHING)}
+    found = {name: savings.timed_steps(model, METHODS[name], 16)[0] for name in ("rank 1", EVERYTHING)}
     near(found[EVERYTHING]["arguments"] / weights, 3, within=0.05)
     near(found["rank 1"]["arguments"] / weights, 1, within=0.05)
-    assert found[EVERYTHING]["trained"] * 4 == weights and found["rank 1"]["temporary"] > 0
-    fields = savings.fields({"lengths": {"16": found, "32": found}})
-    assert fields["Memory and time of a step / 16, rank 1 / numbers"] == f"{found['rank 1']['trained']:,}"
+    assert found[EVERYTHING]["numbers"] * 4 == weights and found["rank 1"]["temporary"] > 0

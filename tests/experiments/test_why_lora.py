@@ -6,21 +6,23 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from flax import nnx
 from helpers import close, far, near
+from measured import frames_of
 from scipy.stats import spearmanr
 
 import duat_jax as duat
-from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
 from duat_jax.verification.networks import randomised
-from experiments.lora import anatomy, tuning, why
+from experiments.estimate import Estimate
+from experiments.estimate import Method as OfInterval
+from experiments.lora import anatomy, tuning, why, why_report
 from experiments.lora.agreement import agreements, means_of, overlap, rank_correlation, shuffled
-from experiments.lora.tuning import BIASES, EVERYTHING, IN_MLPS, MATRICES, METHODS, Method, Task
-from experiments.lora.why_report import numbers
+from experiments.lora.tuning import BIASES, EVERYTHING, IN_MLPS, MATRICES, METHODS, RANKS, TASKS, Method, Task
 
 LAYERS, FEATURES, NEURONS, VOCAB, TOKENS = 3, 4, 6, 7, 8
 IDS = np.array(jax.random.randint(jax.random.key(5), (12, TOKENS), 0, VOCAB), np.int32)
@@ -235,7 +237,7 @@ SMALL = {
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory):
+def frames(tmp_path_factory):
     # optax promotes its counter of steps.
     with pytest.MonkeyPatch.context() as patch, jax.numpy_dtype_promotion("standard"):
         patch.setattr(tuning, "STEPS", 8)
@@ -245,23 +247,69 @@ def measured(tmp_path_factory):
         patch.setattr(anatomy, "RANKS", (1, 2))
         task = Task(IDS, IDS[:4], IDS[4:7], np.asarray(COUNTED))
         folder = tmp_path_factory.mktemp("ledgers")
-        case = why.Case(model(), task, IDS[:3], Journal(folder / "j.jsonl", {}), folder / "ledger", SMALL)
-        found = why.measure(case, lambda: case)
-        again = why.measure(case, lambda: case)
-        assert again == found, "what is finished isn't run again"
-        return found
+        cases = {name: why.Case(model(), task, IDS[:3], folder / name, SMALL) for name in TASKS}
+        return frames_of(why.of_cases(cases))
 
 
-def test_tables_have_every_method_and_close(measured):
-    fields = numbers({"English": measured, "answers": measured})
-    assert fields["English: ledgers"] == fields["English: ledgers that hold"] == str(8 * 2 * 3)
-    for name, method in measured["methods"].items():
-        best = min(method["tried"], key=lambda found: found["loss"])
-        assert method["rate"] == best["rate"]
-        loss = np.mean([seed["loss"] for seed in method["seeds"]])
-        assert fields[f"answers: Learned and forgotten / {name} / loss (seeds)"].startswith(f"{loss:.3f} (")
-        for seed in method["seeds"]:
-            change = np.array(seed["loss"]) - np.array(measured["base"]["loss"])
-            near(np.sum(seed["by kind"], 1), change, within=2e-4)
-    full = fields["English: Agreement with the ledger of full fine-tuning / full, the same matrices / neurons, overlap"]
-    assert 0 < float(full.partition(" ")[0]) <= 1
+def test_every_method_is_measured_at_its_best_rate_and_its_ledgers_close(frames):
+    runs, methods = frames["runs"], frames["methods"]
+    at_best = runs[runs["at"] == "best"]
+    assert at_best["ledger holds"].sum() == 2 * len(METHODS) * 2 * 3 and len(at_best) == 2 * len(METHODS) * 2
+    for row in methods.itertuples():
+        tried = frames["tried"][(frames["tried"].task == row.task) & (frames["tried"].trained == row.trained)]
+        assert row.rate == tried.sort_values("loss").rate.iloc[0]
+        of_method = why_report.runs_of(frames, row.task, row.trained)
+        base = why_report.base(frames, row.task, "loss")
+        for run in of_method.to_dict("records"):
+            near(np.sum(run["by kind"], 1), np.array(run["loss"]) - base, within=2e-4)
+        near(
+            why_report.learned(frames, row.task, row.trained), base - np.mean(of_method.loss.to_list(), 0), within=1e-9
+        )
+
+
+def test_ledgers_of_two_trainings_are_compared(frames):
+    full = why_report.agreement_of("English", "neurons", MATRICES, frames, "overlap")
+    assert 0 < full.value <= 1
+    compared = set(frames["agreement"].compared)
+    assert {*RANKS, MATRICES, f"{MATRICES}, on the other task", "rank 16, shuffled within layers"} <= compared
+
+
+def made_up(forgotten):
+    """Return full fine-tuning at two rates, which has learned and forgotten 1 and 2, and a method between them."""
+    texts = np.array([-0.1, 0.0, 0.1])
+
+    def run(name, at, fall, rise):
+        return {
+            "task": "English",
+            "trained": name,
+            "at": at,
+            "seed": 1,
+            "loss": 5 - fall - texts,
+            "original": 2 + rise + texts,
+        }
+
+    runs = [run(EVERYTHING, "lower", 1, 1), run(EVERYTHING, "best", 2, 2), run("rank 4", "best", 1.5, forgotten)]
+    base = {"task": "English", "loss": np.full(3, 5.0), "original": np.full(3, 2.0)}
+    return {"runs": pd.DataFrame(runs), "base": pd.DataFrame([base])}
+
+
+def test_forgetting_is_compared_where_full_fine_tuning_has_learned_as_much():
+    frames = made_up(1.2)
+    near(why_report.at_equal_learning(frames, "English", "rank 4").mean(), 1.5, within=1e-9)
+    near(why_report.against_full("English", "rank 4", frames).mean(), -0.3, within=1e-9)
+    near(why_report.learned_share("English", "rank 4", frames).value, 75, within=1e-9)
+    more = made_up(1.2)
+    more["runs"].at[2, "loss"] = np.full(3, 1.0)
+    assert why_report.at_equal_learning(more, "English", "rank 4") is None, "full fine-tuning never learns as much"
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ([(96, 99), (80, 90)], "confirmed"),
+        ([(80, 94), (70, 90)], "refuted"),
+        ([(90, 99), (70, 90)], "undecided"),
+    ],
+)
+def test_some_rank_learns_as_much(shares, said):
+    assert why.some_rank([Estimate(sum(of) / 2, *of, 48, OfInterval.BOOTSTRAP) for of in shares]) == said

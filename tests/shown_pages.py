@@ -6,11 +6,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+WITH_OUTPUT = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(?!\$ )(.*?)```)?", re.DOTALL)
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 def blocks(language, page=README):
     return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+
+
+def shown_code(page):
+    """Return every Python block of a page with the output that follows it; empty where none is shown."""
+    return WITH_OUTPUT.findall(page)
 
 
 def like(line):

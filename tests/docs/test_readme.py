@@ -5,17 +5,30 @@ import re
 
 import jax
 import pytest
-from shown_pages import README, ROOT, alike, blocks
+from shown_pages import README, ROOT, alike, blocks, shown_code
 
 DERIVATIONS = (ROOT / "docs" / "explanation" / "derivations.md").read_text(encoding="utf-8")
 OPERATORS = (ROOT / "docs" / "explanation" / "operators.md").read_text(encoding="utf-8")
-INTERVENTIONS = (ROOT / "docs" / "how-to" / "interventions.md").read_text(encoding="utf-8")
 ATTRIBUTION = (ROOT / "docs" / "explanation" / "attribution.md").read_text(encoding="utf-8")
 WORDS = (ROOT / "docs" / "reference" / "words.md").read_text(encoding="utf-8")
 SECANT = (ROOT / "docs" / "explanation" / "secant.md").read_text(encoding="utf-8")
 OWN_CODE = (ROOT / "docs" / "tutorials" / "own-code.md").read_text(encoding="utf-8")
 
-HOW_TO = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "how-to").glob("*.md"))}
+GUIDES = {
+    path.relative_to(ROOT / "docs").as_posix(): path.read_text(encoding="utf-8")
+    for folder in ("tutorials", "how-to")
+    for path in sorted((ROOT / "docs" / folder).glob("*.md"))
+}
+"""Tutorials and how-to pages."""
+
+BESIDE = {
+    "how-to/own-family.md": "tests/models/test_registry.py",
+    "how-to/pytorch.md": "tests/parity/test_pytorch.py",
+    "how-to/recipes.md": "tests/docs/test_recipes.py",
+}
+"""Guides whose code another test runs: beside what it registers, with PyTorch, and section by section."""
+OWN_PROCESS = "__main__"
+"""What a block has that runs in a process of its own: tests/survey/test_survey.py runs it."""
 
 
 def test_a_sign_or_a_digit_makes_a_line_another():
@@ -27,32 +40,54 @@ def test_a_sign_or_a_digit_makes_a_line_another():
     assert not alike(shown.replace("12", "13"), shown) and not alike(shown.replace("layer", "token"), shown)
 
 
+SHOWN = {
+    "README": README,
+    "operators": OPERATORS,
+    "attribution": ATTRIBUTION,
+    "words": WORDS,
+    "secant": SECANT,
+    **{name: page for name, page in GUIDES.items() if name not in BESIDE and "```python" in page},
+}
+
+
+@pytest.mark.parametrize("page", SHOWN.values(), ids=SHOWN)
+def test_output_is_shown_right_after_the_code_that_prints_it(page):
+    outputs = [block for block in blocks("text", page) if not block.startswith("$ ")]
+    assert [output for _, output in shown_code(page) if output] == outputs
+    assert not re.search(r"^```\n(?!\n|\Z)", page, re.MULTILINE), "a block has a language"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "page",
-    [README, OPERATORS, INTERVENTIONS, ATTRIBUTION, OWN_CODE, WORDS, SECANT, *HOW_TO.values()],
-    ids=["README", "operators", "interventions", "attribution", "your own code", "words", "secant", *HOW_TO],
-)
+@pytest.mark.parametrize("page", SHOWN.values(), ids=SHOWN)
 def test_every_python_block_prints_what_is_shown(page, capsys):
     namespace = {}
-    shown = [block for block in blocks("text", page) if not block.startswith("$ ")]
-    assert len(blocks("python", page)) == len(shown)
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
-        for block, expected in zip(blocks("python", page), shown):
+        for block, expected in shown_code(page):
+            if OWN_PROCESS in block:
+                continue
             exec(block, namespace)
             actual = capsys.readouterr().out.splitlines()
             assert len(actual) == len(expected.splitlines())
             assert all(map(alike, actual, expected.splitlines())), actual
 
 
+@pytest.mark.parametrize("page", GUIDES.values(), ids=GUIDES)
+def test_code_of_guides_runs_after_an_installation(page):
+    for block in blocks("python", page):
+        assert not re.search(r"^\s*(from|import) (experiments|tests|benchmarks|training)\b", block, re.MULTILINE)
+
+
 def test_the_error_shown_for_a_forgotten_mark_is_real():
     (message,) = re.findall(r"^    duat_jax\.errors\.(NotAffine: .*?)\n\n", OWN_CODE, re.DOTALL | re.MULTILINE)
-    source = blocks("python", OWN_CODE)[1].replace(
+    *before, block = blocks("python", OWN_CODE)
+    source = block.replace(
         'hold(jax.nn.softmax(x @ w["qk"] @ x.T), "pattern")', "jax.nn.softmax(x @ w['qk'] @ x.T)"
     )
     (line,) = [i for i, text in enumerate(source.splitlines(), 1) if "softmax" in text]
     namespace = {}
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), pytest.raises(ValueError) as raised:
+        for earlier in before:
+            exec(earlier, namespace)
         exec(compile(source, "/home/me/block.py", "exec"), namespace)
     actual = f"NotAffine: {raised.value}"
     words = " ".join(message.split())
@@ -83,23 +118,11 @@ def test_every_python_block_of_the_page_on_blocks_runs(capsys):
 
 
 RUN_ELSEWHERE = {
-    *(
-        "explanation/attribution.md",
-        "explanation/blocks.md",
-        "explanation/derivations.md",
-        "how-to/interventions.md",
-        "explanation/operators.md",
-        "tutorials/own-code.md",
-    ),  # here
-    *(f"how-to/{name}.md" for name in HOW_TO),
-    *(
-        "findings/images.md",
-        "findings/in-context.md",
-        "how-to/pytorch.md",
-        "how-to/recipes.md",
-        "how-to/attention.md",
-        "how-to/own-family.md",
-    ),  # beside what they show
+    "explanation/attribution.md",
+    "explanation/blocks.md",
+    "explanation/derivations.md",
+    "explanation/operators.md",
+    *(name for name, page in GUIDES.items() if "```python" in page),
 }
 WITH_CODE = sorted(
     page.relative_to(ROOT / "docs").as_posix()

@@ -16,7 +16,7 @@ from duat_jax.verification.networks import randomised
 from experiments.images import digits
 from experiments.images import run as measured
 
-PAGE = (Path(__file__).parents[2] / "docs" / "findings" / "images.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "images.md").read_text(encoding="utf-8")
 
 
 def network():

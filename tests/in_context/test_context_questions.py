@@ -211,11 +211,11 @@ def test_the_command_compares_with_other_demonstrations(tokenizer, tmp_path):
 
 @pytest.mark.slow
 def test_the_pages_example_runs():
-    page = (Path(__file__).parents[2] / "docs" / "findings" / "in-context.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "in-context.md").read_text(encoding="utf-8")
     namespace = {}
     with jax.numpy_dtype_promotion("standard"):
-        exec(block, namespace)
+        for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+            exec(block, namespace)
     assert namespace["account"].completeness.verdict == "holds" and namespace["account"].difference > 1
     assert namespace["joined"].density.min() > 0.5
 

@@ -17,7 +17,7 @@ OWN_CODE = (ROOT / "docs" / "tutorials" / "own-code.md").read_text(encoding="utf
 GUIDES = {
     path.relative_to(ROOT / "docs").as_posix(): path.read_text(encoding="utf-8")
     for folder in ("tutorials", "how-to")
-    for path in sorted((ROOT / "docs" / folder).glob("*.md"))
+    for path in sorted((ROOT / "docs" / folder).rglob("*.md"))
 }
 """Tutorials and how-to pages."""
 

@@ -53,6 +53,17 @@ class Table(NamedTuple):
     note: str = ""
 
 
+def rows_of(frame: pd.DataFrame, **columns: Any) -> pd.DataFrame:
+    """Return the rows of a frame whose columns have these values.
+
+    Example:
+        >>> rows_of(pd.DataFrame({"method": ["a", "a", "b"], "seed": [0, 1, 0], "loss": [1, 2, 3]}), method="a", seed=1)
+          method  seed  loss
+        1      a     1     2
+    """
+    return frame[np.logical_and.reduce([frame[name] == value for name, value in columns.items()])]
+
+
 def of_units(rows: pd.DataFrame, column: str, unit: str | None) -> pd.Series:
     """Return a column's number of every unit: the mean of the unit's rows."""
     return rows[column] if unit is None else rows.groupby(unit, sort=False)[column].mean()

@@ -1,5 +1,6 @@
 """The four verdicts on a prediction, and what decides them."""
 
+from collections.abc import Callable
 from enum import StrEnum
 
 from experiments.estimate import Estimate
@@ -38,6 +39,17 @@ def above(estimate: Estimate, bound: float = 0.0) -> Verdict:
 def below(estimate: Estimate, bound: float = 0.0) -> Verdict:
     """Return whether an estimate is below a bound."""
     return decide(estimate.high < bound, estimate.low > bound)
+
+
+def every(rule: Callable[..., Verdict], *bounds: float) -> Callable[..., Verdict]:
+    """Return what judges several estimates by one rule, together.
+
+    Example:
+        >>> from experiments.estimate import estimate
+        >>> every(above, 0.5)(estimate([1.0, 1.1]), estimate([0.0, 0.1])).value
+        'undecided'
+    """
+    return lambda *estimates: together(*(rule(each, *bounds) for each in estimates))
 
 
 def together(*verdicts: Verdict) -> Verdict:

@@ -12,8 +12,8 @@ from experiments.findings import FOLDER, PAGES, RECORDS, page_of_tables, record,
 from experiments.record import faults, filled_sentence, record_of, verdict_on
 from experiments.studies import converted, study_of
 from experiments.study import Measure, Piece, Prediction, Study
-from experiments.table import Cell, Table, render
-from experiments.verdict import Verdict, above, together
+from experiments.table import Cell, Table, render, rows_of
+from experiments.verdict import Verdict, above, every, together
 
 
 @pytest.mark.parametrize("name", converted())
@@ -148,11 +148,20 @@ def test_a_table_has_a_row_of_each_group_and_averages_within_units():
     ]  # fmt: skip
 
 
+def test_rows_are_chosen_by_their_columns():
+    losses = pd.DataFrame({"method": ["a", "a", "b"], "in its place": ["c", "d", "c"], "loss": [1.0, 2.0, 3.0]})
+    assert rows_of(losses, method="a").loss.tolist() == [1.0, 2.0]
+    assert rows_of(losses, method="a", **{"in its place": "d"}).loss.tolist() == [2.0]
+
+
 def test_verdicts_of_several_parts():
     confirmed, refuted, undecided = Verdict.CONFIRMED, Verdict.REFUTED, Verdict.UNDECIDED
     assert together(confirmed, confirmed) == confirmed and together(confirmed, refuted) == Verdict.MIXED
     assert together(confirmed, undecided) == together(refuted, undecided) == undecided
     assert above(estimate([0.0, 0.0])) == undecided
+    high, low = estimate([1.0, 1.1]), estimate([-1.0, -1.1])
+    assert every(above)(high, high) == confirmed and every(above)(high, low) == Verdict.MIXED
+    assert every(above, 2.0)(high, low) == refuted
 
 
 def test_a_sentence_names_the_field_that_is_missing():

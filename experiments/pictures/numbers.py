@@ -11,7 +11,6 @@ from experiments.kept_results import kept
 from experiments.long_context.afterwards import IN_GROUPS
 from experiments.long_context.networks import NONE
 from experiments.long_context.trained_verdicts import NOT_TUNED
-from experiments.prompts.report import JUDGED, RUNS
 from experiments.studies import fields_of
 
 Numbers = dict[str, Any]
@@ -185,21 +184,6 @@ def limited_reach() -> Numbers:
     return {
         "bytes 128 to 191 of a text": [axis, _of(study, "Loss by position / {} / 128 to 191", kinds)],
         "bytes 128 to 511, fine-tuned with": [axis, tuned],
-    }
-
-
-def prompts() -> Numbers:
-    """Return how far runs with another prompt's parameters go to its answer, and how far parameters are apart."""
-    compared = {"tasks": "translating and another task", "wordings": "wordings", "texts": "texts"}
-    distances = {
-        f"between {name}, {group}": estimates
-        for name, column in compared.items()
-        for group, estimates in _of("prompts", f"Distances of parameters at the text / {{}} / {column}", JUDGED).items()
-    }
-    shares = _of("prompts", "Shares of the way to the other answer / {} / with translation", list(RUNS.values()))
-    return {
-        "to the other prompt's answer": ["share of the way", shares],
-        "at the text's tokens": ["distance of parameters", distances],
     }
 
 

@@ -32,7 +32,6 @@ PICTURES = {
     "ground-truth": Picture(numbers.ground_truth, draw.draw_ground_truth),
     "heads": Picture(numbers.heads, draw.draw_heads),
     "long-context": Picture(numbers.long_context, draw.draw_long_context),
-    "prompts": Picture(numbers.prompts, draw_panels),
 }
 """The picture of every page of results, by the name of the page."""
 

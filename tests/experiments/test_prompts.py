@@ -4,6 +4,7 @@ import itertools
 
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from flax import nnx
 from helpers import modern, near
@@ -15,10 +16,11 @@ from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.recording import record
 from duat_jax.verification.networks import randomised
+from experiments import run as framework
 from experiments import smollm2
 from experiments.frozen_parameters import held_values, run_with
-from experiments.prompts import exchanged, report, run
-from experiments.prompts.texts import INSTRUCTIONS, draw_prompts
+from experiments.prompts import exchanged, run
+from experiments.prompts.texts import draw_prompts
 
 
 def gated_model(vocab=20, positions=64, dtype=jnp.float64):
@@ -143,79 +145,73 @@ def test_distances_are_zero_before_what_differs_and_at_equal_texts():
     near(exchanged.distances(model, OWN, OWN, first=0, last=6)[exchanged.BIASES], 0, 1e-12)
 
 
-def results_of(text, words, distances, way=2.0):
-    """Return results in which runs at the text go some share of the way, all others another share; texts differ."""
-    tasks, scale = list(INSTRUCTIONS), (0.5, 1.0, 1.5, 1.0)
-    shares = {run: text if run.startswith(report.TEXT) else words for run in report.RUNS}
-    found = {f"answers, {task} {wording}": [[1], [2], [3], [4]] for task in tasks for wording in (0, 1)}
-    for own, other in itertools.permutations(tasks, 2):
+def frames_of(text, words, distances, way=2.0):
+    """Return frames in which runs at the text go some share of the way, all others another share; texts differ."""
+    runs, apart = [], []
+    shares = {name: text if name.startswith(run.TEXT) else words for name in run.RUNS}
+    for own, other in itertools.permutations(run.TASKS, 2):
         # One direction goes half of the share, the other one and a half of it.
-        side = 0.5 if tasks.index(own) < tasks.index(other) else 1.5
-        rows = [
-            {report.OWN: 1.0, report.OTHER: 1 - way * of}
-            | {run: 1 - side * way * of * each for run, each in shares.items()}
-            for of in scale
-        ]
-        found |= {f"{own} to {other}": rows, f"{own} to {other}, {report.WORDING}": rows}
-        found[f"apart, {own}, {other}"] = distances["tasks"]
-    for own, kind in itertools.product(tasks, ("wordings", report.BETWEEN_TEXTS)):
-        found[f"apart, {own}, {kind}"] = distances[kind]
-    return {"pieces": found}
+        side = 0.5 if run.TASKS.index(own) < run.TASKS.index(other) else 1.5
+        for parameters, (i, of) in itertools.product(
+            (run.ANOTHER_TASK, run.ANOTHER_WORDING), enumerate((0.5, 1.0, 1.5, 1.0))
+        ):
+            keys = {"prompt": own, "towards": other, "parameters": parameters, "text": i}
+            moved = {name: 1 - side * way * of * each for name, each in shares.items()}
+            runs.append(keys | {run.OWN: 1.0, run.OTHER: 1 - way * of} | moved)
+    for pairs, number in zip((run.PAIRS, *list(run.BETWEEN.values())[2:]), distances, strict=True):
+        groups = dict.fromkeys((*exchanged.HELD, exchanged.BIASES), number)
+        apart += [{"first": a, "second": b, "text": i} | groups for a, b in pairs for i in range(4)]
+    return {"runs": pd.DataFrame(runs), "apart": pd.DataFrame(apart)}
 
 
-def of_groups(number):
-    return {group: [number] * 4 for group in (*exchanged.HELD, exchanged.BIASES)}
-
-
-def distances_of(*numbers):
-    kinds = ("tasks", "wordings", report.BETWEEN_TEXTS)
-    return {kind: of_groups(number) for kind, number in zip(kinds, numbers, strict=True)}
+def verdicts(frames):
+    return [str(prediction.verdict(frames)) for prediction in run.STUDY.predictions]
 
 
 @pytest.mark.parametrize(
     ("text", "words", "numbers", "expected"),
     [
-        (0.7, 0.3, (0.2, 0.1, 1.0), ["confirmed", "confirmed", "confirmed", "refuted", "refuted"]),
-        (0.3, 0.9, (0.1, 0.2, 0.15), ["refuted", "refuted", "refuted", "confirmed", "confirmed"]),
+        (0.7, 0.3, (0.2, 0.1, 1.0), ["confirmed", "refuted", "refuted", "confirmed", "confirmed"]),
+        (0.3, 0.9, (0.1, 0.2, 0.15), ["refuted", "confirmed", "confirmed", "refuted", "refuted"]),
         (0.5, 0.5, (0.3, 0.3, 1.0), ["undecided"] * 5),
     ],
 )
 def test_verdicts_follow_the_stated_bounds(text, words, numbers, expected):
-    results = results_of(text, words, distances_of(*numbers))
-    assert [row[1] for row in report.verdicts(results)] == expected
-    assert "### Distances of parameters at the text" in report.fields(results)["tables"]
+    assert verdicts(frames_of(text, words, numbers)) == expected
 
 
 def test_without_a_way_nothing_is_decided():
-    results = results_of(0.7, 0.3, distances_of(0.2, 0.1, 1.0))
-    for of in results["pieces"].values():
-        for row, sign in zip(of, (1, -1, 1, -1), strict=False):
-            if isinstance(row, dict):
-                row[report.OTHER] = row[report.OWN] + sign
-    assert [row[1] for row in report.verdicts(results)] == ["undecided"] * 5
+    frames = frames_of(0.7, 0.3, (0.2, 0.1, 1.0))
+    frames["runs"][run.OTHER] = frames["runs"][run.OWN] + (-1.0) ** frames["runs"].text - 0.01
+    assert verdicts(frames) == ["undecided"] * 5
 
 
 def test_an_interval_decides_and_not_a_mean():
-    results = results_of(0.7, 0.3, distances_of(0.2, 0.1, 1.0))
-    for name, of in results["pieces"].items():
-        if " to " in name:  # two texts go most of the way, two hardly any
-            for row, share in zip(of, (1.2, 0.05, 1.2, 0.05), strict=True):
-                row[f"{report.TEXT}, {report.ALL}"] = row[report.OWN] - share * (row[report.OWN] - row[report.OTHER])
-    by = {row[0]: row[1] for row in report.verdicts(results)}
-    assert by["carried at the text"] == "undecided"
+    frames = frames_of(0.7, 0.3, (0.2, 0.1, 1.0))
+    runs = frames["runs"]  # two texts go most of the way, two hardly any
+    runs[f"{run.TEXT}, {run.ALL}"] = runs[run.OWN] - runs.text.map([1.2, 0.05, 1.2, 0.05].__getitem__) * (
+        runs[run.OWN] - runs[run.OTHER]
+    )
+    assert verdicts(frames)[0] == "undecided"
 
 
 @pytest.mark.slow
-def test_the_whole_study_runs_small_and_goes_on(tmp_path):
+def test_the_whole_study_runs_small_and_goes_on(tmp_path, monkeypatch):
     tokenizer = duat.load_tokenizer(smollm2.path())
     prompts = draw_prompts(tokenizer, 2, 8, 0)
     differ = [(prompts.ids[a] != prompts.ids[b]).any(0).sum() for a, b in ((0, 1), (0, 2), (0, 4), (4, 5))]
     assert differ == [3, 1, 3, 3]
     assert (prompts.ids[:, :, prompts.text] == prompts.ids[:1, :, prompts.text]).all()
     model = gated_model(tokenizer.get_vocab_size(), dtype=jnp.float32)
-    sizes = run.Sizes(texts=2, length=8, answer=2)
-    found = run.measure_all(sizes, tmp_path, model, tokenizer)
-    assert "| a task moves more than a wording |" in report.fields(found)["tables"]
-    journal = (tmp_path / "prompts").read_bytes()
-    assert run.measure_all(sizes, tmp_path, model, tokenizer)["pieces"] == found["pieces"]
-    assert (tmp_path / "prompts").read_bytes() == journal
+    for name, value in {"TEXTS": 2, "LENGTH": 8, "ANSWER": 2}.items():
+        monkeypatch.setattr(run, name, value)
+    monkeypatch.setattr(run.duat, "load", lambda path: model)
+    columns = {name: {*frame} for name, frame in framework.frames_of("prompts").items()}
+    monkeypatch.setattr(framework, "FOLDER", tmp_path)
+    framework.run("prompts", run.STUDY)
+    frames, kept = framework.frames_of("prompts"), (tmp_path / "prompts.json").read_bytes()
+    assert {name: {*frame} for name, frame in frames.items()} == columns
+    assert all(render(frames) for render in run.STUDY.tables.values()) and verdicts(frames)
+    monkeypatch.setattr(run, "scores", None)  # what is kept isn't measured again
+    framework.run("prompts", run.STUDY)
+    assert (tmp_path / "prompts.json").read_bytes() == kept

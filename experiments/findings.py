@@ -32,6 +32,7 @@ PAGES = (
     "emergence",
 )
 """The pages of findings, in the order of the navigation."""
+KEYS = {"findings": "headline"}
 OWN = "none: "
 """The beginning of what stands in the place of a claim for a question that the papers don't answer."""
 
@@ -105,20 +106,15 @@ def write_pages_of_tables(names: Sequence[str] | None = None) -> None:
         (FOLDER / f"{name}.md").write_text(page_of_tables(name), encoding="utf-8")
 
 
-def _page(page: str) -> Fields:
-    """Return the fields of a page of findings: every study in a row, results against it, and limits."""
-    of_page = records(page)
-    rows = [
-        (f"[{of.question}](tables/{of.study}.md)", of.outcome, of.control, f"{of.n} {of.unit}", of.verdict)
-        for of in of_page
-    ]
-    head = "question", "outcome", "control", "n", "verdict"
-    return {
-        f"{page} / studies": "\n".join(table(head, rows)),
-        f"{page} / findings": "\n".join(f"- {of.headline}" for of in of_page),
-        f"{page} / against": "\n".join(f"- {of.against}" for of in of_page),
-        f"{page} / limits": "\n".join(f"- {of.limits}" for of in of_page),
-    }
+def _section(of: Record) -> str:
+    """Return a record as a section: question, verdict, finding, what speaks against it, and limits."""
+    return "\n\n".join(
+        (
+            f"### {of.question}",
+            f"*{of.verdict.capitalize()}, n = {of.n} {of.unit}; what decides was stated {of.stated}.* {of.headline}",
+            f"- *Against it:* {of.against}\n- *Limits:* {of.limits}\n- [Protocol and tables](tables/{of.study}.md)",
+        )
+    )
 
 
 def claims() -> dict[str, list[Record]]:
@@ -157,7 +153,10 @@ def fields(kept: dict[str, Any]) -> Fields:
     """Return the fields of all pages of findings."""
     found = _summary()
     for page in dict.fromkeys(of.page for of in records()):
-        found |= _page(page)
+        of_page = records(page)
+        found[f"{page} / studies"] = "\n\n".join(map(_section, of_page))
+        for key in ("findings", "against", "limits"):  # until no page shows them apart
+            found[f"{page} / {key}"] = "\n".join(f"- {of._asdict()[KEYS.get(key, key)]}" for of in of_page)
     return found
 
 

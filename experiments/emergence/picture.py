@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from duat_jax.display.pictures import add_colour_bar, colour_scale, draw_heat, styled
 from experiments.emergence.courses import courses
 from experiments.emergence.training import HELD_OUT, REPETITION
-from experiments.pictures.draw import OTHER, OURS, PALE
+from experiments.pictures.panels import OTHER, OURS, PALE
 from experiments.run import frames_of
 
 Numbers = dict[str, Any]

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from duat_jax.display.pictures import styled
-from experiments.pictures.numbers import PARAMETERS, Numbers
-from experiments.pictures.panels import OTHER, OURS, PALE, dots, stack
+from experiments.pictures.numbers import Numbers
+from experiments.pictures.panels import OTHER, OURS, dots, stack
 
 OUR_METHODS = "secant", "collapse", "contributions"
 
@@ -73,25 +73,6 @@ def draw_approximation(numbers: Numbers) -> Figure:
         _errors(axes, of_task)
         axes.set_title(task)
         axes.set_xlabel("error (root mean square)")
-    return figure
-
-
-@styled
-def draw_images(numbers: Numbers) -> Figure:
-    """Draw how far the parameters of both networks move from one image to another."""
-    figure = Figure(figsize=(7.4, 2.9))
-    axes = figure.subplots()
-    for offset, (network, colour) in zip((-0.2, 0.2), (("residual CNN", PALE), ("ViT", OURS)), strict=True):
-        values = [number for number, *_ in numbers[network].values()]
-        places = np.arange(len(values)) + offset
-        axes.barh(places, values, 0.38, color=colour, label=network)
-        for place, value in zip(places, values, strict=True):
-            axes.text(value + 1, place, f"{value:.0f} %", va="center", fontsize="small")
-    axes.set_yticks(range(len(PARAMETERS)), list(PARAMETERS))
-    axes.invert_yaxis()
-    axes.set_xlabel("mean change from one image to another")
-    axes.set_xlim(0, 170)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper")
     return figure
 
 

@@ -100,21 +100,6 @@ def approximation() -> Numbers:
     }
 
 
-PARAMETERS = {
-    "$W'_1$ of the logits (P)": "W'1 of the logits (P)",
-    "$W'_2$ of the last term (B)": "W'2 of the last term (B)",
-    "$W'_3$ of the first term (C)": "W'3 of the first term (C)",
-    "$b'_3$ of the logits (q)": "b'3 of the logits (q)",
-    "$b'_2$ of the last term (c)": "b'2 of the last term (c)",
-}
-
-
-def images() -> Numbers:
-    """Return how far the parameters of both networks move from one image to another."""
-    networks = "residual CNN", "ViT"
-    return {network: _of("images", f"Which parameters move / {{}} / {network}", PARAMETERS) for network in networks}
-
-
 def ground_truth() -> Numbers:
     """Return how well every method ranks the units of known circuits, for both read-outs."""
     fields = fields_of("ground_truth")

@@ -26,7 +26,6 @@ FOLDER = ROOT / "docs" / "findings"
 PICTURES = {
     "approximation": Picture(numbers.approximation, draw.draw_approximation),
     "in-context": Picture(numbers.in_context, draw.draw_in_context),
-    "images": Picture(numbers.images, draw.draw_images),
     "faithfulness": Picture(numbers.faithfulness, draw.draw_faithfulness),
     "circuits": Picture(numbers.circuits, draw.draw_circuits),
     "ground-truth": Picture(numbers.ground_truth, draw.draw_ground_truth),

@@ -6,15 +6,19 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from flax import nnx
 from helpers import close, near, numbers
 
 import duat_jax as duat
 from duat_jax.models.residual_network import ResidualNetwork
+from duat_jax.nn import ResidualConvolution
 from duat_jax.verification.networks import randomised
+from experiments.estimate import estimate
 from experiments.images import digits
 from experiments.images import run as measured
+from symbolic import Block
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "images.md").read_text(encoding="utf-8")
 
@@ -198,6 +202,17 @@ def test_of_a_linear_logit_every_ranker_says_what_a_patch_adds():
     np.testing.assert_array_equal(kept[2:4, 2:4], x[2:4, 2:4])
 
 
+@pytest.mark.slow
+def test_a_residual_convolution_is_one_residual_term_and_a_block(as_a_user):
+    layer = ResidualConvolution(4, 4, "relu", rngs=nnx.Rngs(0))
+    x = jax.random.normal(jax.random.key(1), (6, 6, 4))
+    form = duat.unroll(lambda x: duat.stream(layer(duat.stream(x, "layer")), "layer"), x).residual_term(1)
+    assert form.inner.input.shape == form.inner.output.shape == form.outer.output.shape == (6, 6, 4)
+    block = Block.from_function(layer, x)
+    assert str(block.written) == "x′ᵢ + O′ᵢ₊₁ relu(K′ᵢ₊₁ x′ᵢ + c′ᵢ₊₁) + o′ᵢ₊₁"
+    assert str(block.prove().verdict) == "8 of 8 checks hold, by induction, with 9 definitions"
+
+
 def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
@@ -209,3 +224,35 @@ def test_every_block_of_the_page_prints_what_is_shown(as_a_user, capsys):
     for block, expected in zip(blocks("python"), blocks("text")):
         exec(block, namespace)
         assert capsys.readouterr().out == expected
+
+
+def test_which_parameters_move_is_decided_by_zero():
+    zero, some = estimate([0.0]), estimate([0.5])
+    moves, exact, fixed, _ = measured.STUDY.predictions
+    assert [moves.decide(some, zero), moves.decide(some, some), moves.decide(zero, zero)] == [
+        "confirmed", "refuted", "refuted"
+    ]  # fmt: skip
+    assert [fixed.decide(zero), fixed.decide(some)] == ["confirmed", "refuted"]
+    assert exact.decide(estimate([True, True])) == "confirmed" and exact.decide(estimate([True, False])) == "refuted"
+
+
+def test_the_secant_is_compared_on_every_image():
+    def row(method, deletion, insertion):
+        seeds = {"network": "ViT", "seed": 0, "ranked by": method}
+        return seeds | {"deletion": deletion, "insertion": insertion}
+
+    patches = pd.DataFrame([row("secant to paper", [0.1, 0.3], [0.8, 0.9]), row("collapse", [0.4, 0.2], [0.5, 1.0])])
+    for kind, ahead in (("deletion", [0.3, -0.1]), ("insertion", [0.3, -0.1])):
+        near(measured.ahead_of_collapse("ViT", kind, {"patches": patches}).to_numpy(), np.array(ahead), within=1e-12)
+
+
+@pytest.mark.slow
+def test_forms_and_changes_are_measured(as_a_user):
+    model = measured.trained(measured.CNN, 0, digits.Digits(*striped(64), *striped(0)))
+    images = striped(4)[0]
+    rows = measured.exactness(lambda: model, images)
+    assert [row["form"] for row in rows] == 2 * [*measured.FORMS] and all(row["hold"] == row["asked"] for row in rows)
+    changes = {row["parameter"]: row["change"] for row in measured.moved(lambda: model, images)}
+    assert [name for name in measured.PARAMETERS if changes[name] > 0] == [measured.LAST_BIAS]
+    patches = measured.faithfulness(lambda: model, images)
+    assert {len(row["deletion"]) for row in patches} == {len(row["insertion"]) for row in patches} == {4}

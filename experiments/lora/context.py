@@ -25,9 +25,9 @@ from duat_jax.models.transformer import Transformer
 from experiments.estimate import Estimate, ratio
 from experiments.lora.tuning import EVERYTHING, LENGTH, METHODS, STEPS, TESTED, Task, english, rate_of, train_along
 from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
-from experiments.table import Cell, Frames, Table
+from experiments.table import Cell, Frames, Table, rows_of
 from experiments.texts import held_out_sources
-from experiments.verdict import above, together
+from experiments.verdict import above, every
 
 SEEDS, STOPS, COMPARED = (1, 2, 3), (10, 30, STEPS), ("rank 16", EVERYTHING)
 LATE, NEAR = 20, 8
@@ -94,13 +94,7 @@ def lost(rows: pd.DataFrame) -> Estimate:
 
 def at_the_end(texts: str, trained: str, frames: Frames) -> pd.DataFrame:
     """Return the rows of all seeds after the last step."""
-    of = frames["gains"]
-    return of[(of.texts == texts) & (of.trained == trained) & (of.steps == max(STOPS))]
-
-
-def grown(name: str, frames: Frames) -> Float[np.ndarray, "texts"]:
-    """Return by how much the gain on the task's texts grew."""
-    return more(at_the_end(OF_TASK, name, frames))
+    return rows_of(frames["gains"], texts=texts, trained=trained, steps=max(STOPS))
 
 
 def worn(name: str, frames: Frames) -> Estimate:
@@ -108,9 +102,15 @@ def worn(name: str, frames: Frames) -> Estimate:
     return lost(at_the_end(OF_BASE, name, frames))
 
 
-def after(name: str, frames: Frames) -> Float[np.ndarray, "texts"]:
+def grown(name: str) -> Measure:
+    """Return by how much the gain on the task's texts grew."""
+    said = f"gain after, more than before, {name}"
+    return Measure(said, lambda frames: more(at_the_end(OF_TASK, name, frames)), 3, "+")
+
+
+def before_all(frames: Frames) -> Float[np.ndarray, "texts"]:
     """Return the gain on the task's texts before fine-tuning."""
-    return of_texts(name, at_the_end(OF_TASK, COMPARED[0], frames))
+    return of_texts("before", at_the_end(OF_TASK, COMPARED[0], frames))
 
 
 def fine_tuned(value: Callable[[pd.DataFrame], Any], rows: pd.DataFrame) -> Any:
@@ -128,17 +128,17 @@ STUDY = Study(
         Prediction(
             "on the task's texts the gain grows in 100 steps, by each method",
             "confirmed if the gain after less that before is above zero with both methods, refuted if it is below",
-            tuple(Measure(f"gain after, more than before, {name}", partial(grown, name), 3, "+") for name in COMPARED),
-            lambda *grown: together(*map(above, grown)),
+            tuple(map(grown, COMPARED)),
+            every(above),
         ),
         Prediction(
             "the opposite view: on the base's texts more than a quarter of it is lost, by each method",
             f"confirmed if the part that is lost is above {FALLS} with both methods, refuted if it is below",
             tuple(Measure(f"part that is lost, {name}", partial(worn, name), 2) for name in COMPARED),
-            lambda *lost: together(*(above(of, FALLS) for of in lost)),
+            every(above, FALLS),
         ),
     ),
-    control=Measure("gain before", partial(after, "before"), 3, "+"),
+    control=Measure("gain before", before_all, 3, "+"),
     headline="Fine-tuning by adapters of rank 16 changes by {outcome} nats a token how much far tokens of a text lower"
     " its loss, which is {control} before ({n} test texts).",
     against="After ten steps of adapters the gain by far tokens differs from the one before by"

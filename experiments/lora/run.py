@@ -37,9 +37,9 @@ from experiments import run, smollm2
 from experiments.estimate import Estimate, ratio
 from experiments.pictures.panels import OURS, dots
 from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
-from experiments.table import Cell, Frames, Table
+from experiments.table import Cell, Frames, Table, rows_of
 from experiments.texts import manual
-from experiments.verdict import below, together
+from experiments.verdict import below, every
 
 HELD_OUT, SEED, RATE = 16, 0, 2e-3
 ATTENTION, MLP = ("c_attn", "attn.c_proj"), ("c_fc", "mlp.c_proj")
@@ -205,8 +205,7 @@ def missed(account: str, texts: pd.DataFrame) -> Estimate:
 
 def of_training(account: str, adapters: str, frames: Frames) -> Estimate:
     """Return by how much an account misses the change that a training's adapters make."""
-    texts = frames["texts"]
-    return missed(account, texts[texts.adapters == adapters])
+    return missed(account, rows_of(frames["texts"], adapters=adapters))
 
 
 def miss(account: str, adapters: str) -> Measure:
@@ -269,13 +268,13 @@ STUDY = Study(
             "the change is that of the adapters' own terms, with the patterns and norms of the base",
             f"confirmed if they miss it by less than {EXACT} % in each set, refuted if by more",
             tuple(miss(OWN, name) for name in OF_EMBEDDED),
-            lambda *misses: together(*(below(of, EXACT) for of in misses)),
+            every(below, EXACT),
         ),
         Prediction(
             "it is of first order in the adapters",
             f"confirmed if first order misses it by less than {EXACT} % in each set, refuted if by more",
             tuple(miss(FIRST, name) for name in OF_EMBEDDED),
-            lambda *misses: together(*(below(of, EXACT) for of in misses)),
+            every(below, EXACT),
         ),
     ),
     control=miss(FIRST, "every layer"),

@@ -21,7 +21,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pandas as pd
 from flax import nnx
 from jaxtyping import Array
 
@@ -40,8 +39,8 @@ from experiments.lora.tuning import (
     train_along,
 )
 from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
-from experiments.table import Cell, Frames, Table
-from experiments.verdict import above, below, together
+from experiments.table import Cell, Table, rows_of
+from experiments.verdict import above, below, every
 from training.train import optimizer
 
 SEEDS, FACTORS, TUNED = (1, 2, 3), (0.5, 1.0, 2.0), 200
@@ -157,12 +156,8 @@ def measure() -> Measurements:
 
 def more(name: str, steps: int) -> Measure:
     """Return by how much the loss is higher than with adapters, seed by seed."""
-
-    def differences(frames: Frames) -> pd.Series:
-        of = frames["scratch"]
-        return of[(of.task == name) & (of.steps == steps)][MORE]
-
-    return Measure(f"{MORE}, {name}, {steps} steps", differences, 3, "+")
+    said = f"{MORE}, {name}, {steps} steps"
+    return Measure(said, lambda frames: rows_of(frames["scratch"], task=name, steps=steps)[MORE], 3, "+")
 
 
 LONG = more(ONCE, LENGTHS[1]), more(FRESH, LENGTHS[1])
@@ -178,13 +173,13 @@ STUDY = Study(
             "with eight times the steps the loss of a model from random weights is higher than with adapters",
             "confirmed if the difference is above zero on the same texts and on fresh ones, refuted if below on both",
             LONG,
-            lambda *more: together(*map(above, more)),
+            every(above),
         ),
         Prediction(
             "the opposite view: it reaches the adapted model's loss",
             "confirmed if the difference is below zero on the same texts and on fresh ones, refuted if above on both",
             LONG,
-            lambda *more: together(*map(below, more)),
+            every(below),
         ),
         Prediction(
             "with as many steps as the adapters had it is higher",

@@ -18,6 +18,7 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import computed_in
 from experiments.run import frames_of
 from experiments.study import Row
+from experiments.table import rows_of
 from experiments.texts import manual
 from training.corpus import unseen
 
@@ -249,12 +250,11 @@ def text_accuracies(
 
 def rate_of(task: str, name: str) -> float:
     """Return a method's best learning rate, of the kept results of `lora_why`."""
-    methods = frames_of("lora_why")["methods"]
-    return float(methods[(methods.task == task) & (methods.trained == name)].rate.iloc[0])
+    return float(rows_of(frames_of("lora_why")["methods"], task=task, trained=name).rate.iloc[0])
 
 
 def kept_runs(task: str, name: str) -> tuple[Row, list[Row]]:
     """Return what `lora_why` keeps of the base, and of every seed's model by a method at its best rate."""
-    base, runs = (frames_of("lora_why")[frame] for frame in ("base", "runs"))
-    asked = (runs.task == task) & (runs.trained == name) & (runs["at"] == "best")
-    return base[base.task == task].to_dict("records")[0], runs[asked].to_dict("records")
+    frames = frames_of("lora_why")
+    (base,) = rows_of(frames["base"], task=task).to_dict("records")
+    return base, rows_of(frames["runs"], task=task, trained=name, at="best").to_dict("records")

@@ -57,7 +57,7 @@ from experiments.lora.why_report import (
 )
 from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
 from experiments.texts import held_out_sources
-from experiments.verdict import Verdict, below, decide, together
+from experiments.verdict import Verdict, below, decide, every, together
 
 TUNING_SEED, SEEDS = 0, (1, 2, 3)
 LADDERS, MOVED = 24, 3
@@ -287,19 +287,19 @@ STUDY = Study(
             "each layer's update in the places of Eq. 18 makes at least 80 % of the change of the loss, MLPs alone",
             "confirmed in a task if its interval is above 80 %, refuted if it is below 50 %",
             AS_PRINTED,
-            lambda *shares: together(*(decide(of.low > 80, of.high < 50) for of in shares)),
+            every(lambda share: decide(share.low > 80, share.high < 50)),
         ),
         Prediction(
             "Hu et al.: full fine-tuning's change, cut to rank 4, keeps at least 90 % of what it learned",
             "confirmed in a task if its interval is above 90 %, refuted if it is below 50 %",
             every_task("kept at rank 4, %", cut_to, "4"),
-            lambda *kept: together(*(decide(of.low > 90, of.high < 50) for of in kept)),
+            every(lambda kept: decide(kept.low > 90, kept.high < 50)),
         ),
         Prediction(
             "the opposite view: all ranks learn less than full fine-tuning",
             "confirmed if every rank's interval is below 100 %, refuted if every one is above",
             tuple(LEARNED),
-            lambda *shares: together(*(below(of, 100) for of in shares)),
+            every(below, 100),
         ),
         Prediction(
             "the opposite view: they forget less at equal learning",
@@ -309,7 +309,7 @@ STUDY = Study(
                 for rank in RANKS
                 for measure in every_task(f"{rank}, forgotten more than full", against_full, rank, sign="+", digits=3)
             ),
-            lambda *more: together(*map(below, more)),
+            every(below),
         ),
         Prediction(
             "the opposite view: other weights carry it, rank 64",
@@ -324,7 +324,7 @@ STUDY = Study(
             "the tuned weights under the base's dynamic parameters make less than half of the change, MLPs alone",
             "confirmed if the share is below 50 % in both tasks, refuted if above in both",
             every_task("tuned weights, base's dynamics, %", ladder_of, IN_MLPS, "weights"),
-            lambda *shares: together(*(below(of, 50) for of in shares)),
+            every(below, 50),
         ),
     ),
     control=Measure("the same matrices, trained whole, English, %", partial(learned_share, "English", MATRICES), 1),

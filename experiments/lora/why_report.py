@@ -18,7 +18,7 @@ from experiments.lora.tuning import BIASES, EVERYTHING, IN_MLPS, MATRICES, RANKS
 from experiments.markdown import table
 from experiments.pictures.panels import OTHER, OURS
 from experiments.run import frames_of
-from experiments.table import Cell, Frames, Table, render
+from experiments.table import Cell, Frames, Table, render, rows_of
 
 Texts = Float[np.ndarray, "texts"]
 
@@ -39,14 +39,12 @@ def of_seeds(rows: pd.Series) -> np.ndarray:
 
 def runs_of(frames: Frames, task: str, name: str, at: str = "best") -> pd.DataFrame:
     """Return the runs of a method at a learning rate."""
-    runs = frames["runs"]
-    return runs[(runs.task == task) & (runs.trained == name) & (runs["at"] == at)]
+    return rows_of(frames["runs"], task=task, trained=name, at=at)
 
 
 def base(frames: Frames, task: str, field: str) -> Texts:
     """Return a number of every text by the base."""
-    of = frames["base"]
-    return np.array(of[of.task == task][field].iloc[0])
+    return np.array(rows_of(frames["base"], task=task)[field].iloc[0])
 
 
 def learned(frames: Frames, task: str, name: str, at: str = "best") -> Texts:
@@ -67,8 +65,7 @@ def learned_share(task: str, name: str, frames: Frames) -> Estimate:
 def at_equal_learning(frames: Frames, task: str, name: str) -> Texts | None:
     """Return what full fine-tuning forgets of every text where it has learned as much, between two rates, if it has."""
     # To first order in the means, so that the interval also has the place between the rates in it.
-    full = frames["runs"]
-    rates = full[(full.task == task) & (full.trained == EVERYTHING)]["at"].unique()
+    rates = rows_of(frames["runs"], task=task, trained=EVERYTHING)["at"].unique()
     of_rates = [(learned(frames, task, EVERYTHING, at), forgotten(frames, task, EVERYTHING, at)) for at in rates]
     here = learned(frames, task, name)
     reached = sorted([(0 * here, 0 * here), *of_rates], key=lambda of: float(of[0].mean()))
@@ -108,9 +105,8 @@ def cut_to(task: str, rank: str, frames: Frames, cut: str = TOP) -> Estimate:
 
 def agreement_of(task: str, units: str, compared: str, frames: Frames, measure: str = "rank correlation") -> Estimate:
     """Return how alike two ledgers are, with its interval by the jackknife over texts."""
-    of = frames["agreement"]
-    asked = (of.task == task) & (of.units == units) & (of.compared == compared) & (of.measure == measure)
-    row = of[asked].iloc[0]
+    keys = {"task": task, "units": units, "compared": compared, "measure": measure}
+    row = rows_of(frames["agreement"], **keys).iloc[0]
     return Estimate(row.value, row.low, row.high, len(base(frames, task, "loss")), Method.NONE)
 
 
@@ -170,9 +166,8 @@ def of_kind(place: int, runs: pd.DataFrame) -> Estimate:
     return ratio(parts[:, place], parts.sum(1)).scaled(100)
 
 
-def best(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs at the best rates."""
-    return runs[runs["at"] == "best"]
+best = partial(rows_of, at="best")
+"""Returns the runs at the best rates."""
 
 
 def _rank(measure: str) -> Callable[[pd.DataFrame], str]:

@@ -36,12 +36,11 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.pruning.calibration import Moments, moments
 from duat_jax.pruning.pruner import keep_largest, removal_counts, scores, silenced
 from duat_jax.pruning.resizing import resized
-from experiments.estimate import Estimate
 from experiments.pruning.draws import DRAWS, EMBEDDED, SMOLLM2, Draws, draws_of
 from experiments.pruning.slicing import largest_within, principal_rotations, random_rotation, sliced
 from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
-from experiments.table import Cell, Frames, Table
-from experiments.verdict import Verdict, above, below, decide, together
+from experiments.table import Cell, Frames, Table, rows_of
+from experiments.verdict import above, below, decide, every
 
 SIZES = {EMBEDDED: (64, 128), SMOLLM2: (32, 32)}
 """Windows of a draw of calibration text, and of held-out text."""
@@ -195,52 +194,53 @@ def measure() -> Measurements:
         yield Piece("seconds", {"model": name}, partial(seconds, draws))
 
 
-def values(model: str, method: str, kept: str, column: str, frames: Frames) -> np.ndarray:
-    """Return a number of every draw."""
-    of = frames["smaller"]
-    return of[(of.model == model) & (of.method == method) & (of.kept == kept)].sort_values("draw")[column].to_numpy()
-
-
 def more(model: str, method: str, kept: str, than: str = OURS) -> Measure:
     """Return by how much a method loses more than another, draw by draw."""
 
     def differences(frames: Frames) -> np.ndarray:
-        first, second = (values(model, of, kept, "added", frames) for of in (method, than))
-        return first - second
+        of = (rows_of(frames["smaller"], model=model, kept=kept, method=each).added for each in (method, than))
+        first, second = of
+        return first.to_numpy() - second.to_numpy()
 
     return Measure(f"{method} more than {than}, {kept} kept, {model}", differences, 3, "+")
 
 
-def loses_least(model: str) -> Prediction:
-    """Return the prediction that the package's default loses less than each of the published methods."""
-    return Prediction(
-        f"contributions with a refit lose less than each of the three methods at every budget, {model}",
-        "confirmed if each paired interval is above zero, refuted if each is below",
-        tuple(more(model, method, f"{kept:.0%}") for kept in KEPT for method in ("FLAP-like", "Wanda-like", SLICEGPT)),
-        all_above,
+def at_every_budget(model: str, *methods: str) -> tuple[Measure, ...]:
+    """Return by how much methods lose more than contributions with a refit."""
+    return tuple(more(model, method, f"{kept:.0%}") for kept in KEPT for method in methods)
+
+
+def of_model(model: str) -> tuple[Prediction, ...]:
+    """Return what was stated of a model."""
+    return (
+        Prediction(
+            f"contributions with a refit lose less than each of the three methods at every budget, {model}",
+            "confirmed if each paired interval is above zero, refuted if each is below",
+            at_every_budget(model, "FLAP-like", "Wanda-like", SLICEGPT),
+            every(above),
+        ),
+        Prediction(
+            f"the lead is that of contributions: with the same refit Wanda-like and FLAP-like lose more, {model}",
+            "confirmed if each paired interval is above zero; credited to the refit, refuted, if one isn't",
+            at_every_budget(model, "Wanda-like, refit", "FLAP-like, refit"),
+            lambda *more: decide(all(of.low > 0 for of in more), any(of.low <= 0 for of in more)),
+        ),
+        Prediction(
+            f"one rotation loses less at 90 % than one for each norm, and both less than a random one, {model}",
+            "confirmed if each paired interval is above zero, refuted if each is below",
+            tuple(
+                more(model, method, "90%", than)
+                for method, than in ((SLICEGPT, SHARED), (AT_RANDOM, SHARED), (AT_RANDOM, SLICEGPT))
+            ),
+            every(above),
+        ),
+        Prediction(
+            f"the opposite view: where half is kept, slices lose less than contributions with a refit, {model}",
+            "confirmed if the paired interval is below zero, refuted if above",
+            (more(model, SLICEGPT, "50%"),),
+            below,
+        ),
     )
-
-
-def all_above(*differences: Estimate) -> Verdict:
-    """Return whether all differences are above zero."""
-    return together(*map(above, differences))
-
-
-def of_the_refit(model: str) -> Prediction:
-    """Return the prediction that the lead is that of contributions, and not of the refit."""
-    return Prediction(
-        f"the lead is that of contributions: with the same refit Wanda-like and FLAP-like lose more, {model}",
-        "confirmed if each paired interval is above zero; credited to the refit, refuted, if one isn't",
-        tuple(more(model, f"{method}-like, refit", f"{kept:.0%}") for kept in KEPT for method in ("Wanda", "FLAP")),
-        lambda *differences: decide(all(of.low > 0 for of in differences), any(of.low <= 0 for of in differences)),
-    )
-
-
-TITLES = {EMBEDDED: "", SMOLLM2: f", {SMOLLM2}"}
-
-
-def _of(model: str, smaller: pd.DataFrame) -> pd.DataFrame:
-    return smaller[smaller.model == model]
 
 
 def _per_cent(key: str) -> Callable[[pd.DataFrame], str]:
@@ -253,55 +253,23 @@ STUDY = Study(
     claim="none: pruning by the closed form is compared with published ways of pruning",
     unit="draws of text",
     stated="before the run",
-    predictions=(
-        loses_least(EMBEDDED),
-        loses_least(SMOLLM2),
-        of_the_refit(EMBEDDED),
-        of_the_refit(SMOLLM2),
-        *(
-            Prediction(
-                f"with one rotation slices lose less at 90 % than with one for each norm, and both less than with a"
-                f" random one, {model}",
-                "confirmed if each paired interval is above zero, refuted if each is below",
-                (
-                    more(model, SLICEGPT, "90%", SHARED),
-                    more(model, AT_RANDOM, "90%", SHARED),
-                    more(model, AT_RANDOM, "90%", SLICEGPT),
-                ),
-                all_above,
-            )
-            for model in SIZES
-        ),
-        *(
-            Prediction(
-                f"the opposite view: where half is kept, slices lose less than contributions with a refit, {model}",
-                "confirmed if the paired interval is below zero, refuted if above",
-                (more(model, SLICEGPT, "50%"),),
-                below,
-            )
-            for model in SIZES
-        ),
-    ),
+    predictions=(*of_model(EMBEDDED), *of_model(SMOLLM2)),
     control=more(EMBEDDED, "FLAP-like, refit", "90%"),
     headline="With 90 % of the layers' parameters kept, FLAP-like pruning, the closest of three published methods,"
     " loses {outcome} nats a token more than contributions with a refit, and with the same refit {control} ({n} draws"
     " of text).",
     against="In SmolLM2-135M, where half is kept, Wanda-like with the same refit is ahead of contributions, by"
-    " {Loss at equal budgets, SmolLM2-135M / Wanda-like, refit / 50%, difference} nats.",
+    " {Loss at equal budgets / SmolLM2-135M, Wanda-like, refit / 50%, difference} nats.",
     limits="The published methods are cut to whole neurons and directions. The budget leaves out the embeddings, which"
     " slices untie.",
     tables={
-        **{
-            f"Loss at equal budgets{suffix}": Table(
-                "smaller",
-                ("method",),
-                {"": Cell("added"), "difference": Cell("difference", 3, "+")},
-                columns="kept",
-                prepare=partial(_of, model),
-                note="Added loss, nats a token, and differences from contributions, refit, by the share that is kept.",
-            )
-            for model, suffix in TITLES.items()
-        },
+        "Loss at equal budgets": Table(
+            "smaller",
+            ("model", "method"),
+            {"": Cell("added"), "difference": Cell("difference", 3, "+")},
+            columns="kept",
+            note="Added loss, nats a token, and differences from contributions, refit, by the share that is kept.",
+        ),
         "Sizes at equal budgets": Table(
             "smaller",
             ("model", "method"),

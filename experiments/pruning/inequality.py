@@ -28,7 +28,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.forms.coefficients import coefficients
@@ -40,7 +39,7 @@ from duat_jax.transform.recording import record_kinds
 from experiments.estimate import Estimate
 from experiments.pruning.draws import DRAWS, EMBEDDED, SMOLLM2, Draws, draws_of
 from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
-from experiments.table import Cell, Frames, Table
+from experiments.table import Cell, Table, rows_of
 from experiments.verdict import Verdict, decide, together
 
 ERRORS = (0.1, 0.3, 1.0)
@@ -238,80 +237,32 @@ def measure() -> Measurements:
             yield Piece("choices", {"model": name, "draw": draw}, partial(of_draw, draws, draw, chunk, held_out))
 
 
-def values(model: str, error: float, chosen: str, column: str, frames: Frames) -> np.ndarray:
-    """Return a number of every draw."""
-    of = frames["choices"]
-    return of[(of.model == model) & (of.error == error) & (of["chosen by"] == chosen)][column].to_numpy()
-
-
 def share(model: str, error: float, chosen: str, column: str = "within elsewhere") -> Measure:
-    """Return a number of a choice at a stated error."""
-    return Measure(f"{chosen}: {SAID[column]} ε = {error}", partial(values, model, error, chosen, column))
+    """Return a number of a choice at a stated error, of every draw."""
+    asked = {"model": model, "error": error, "chosen by": chosen}
+    name = f"{chosen}: {SAID[column]} ε = {error}, {model}"
+    return Measure(name, lambda frames: rows_of(frames["choices"], **asked)[column])
 
 
-def kept_everywhere(*shares: Estimate) -> Verdict:
-    """Return whether each share is at least 95 %."""
-    return together(*(decide(of.value >= 0.95, of.value < 0.95) for of in shares))
+def shares(*of: tuple[str, str]) -> tuple[Measure, ...]:
+    """Return numbers of choices in both models, at every error."""
+    return tuple(share(model, error, *each) for model in MODELS for error in ERRORS for each in of)
 
 
-def opposite(*shares: Estimate) -> Verdict:
-    """Return the verdict on the opposite view, of the five shares at each stated error."""
+def in_groups(size: int, holds: Callable[..., bool]) -> Callable[..., Verdict]:
+    """Return what judges so many estimates at a time, by their means."""
 
-    def holds(removed: Estimate, within: Estimate, kept: Estimate, few: Estimate, again: Estimate) -> bool:
-        cancel = removed.value > 0.5 and within.value < 1 / 3
-        return cancel and kept.value >= 0.95 and few.value < again.value / 2
+    def verdict(*estimates: Estimate) -> Verdict:
+        means = [of.value for of in estimates]
+        held = [holds(*means[first : first + size]) for first in range(0, len(means), size)]
+        return together(*(decide(of, not of) for of in held))
 
-    held = [holds(*shares[first : first + 5]) for first in range(0, len(shares), 5)]
-    return together(*(decide(of, not of) for of in held))
-
-
-def no_closer(*sizes: Estimate) -> Verdict:
-    """Return whether no bound is below its constant."""
-    pairs = zip(sizes[::2], sizes[1::2], strict=True)
-    return together(*(decide(bound.value >= constant.value, bound.value < constant.value) for bound, constant in pairs))
+    return verdict
 
 
-def predictions(model: str) -> tuple[Prediction, ...]:
-    """Return what was stated of a model."""
-    views = [
-        measure
-        for error in ERRORS
-        for measure in (
-            share(model, error, SIGNED, "removed"),
-            share(model, error, SIGNED),
-            share(model, error, SIZES),
-            share(model, error, SIZES, "removed"),
-            share(model, error, AGAIN, "removed"),
-        )
-    ]
-    return (
-        Prediction(
-            f"what the papers' condition permits is within ε, {model}",
-            "confirmed if size of the sum is within each ε at 95 % or more of the other texts, refuted if at less",
-            tuple(share(model, error, SIGNED) for error in ERRORS),
-            kept_everywhere,
-        ),
-        Prediction(
-            f"the opposite view, {model}",
-            "confirmed at an ε if size of the sum permits more than half of the neurons and is within it at fewer than"
-            " a third of the other texts, and sum of sizes is within it at 95 % or more and permits fewer than half as"
-            " many as run again",
-            tuple(views),
-            opposite,
-        ),
-        Prediction(
-            f"the bound with a measured error holds, {model}",
-            "confirmed at an ε if it covers 95 % or more of the other texts, by each of the three choices",
-            tuple(share(model, error, chosen, "covered") for error in ERRORS for chosen in (SIZES, SIGNED, AGAIN)),
-            kept_everywhere,
-        ),
-        Prediction(
-            f"it is no closer than a constant that knows of no terms, for size of the sum, {model}",
-            "confirmed at an ε if the bound isn't below the largest true error of the calibration texts",
-            tuple(share(model, error, SIGNED, column) for error in ERRORS for column in ("bound", "constant")),
-            no_closer,
-        ),
-    )
+def cancel(permitted: float, within: float, kept: float, few: float, again: float) -> bool:
+    """Return whether many neurons are permitted at an error that isn't kept, and few where it is kept."""
+    return permitted > 0.5 and within < 1 / 3 and kept >= 0.95 and few < again / 2
 
 
 def per_cent(column: str) -> Cell:
@@ -339,30 +290,53 @@ SHOWN = {
 }
 
 
-def _of(model: str, choices: pd.DataFrame) -> pd.DataFrame:
-    return choices[choices.model == model]
-
-
 STUDY = Study(
     protocol=__doc__,
     page="pruning",
     claim="terms whose sum is within an error can be removed at that error (Eq. 13 to 16)",
     unit="draws of text",
     stated="before the run",
-    predictions=(*predictions(EMBEDDED), *predictions(SMOLLM2)),
+    predictions=(
+        Prediction(
+            "what the papers' condition permits is within ε",
+            "confirmed if size of the sum is within each ε at 95 % or more of the other texts, refuted if at less",
+            shares((SIGNED, "within elsewhere")),
+            in_groups(1, lambda within: within >= 0.95),
+        ),
+        Prediction(
+            "the opposite view: terms cancel, and no longer do when parameters move",
+            "confirmed at an ε if size of the sum permits more than half of the neurons and is within it at fewer than"
+            " a third of the other texts, and sum of sizes is within it at 95 % or more and permits fewer than half as"
+            " many as run again",
+            shares(
+                *((SIGNED, "removed"), (SIGNED, "within elsewhere")),
+                *((SIZES, "within elsewhere"), (SIZES, "removed"), (AGAIN, "removed")),
+            ),
+            in_groups(5, cancel),
+        ),
+        Prediction(
+            "the bound with a measured error holds",
+            "confirmed at an ε if it covers 95 % or more of the other texts, by each of the three choices",
+            shares(*((chosen, "covered") for chosen in (SIZES, SIGNED, AGAIN))),
+            in_groups(1, lambda covered: covered >= 0.95),
+        ),
+        Prediction(
+            "it is no closer than a constant that knows of no terms, for size of the sum",
+            "confirmed at an ε if the bound isn't below the largest true error of the calibration texts",
+            shares((SIGNED, "bound"), (SIGNED, "constant")),
+            in_groups(2, lambda bound, constant: bound >= constant),
+        ),
+    ),
     control=share(EMBEDDED, ERRORS[0], RANDOM + SIGNED),
-    headline="At an error of a tenth of a logit the papers' condition permits the removal of"
-    " {A stated error / 0.1, size of the sum / neurons removed, %} % of the embedded model's neurons, and the model"
-    " without them is within it at a share of {outcome} of other texts, without random ones {control} ({n} draws).",
+    headline="At an error of a tenth of a logit the papers' condition permits removing"
+    " {A stated error / embedded, 0.1, size of the sum / neurons removed, %} % of the embedded model's neurons, and"
+    " without them it is within that error at a share of {outcome} of other texts, without random ones {control} ({n}"
+    " draws).",
     against="Where terms may not cancel (sum of sizes), the pruned model is within a tenth at"
-    " {A stated error / 0.1, sum of sizes / within ε on other texts, %} % of the texts, without"
-    " {A stated error / 0.1, sum of sizes / neurons removed, %} % of its neurons.",
+    " {A stated error / embedded, 0.1, sum of sizes / within ε on other texts, %} % of the texts, without"
+    " {A stated error / embedded, 0.1, sum of sizes / neurons removed, %} % of its neurons.",
     limits="One logit of each text. Run again removes neurons in chunks, too large for the smallest error.",
-    tables={
-        f"{title}{suffix}": Table("choices", ("error", "chosen by"), cells, prepare=partial(_of, model))
-        for model, suffix in ((EMBEDDED, ""), (SMOLLM2, f", {SMOLLM2}"))
-        for title, cells in SHOWN.items()
-    },
+    tables={title: Table("choices", ("model", "error", "chosen by"), cells) for title, cells in SHOWN.items()},
     measure=measure,
     settings={"errors": ERRORS, "models": MODELS, "draws": len(DRAWS)},
 )

@@ -41,8 +41,8 @@ from experiments.pruning import rankings
 from experiments.pruning.draws import DRAWS, EMBEDDED, SMOLLM2, Draws, draws_of, window_losses
 from experiments.pruning.rankings import by_removal
 from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
-from experiments.table import Cell, Frames, Table
-from experiments.verdict import above, below, together
+from experiments.table import Cell, Frames, Table, rows_of
+from experiments.verdict import above, below, every
 
 ORDERS = range(10)
 """Random orders of the layers."""
@@ -232,9 +232,8 @@ def of_case(model: str, case: Case) -> Measurements:
 
 def added(model: str, ranking: str, frames: Frames) -> Float[np.ndarray, "draws"]:
     """Return the added loss without a quarter of the layers, of every draw or random order."""
-    of = frames["removals"]
-    asked = (of.model == model) & (of.kind == "layers") & (of.ranking == ranking) & (of["in their place"] == "none")
-    return of[asked & (of["count"] == quarter(LAYERS[model]))].sort_values("draw").added.to_numpy()
+    keys = {"model": model, "kind": "layers", "ranking": ranking, "in their place": "none"}
+    return rows_of(frames["removals"], **keys, count=quarter(LAYERS[model])).added.to_numpy()
 
 
 def without(model: str, ranking: str) -> Measure:
@@ -245,20 +244,14 @@ def without(model: str, ranking: str) -> Measure:
 
 def beyond_influence(model: str, ranking: str) -> Measure:
     """Return by how much a ranking costs more than block influence, draw by draw."""
-
-    def differences(frames: Frames) -> Float[np.ndarray, "draws"]:
-        return added(model, ranking, frames) - added(model, "block influence", frames)
-
-    return Measure(f"{ranking} more than block influence, {model}", differences, 2, "+")
+    name = f"{ranking} more than block influence, {model}"
+    return Measure(name, lambda frames: added(model, ranking, frames) - added(model, "block influence", frames), 2, "+")
 
 
 def saved(model: str, ranking: str) -> Measure:
     """Return by how much random orders cost more than a ranking."""
-
-    def differences(frames: Frames) -> Float[np.ndarray, "orders"]:
-        return added(model, RANDOM, frames) - added(model, ranking, frames).mean()
-
-    return Measure(f"random orders more than {ranking}, {model}", differences, 2, "+")
+    name = f"random orders more than {ranking}, {model}"
+    return Measure(name, lambda frames: added(model, RANDOM, frames) - added(model, ranking, frames).mean(), 2, "+")
 
 
 def predictions(ranking: str) -> tuple[Prediction, ...]:
@@ -268,13 +261,13 @@ def predictions(ranking: str) -> tuple[Prediction, ...]:
             f"layers with small parameters, by {ranking}, cost about as little as by the best ranking that reads text",
             "confirmed if no more than by block influence, in each model; refuted if more in each",
             (without(SMOLLM2, ranking), *(beyond_influence(model, ranking) for model in (SMOLLM2, EMBEDDED))),
-            lambda _cost, *more: together(*map(below, more)),
+            lambda _cost, *more: every(below)(*more),
         ),
         Prediction(
             f"they cost less than as many layers at random, by {ranking}",
             "confirmed if random orders cost more in each model, refuted if they cost less in each",
             tuple(saved(model, ranking) for model in (SMOLLM2, EMBEDDED)),
-            lambda *more: together(*map(above, more)),
+            every(above),
         ),
     )
 

@@ -23,7 +23,7 @@ from duat_jax.weights.rounded import sizes_of_matrices
 from duat_jax.weights.units import name_of, parameters_of
 from experiments.pruning.draws import EMBEDDED, SMOLLM2, draws_of, window_losses
 from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
-from experiments.table import Cell, Frames, Table
+from experiments.table import Cell, Frames, Table, rows_of
 from experiments.verdict import decide
 
 WINDOWS = {EMBEDDED: 96, SMOLLM2: 24}
@@ -104,14 +104,12 @@ def of_windows(removals: pd.DataFrame) -> Float[np.ndarray, "windows"]:
 
 def grown(name: str, how: str, frames: Frames) -> Float[np.ndarray, "windows"]:
     """Return the added loss of every window without a fifth of a model's parameters."""
-    removals = frames["removals"]
-    return of_windows(removals[(removals.model == name) & (removals.choice == how) & (removals.removed == "20%")])
+    return of_windows(rows_of(frames["removals"], model=name, choice=how, removed="20%"))
 
 
 def most(name: str, frames: Frames) -> list[float]:
     """Return the largest share of a layer in the smallest tenth."""
-    places = frames["places"]
-    return [max(places[places.model == name].layers.iloc[0])]
+    return [max(rows_of(frames["places"], model=name).layers.iloc[0])]
 
 
 SMALL, AS_MANY = (

@@ -20,12 +20,10 @@ of tokens of eight texts at which it holds; sizes are root mean squares over log
 share.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
 from duat_jax.display.pictures import styled
@@ -44,7 +42,7 @@ from experiments.pruning.removals import (
 )
 from experiments.run import frames_of
 from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
-from experiments.table import Cell, Frames, Table
+from experiments.table import Cell, Frames, Table, rows_of
 from experiments.verdict import above, decide
 
 HELD_OUT = {EMBEDDED: 480, SMOLLM2: 40}
@@ -74,9 +72,8 @@ def measure() -> Measurements:
 
 def added(model: str, ranking: str, how: str, frames: Frames, removed: str = "50%") -> np.ndarray:
     """Return what every draw's pruned model loses more, where every layer loses the same share."""
-    of = frames["neurons"]
-    asked = (of.model == model) & (of.budget == "equal") & (of.ranking == ranking) & (of["in their place"] == how)
-    return of[asked & (of.removed == removed)].sort_values("draw").added.to_numpy()
+    keys = {"model": model, "budget": "equal", "ranking": ranking, "in their place": how, "removed": removed}
+    return rows_of(frames["neurons"], **keys).added.to_numpy()
 
 
 def refits_lead(model: str, frames: Frames) -> np.ndarray:
@@ -86,17 +83,10 @@ def refits_lead(model: str, frames: Frames) -> np.ndarray:
 
 def within(model: str, frames: Frames) -> np.ndarray:
     """Return the share of tokens at which the sum of half of the neurons bounds what changes."""
-    of = frames["inequality"]
-    return of[(of.model == model) & (of.removed == "neurons, 50%, none")].within.to_numpy()
+    return rows_of(frames["inequality"], model=model, removed="neurons, 50%, none").within.to_numpy()
 
 
-WAYS_SHOWN = (
-    ("magnitude", "refit"),
-    ("contributions", "none"),
-    ("contributions", "mean"),
-    ("random", "refit"),
-    ("contributions", "refit"),
-)
+WAYS_SHOWN = "magnitude, refit", "contributions, none", "contributions, mean", "random, refit", "contributions, refit"
 
 
 def picture() -> dict[str, Any]:
@@ -104,8 +94,8 @@ def picture() -> dict[str, Any]:
     frames = frames_of("pruning")
     shares = [f"{fraction:.0%}" for fraction in FRACTIONS[EMBEDDED]]
     return {
-        f"{ranking}, {how}": [round(float(added(EMBEDDED, ranking, how, frames, of).mean()), 6) for of in shares]
-        for ranking, how in WAYS_SHOWN
+        way: [round(float(added(EMBEDDED, *way.split(", "), frames, of).mean()), 6) for of in shares]
+        for way in WAYS_SHOWN
     }
 
 
@@ -145,11 +135,6 @@ def _more_than_ranking(model: str) -> Prediction:
     )
 
 
-def of_model(name: str, budget: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """Return what selects the pruned models with a budget."""
-    return lambda neurons: neurons[(neurons.model == name) & (neurons.budget == budget)]
-
-
 STUDY = Study(
     protocol=__doc__,
     page="pruning",
@@ -171,26 +156,25 @@ STUDY = Study(
     control=_measures(EMBEDDED)[1],
     headline="Without half of its neurons the embedded model loses {outcome} nats a token more if the rest is fitted"
     " anew; random ones, refitted as well, cost {control}, and the same neurons without a refit"
-    " {Every layer loses the same share / contributions, none / 50%} ({n} draws of text).",
+    " {Every layer loses the same share / embedded, contributions, none / 50%} ({n} draws of text).",
     short="Half of a small model's neurons can go for {outcome / value} nats a token, if the rest is fitted anew, which"
     " matters more than the choice of neurons.",
     against="In SmolLM2-135M the ranking counts for more than the refit: by contributions half of the neurons cost"
-    " {Every layer loses the same share, SmolLM2-135M / contributions, none / 50%} nats with nothing in their place,"
-    " at random and refitted {Every layer loses the same share, SmolLM2-135M / random, refit / 50%}.",
+    " {Every layer loses the same share / SmolLM2-135M, contributions, none / 50%} nats with nothing in their place,"
+    " at random and refitted {Every layer loses the same share / SmolLM2-135M, random, refit / 50%}.",
     limits="Two small models. With fewer than four tokens for each remaining neuron a refit overfits.",
     tables={
-        f"{title}{suffix}": Table(
+        title: Table(
             "neurons",
-            ("ranking", "in their place"),
+            ("model", "ranking", "in their place"),
             "added",
             columns="removed",
-            prepare=of_model(model, budget),
+            prepare=partial(rows_of, budget=budget),
             note="Added loss, nats a token.",
         )
-        for title, suffix, model, budget in (
-            ("Every layer loses the same share", "", EMBEDDED, "equal"),
-            ("Every layer loses the same share", f", {SMOLLM2}", SMOLLM2, "equal"),
-            ("The neurons of all layers ranked as one list", "", EMBEDDED, "together"),
+        for title, budget in (
+            ("Every layer loses the same share", "equal"),
+            ("The neurons of all layers ranked as one list", "together"),
         )
     }
     | {

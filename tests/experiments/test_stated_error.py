@@ -109,7 +109,8 @@ def choices(within, permitted, kept, few, again):
         inequality.AGAIN: {"removed": again, "covered": 0.9},
     }
     return pd.DataFrame(
-        {"model": inequality.EMBEDDED, "error": error, "chosen by": name, **row}
+        {"model": model, "error": error, "chosen by": name, **row}
+        for model in inequality.MODELS
         for error in inequality.ERRORS
         for name, row in rows.items()
         for _ in range(2)
@@ -128,5 +129,5 @@ def choices(within, permitted, kept, few, again):
     ],
 )
 def test_both_views_are_decided_as_stated(numbers, said):
-    found = [of.verdict({"choices": choices(*numbers)}) for of in inequality.predictions(inequality.EMBEDDED)]
+    found = [of.verdict({"choices": choices(*numbers)}) for of in inequality.STUDY.predictions]
     assert found == [*said, "mixed", "confirmed"]

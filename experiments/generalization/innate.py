@@ -17,8 +17,7 @@ import pandas as pd
 from jaxtyping import Array, Float
 
 from experiments.generalization.networks import TRANSFORMER, Network, Sizes
-from experiments.generalization.pieces import trained
-from experiments.generalization.plan import SEEDS, TESTED, sizes_of
+from experiments.generalization.plan import SEEDS, TESTED, sizes_of, trained
 from experiments.generalization.tasks import Demonstrated, Examples, Task
 from experiments.generalization.training import error, outputs
 from experiments.run import frames_of
@@ -110,7 +109,7 @@ STUDY = Study(
     f" ({{n}} draws of weights).",
     against=f"As it is, its error after 16 demonstrations is {{{ALONG} / transformer, 0 / 16, as it is}} without"
     " training: worse than writing zero.",
-    limits="Linear functions, one size, weights at one scale. The fitted read-out is itself learned.",
+    limits="Linear functions, one size; the fitted read-out is itself learned.",
     tables={
         ALONG: Table(
             "networks",

@@ -1,12 +1,12 @@
-"""Trainings that studies share: sizes of networks, the choice of rates and norms, and networks of several seeds."""
+"""Trainings of studies: sizes of networks, the choice of their norms and rates, and networks that are measured."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,13 +15,17 @@ from rich.progress import track
 
 from duat_jax.evaluation.journal import Journal
 from experiments.approximation.selection import matched
-from experiments.generalization.networks import WHOLE, Network, Sizes, count
+from experiments.generalization.networks import KINDS, WHOLE, Network, Sizes, count
 from experiments.generalization.tasks import Task
 from experiments.generalization.training import Budget, each, error, outputs, train
+from experiments.study import Piece, Row
 
 LAYERS, SEEDS, BATCH, TESTED = 2, 5, 64, 4096
 """The number of layers, of seeds, of examples in a step, and of those that errors are taken on."""
 NORMS = False, True
+
+Measured = Callable[[Any, Sizes, Network], Row]
+"""From a task, a network's sizes and the network to its measurements."""
 
 
 def norms_of(kind: str) -> tuple[bool, ...]:
@@ -56,6 +60,105 @@ def of_seeds(task: Task, sizes: Sizes, budget: Budget, rate: float, seeds: int) 
     keys = jnp.stack([jax.random.key(seed) for seed in range(seeds)])
     networks = train(sizes, task, budget, keys, jnp.full(seeds, rate))
     yield from each(jax.tree.map(lambda leaf: jnp.nan_to_num(leaf, posinf=0.0, neginf=0.0), networks))
+
+
+class Choice(NamedTuple):
+    """The norms and the rate of the smallest error in tuning."""
+
+    norms: bool
+    rate: float
+    error: float
+
+
+def _tuned(task: Task, sizes: Sizes, budget: Budget, rates: tuple[float, ...]) -> list[Row]:
+    errors = tune(task, sizes, budget, rates).values()
+    return [{"rate": rate, "error": error} for rate, error in zip(rates, errors, strict=True)]
+
+
+def tuning(
+    keys: Mapping[str, Any],
+    task: Task,
+    sizes: Callable[[bool], Sizes],
+    norms: Sequence[bool],
+    steps: int,
+    rates: tuple[float, ...],
+) -> list[Piece]:
+    """Return the trainings by which the norms and the rate of a network are chosen, with half of the steps.
+
+    Args:
+        keys: the keys of the network in the frame.
+        task: the task.
+        sizes: the network's sizes with norms or without.
+        norms: the choices of norms.
+        steps: of the training that is measured.
+        rates: the choices of the rate.
+    """
+    budget = Budget(steps // 2, BATCH)
+    return [Piece("tuning", {**keys, "norms": of}, partial(_tuned, task, sizes(of), budget, rates)) for of in norms]
+
+
+def choices(tunings: Sequence[list[Piece]]) -> Generator[list[Piece], Any, list[Choice]]:
+    """Yield the trainings of several networks at once, and return the best norms and rate of each network."""
+    found = iter((yield [piece for pieces in tunings for piece in pieces]))
+    rows = [[row for _ in pieces for row in next(found)] for pieces in tunings]
+    best = [min(of, key=lambda row: row["error"]) for of in rows]
+    return [Choice(row["norms"], row["rate"], row["error"]) for row in best]
+
+
+def trained(task: Task, sizes: Sizes, steps: int, rate: float, seeds: int, measured: Measured) -> list[Row]:
+    """Return the measurements of trained networks of several seeds."""
+    given = {"parameters": count(sizes, task), "norms": sizes.norms, "rate": rate}
+    networks = of_seeds(task, sizes, Budget(steps, BATCH), rate, seeds)
+    return [{"seed": seed, **given, **measured(task, sizes, network)} for seed, network in enumerate(networks)]
+
+
+class Functions(NamedTuple):
+    """Functions that prompts give, and the networks on them.
+
+    Args:
+        task: the task.
+        widths: of the Transformers that other networks are as large as; the middle one is that of tuning.
+        steps: of training; tuning has half of them.
+    """
+
+    task: Task
+    widths: tuple[int, ...] = (32,)
+    steps: int = 4000
+
+    def sizes(self, kind: str, width: int, norms: bool) -> Sizes:
+        """Return the sizes of a network."""
+        return sizes_of(self.task, kind, width, norms)
+
+
+Chosen = dict[tuple[str, str], Choice]
+"""Chosen norms and rates, by the names of functions and of a network."""
+
+
+def choices_of(functions: Mapping[str, Functions], rates: tuple[float, ...]) -> Generator[list[Piece], Any, Chosen]:
+    """Yield the trainings of all networks on all functions, and return their norms and rates."""
+    tunings = {}
+    for name, of in functions.items():
+        for kind in KINDS:
+            keys, sizes = {"functions": name, "network": kind}, partial(of.sizes, kind, of.widths[len(of.widths) // 2])
+            tunings[name, kind] = tuning(keys, of.task, sizes, norms_of(kind), of.steps, rates)
+    chosen = yield from choices([*tunings.values()])
+    return dict(zip(tunings, chosen, strict=True))
+
+
+def network(
+    name: str, of: Functions, kind: str, width: int, choice: Choice, measured: Measured, times: int = 1
+) -> Piece:
+    """Return the training of a network that is measured, some times as long as that of others."""
+    keys: dict[str, Any] = {"functions": name, "network": kind, "width": width, "times": times}
+    sizes = of.sizes(kind, width, choice.norms)
+    return Piece("networks", keys, partial(trained, of.task, sizes, times * of.steps, choice.rate, SEEDS, measured))
+
+
+def settings_of(functions: Mapping[str, Functions], rates: tuple[float, ...], longer: Any) -> dict[str, Any]:
+    """Return the settings of a study of functions that prompts give."""
+    tasks = {name: [asdict(task), *of] for name, (task, *of) in functions.items()}  # type: ignore[call-overload]
+    sizes = {"layers": LAYERS, "seeds": SEEDS, "batch": BATCH, "tested": TESTED}
+    return {"functions": tasks, "rates": rates, "norms": NORMS, "longer": longer, **sizes}
 
 
 Unit = tuple[str, Callable[..., dict[str, Any]], tuple[Any, ...]]

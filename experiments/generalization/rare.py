@@ -134,6 +134,10 @@ FEW, MORE = (
     Measure(f"nats a byte saved by {what}", partial(gains, share), 3, "+")
     for what, share in (("a hundredth", SHARES[1]), ("a tenth", SHARES[2]))
 )
+BELOW, ABOVE = (
+    f"confirmed if the whole interval is {side}, refuted if it is {other}"
+    for side, other in (("below", "above"), ("above", "below"))
+)
 LOSSES = "Losses by the share of rare texts"
 
 STUDY = Study(
@@ -143,32 +147,20 @@ STUDY = Study(
     " 4.5)",
     unit="seeds",
     stated="before the run",
-    predictions=(
-        Prediction(
-            "the majority alone is fitted: a hundredth of rare texts lowers the loss on their kind by less than .05",
-            "confirmed if the whole interval is below .05 nats a byte, refuted if it is above",
-            (FEW,),
-            lambda gain: below(gain, BOUND),
-        ),
-        Prediction(
-            "the opposite view: rare texts are fitted, as a network fits whatever lowers its loss",
-            "confirmed if the whole interval is above .05 nats a byte, refuted if it is below",
-            (FEW,),
-            lambda gain: above(gain, BOUND),
-        ),
-        Prediction(
-            "a tenth of rare texts is fitted",
-            "confirmed if the whole interval is above .05 nats a byte, refuted if it is below",
-            (MORE,),
-            lambda gain: above(gain, BOUND),
-        ),
+    predictions=tuple(
+        Prediction(name, f"{rule} .05 nats a byte", (gain,), partial(of, bound=BOUND))
+        for name, rule, gain, of in (
+            ("the majority alone is fitted: a hundredth of rare texts saves less than .05", BELOW, FEW, below),
+            ("the opposite view: a hundredth of rare texts is fitted", ABOVE, FEW, above),
+            ("a tenth of rare texts is fitted", ABOVE, MORE, above),
+        )
     ),
     control=MORE,
-    headline="A hundredth of the training texts saves {outcome} nats a byte on its kind, which a bound of a twentieth"
-    " leaves undecided; a tenth saves {control} ({n} seeds).",
+    headline="A hundredth of the training texts saves {outcome} nats a byte on its kind, which the bound leaves"
+    " undecided; a tenth saves {control} ({n} seeds).",
     against=f"Among a tenth as many others the same rare texts save {{{LOSSES} / 10%, 150 / gain on the rare kind}}"
     " nats a byte, after a tenth of the training.",
-    limits="One pair of kinds, one size, one length of training. Shares also differ in the number of rare texts.",
+    limits="One pair of kinds, one size, one length of training.",
     tables={
         LOSSES: Table(
             "trained",

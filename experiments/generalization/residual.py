@@ -12,19 +12,18 @@ compares the error on new functions over that on functions of training, both aft
 without the path learns its functions of training at all, with an error of at most .4.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-import pandas as pd
 
 from experiments.estimate import Estimate
 from experiments.generalization.networks import TRANSFORMER, WITHOUT_RESIDUAL, Network, Sizes
-from experiments.generalization.pieces import choices, trained, tuning
-from experiments.generalization.plan import BATCH, NORMS, SEEDS, TESTED
-from experiments.generalization.ratios import CONFIRMED, REFUTED, floored, geometric
+from experiments.generalization.plan import BATCH, NORMS, SEEDS, TESTED, choices, trained, tuning
+from experiments.generalization.ratios import CONFIRMED, FLOOR, REFUTED, geometric
 from experiments.generalization.tasks import Demonstrated, Examples, Named
 from experiments.generalization.training import error, outputs
 from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
@@ -83,22 +82,21 @@ def measure() -> Measurements:
     ]
 
 
-def logs(networks: pd.DataFrame, task: str, layers: int, column: str) -> np.ndarray:
+def logs(layers: int, column: str, frames: Frames, task: str = POOL) -> np.ndarray:
     """Return the logarithm of an error without the residual path over that with it, of every seed."""
-    of = networks[(networks.task == task) & (networks.layers == layers)]
-    with_path, without = (floored(of[of.network == kind][column]) for kind in KINDS)
+    of = frames["networks"][(frames["networks"].task == task) & (frames["networks"].layers == layers)]
+    with_path, without = (np.maximum(of[of.network == kind][column].to_numpy(), FLOOR) for kind in KINDS)
     return np.log(without / with_path)
 
 
 def new_functions(layers: int, frames: Frames) -> Estimate:
     """Return by how much the error on new functions is larger without the path."""
-    return geometric(logs(frames["networks"], POOL, layers, "new"))
+    return geometric(logs(layers, "new", frames))
 
 
 def relative(layers: int, frames: Frames) -> Estimate:
     """Return by how much the error on new functions is larger, over that on functions of training."""
-    networks = frames["networks"]
-    return geometric(logs(networks, POOL, layers, "new") - logs(networks, POOL, layers, "trained"))
+    return geometric(logs(layers, "new", frames) - logs(layers, "trained", frames))
 
 
 def not_learned(layers: int, frames: Frames) -> np.ndarray:
@@ -132,8 +130,9 @@ NEW, RELATIVE, NOT_LEARNED = (
 ERRORS, RATIOS = "Errors with and without the residual path", "Errors without over with the residual path"
 
 
-def _ratio_on_named(rows: pd.DataFrame) -> Estimate:
-    return geometric(logs(rows, SIXTEEN, rows.layers.iloc[0], "trained"))
+def of_layers(ratio: Callable[[int, Frames], Estimate]) -> Cell:
+    """Return the cell of a ratio at the depth of a table's row."""
+    return Cell(lambda rows: ratio(int(rows.layers.iloc[0]), {"networks": rows}), 2)
 
 
 STUDY = Study(
@@ -164,17 +163,17 @@ STUDY = Study(
     f" relative to functions of training}} ({{n}} seeds).",
     against=f"Six layers without the path hardly learn: their error on 16 named functions is {{{ERRORS} / 16"
     f" functions, 6, {WITHOUT_RESIDUAL} / functions of training}}.",
-    limits="Two tasks, two depths, one scale of initial weights. Expressing a task and being trained aren't separated.",
+    limits="Two tasks, two depths, one scale of initial weights.",
     tables={
         RATIOS: Table(
             "networks",
             ("layers",),
             {
-                "new functions": Cell(lambda rows: new_functions(rows.layers.iloc[0], {"networks": rows}), 2),
-                "relative to functions of training": Cell(
-                    lambda rows: relative(rows.layers.iloc[0], {"networks": rows}), 2
+                "new functions": of_layers(new_functions),
+                "relative to functions of training": of_layers(relative),
+                "16 named functions": of_layers(
+                    lambda layers, frames: geometric(logs(layers, "trained", frames, SIXTEEN))
                 ),
-                "16 named functions": Cell(_ratio_on_named, 2),
             },
         ),
         ERRORS: Table(
@@ -189,15 +188,7 @@ STUDY = Study(
         ),
     },
     measure=measure,
-    settings={
-        "tasks": {name: asdict(task) for name, task in TASKS.items()},
-        "depths": DEPTHS,
-        "width": WIDTH,
-        "rates": RATES,
-        "steps": STEPS,
-        "batch": BATCH,
-        "seeds": SEEDS,
-        "tested": TESTED,
-    },
+    settings={"tasks": {name: asdict(task) for name, task in TASKS.items()}, "depths": DEPTHS, "width": WIDTH}
+    | {"rates": RATES, "steps": STEPS, "batch": BATCH, "seeds": SEEDS, "tested": TESTED},
     parallel=True,
 )

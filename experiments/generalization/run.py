@@ -33,43 +33,29 @@ patterns, scales of norms, both (all that moves the weights), or the biases of h
 in this: any part that a trained network uses breaks it.
 """
 
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from experiments.estimate import estimate
-from experiments.generalization.cases import (
-    EQUAL,
-    RARE,
-    SIZES,
-    UNEQUAL,
-    Cases,
-    longer,
-    many,
-    more_training,
-    new,
-    numbers,
-    predictions,
-    quarters,
-    rare,
-    ratios_table,
-    worst,
-)
+from experiments.generalization import ratios
 from experiments.generalization.frozen import GROUPS
 from experiments.generalization.measures import COUNTS, UNSEEN_COUNTS, dissected, measured, references
 from experiments.generalization.networks import FIXED, KINDS, MOVING, TRANSFORMER, WHOLE
 from experiments.generalization.picture import draw_errors
-from experiments.generalization.pieces import Chosen, Functions, choices_of, network
-from experiments.generalization.plan import BATCH, LAYERS, NORMS, SEEDS, TESTED
-from experiments.generalization.ratios import REFUTED
+from experiments.generalization.plan import Chosen, Functions, choices_of, network, settings_of
+from experiments.generalization.ratios import REFUTED, Ratio, known, largest, logs, logs_needed
 from experiments.generalization.tasks import FAMILIES, Demonstrated, Named
 from experiments.run import frames_of
-from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Study
-from experiments.table import Cell, Table
+from experiments.study import Measure, Measurements, Picture, Piece, Study
+from experiments.table import Cell, Frames, Table
 
 RATES, DEMONSTRATIONS, WIDEST = (3e-3, 1e-2, 3e-2), 16, 32
+EQUAL, RARE, MANY = "16 functions", "16 functions, unequal", ("64 functions", "256 functions", "64 dense functions")
+UNEQUAL = Named(digits=2, base=4, rarest=0.01)
+"""The functions of `RARE`, which are the same as those of `EQUAL`."""
 FUNCTIONS: dict[str, Functions] = {
     "4 functions": Functions(Named(digits=1, base=4)),
     EQUAL: Functions(Named(digits=2, base=4)),
@@ -83,6 +69,7 @@ FUNCTIONS: dict[str, Functions] = {
 }
 LONGER, TIMES = ("64 functions", "two layers"), 4
 """The functions on which the closest network of fixed mixing also trains longer, and how many times as long."""
+QUARTERS = "most frequent quarter", "second", "third", "rarest quarter"
 
 
 def closest(chosen: Chosen, name: str) -> str:
@@ -107,76 +94,94 @@ def measure() -> Measurements:
     for name, (task, *_) in FUNCTIONS.items():
         if isinstance(task, Named):
             yield Piece("blind", {"functions": name}, lambda task=task: {"error": task.blind()})
-        elif task.pool is None:
+        elif isinstance(task, Demonstrated) and task.pool is None:
             yield Piece("references", {"functions": name}, partial(references, task))
 
 
-def of_quarter(place: int, functions: str) -> Cell:
-    """Return the cell of the error on a quarter of the functions, from the most frequent to the rarest."""
-    return Cell(lambda rows: quarters(rows, functions, rows.network.iloc[0])[place])
+def many(frames: Frames, mover: str, rivals: Sequence[str]) -> list[Ratio]:
+    """Return the parameters that rivals need for the target; where the mover doesn't reach it, their errors."""
+    networks, cases = frames["networks"], []
+    for functions in MANY:
+        (low, high), errors = logs_needed(networks, functions, mover), largest(logs(networks, functions))
+        for rival in rivals:
+            rival_low, rival_high = logs_needed(networks, functions, rival)
+            if np.isinf(high).any():
+                cases.append(known(f"{functions}, {rival} (errors)", errors[rival] - errors[mover]))
+            else:
+                cases.append(Ratio(f"{functions}, {rival}", rival_low - high, rival_high - low))
+    return cases
 
 
-def largest(names: Iterable[str], networks: pd.DataFrame) -> pd.DataFrame:
+def with_quarters(networks: pd.DataFrame) -> pd.DataFrame:
+    """Return networks on sixteen functions with the error on every quarter, by their frequency in `RARE`."""
+    of = networks[networks.functions.isin([EQUAL, RARE])]
+    squares = np.array(of["by function"].tolist())[:, np.argsort(-np.asarray(UNEQUAL.shares()))] ** 2
+    quarters = np.sqrt(squares.reshape(len(of), 4, -1).mean(-1)).T
+    return of.assign(**dict(zip(QUARTERS, quarters, strict=True)))
+
+
+def rare(frames: Frames, mover: str, rivals: Sequence[str]) -> list[Ratio]:
+    """Return the errors on the rarest quarter, and how much larger they are than where all are equally frequent."""
+    networks = with_quarters(frames["networks"])
+    errors, equal = (largest(logs(networks, of, QUARTERS[-1])) for of in (RARE, EQUAL))
+    rises = largest(logs(networks, RARE, QUARTERS[-1], floor=0)) - equal
+    numbers = {"error": errors, "rise": rises}
+    return [known(f"{name}, {rival}", of[rival] - of[mover]) for rival in rivals for name, of in numbers.items()]
+
+
+def new(frames: Frames, mover: str, rivals: Sequence[str]) -> list[Ratio]:
+    """Return the errors on new functions after as many demonstrations as training had."""
+    errors = {family: largest(logs(frames["networks"], family)) for family in FAMILIES}
+    return [known(f"{family}, {rival}", of[rival] - of[mover]) for family, of in errors.items() for rival in rivals]
+
+
+def longer(frames: Frames, mover: str, rivals: Sequence[str]) -> list[Ratio]:
+    """Return the errors after 16 demonstrations over those after 32."""
+    after = {
+        family: [largest(logs(frames["networks"], family, f"after {count}"))[mover] for count in (16, 32)]
+        for family in FAMILIES
+    }
+    return [known(family, before - then) for family, (before, then) in after.items()]
+
+
+def more_training(frames: Frames, mover: str, rivals: Sequence[str]) -> list[Ratio]:
+    """Return a network's errors over those of the closest one of fixed mixing, trained longer."""
+    networks = frames["networks"]
+    of_longer = {name: largest(logs(networks, name, times=TIMES)) for name in LONGER}
+    return [
+        known(f"{name}, {kind}", largest(logs(networks, name))[mover] - of[kind])
+        for name, of in of_longer.items()
+        for kind in of
+    ]
+
+
+def widest(names: Iterable[str], networks: pd.DataFrame) -> pd.DataFrame:
     """Return the largest networks on some functions."""
-    return networks[networks.functions.isin([*names]) & (networks.width == WIDEST) & (networks.times == 1)]
+    return ratios.labelled(networks[networks.functions.isin([*names]) & (networks.width == WIDEST)])
 
 
-def beside_longer(networks: pd.DataFrame) -> pd.DataFrame:
-    """Return the largest networks that also train longer, and those that move, on the same functions."""
-    names = networks.functions + networks.network
-    of_both = names.isin(names[networks.times > 1]) | networks.network.isin(MOVING)
-    return networks[networks.functions.isin(LONGER) & (networks.width == WIDEST) & of_both]
-
-
-def numbers_for_picture() -> dict[str, dict[str, tuple[float, float, float]]]:
+def numbers_for_picture() -> dict[str, dict[str, tuple[float, ...]]]:
     """Return every network's error on named functions, and on new functions that 16 demonstrations give."""
     networks = frames_of("generalization")["networks"]
+    titles = {name: f"{name}, named" for name in MANY[:2]} | {family: f"{family}, demonstrated" for family in FAMILIES}
+    shown: dict[str, dict[str, tuple[float, ...]]] = {title: {} for title in titles.values()}
+    once = networks[(networks.width == WIDEST) & (networks.times == 1) & networks.functions.isin([*titles])]
+    for (name, kind), of in once.groupby(["functions", "network"], sort=False):
+        shown[titles[name]][kind] = tuple(round(number, 3) for number in estimate(of.error)[:3])
+    return shown
 
-    def of(name: str) -> dict[str, tuple[float, float, float]]:
-        estimates = {kind: estimate(numbers(networks, name, kind)) for kind in KINDS}
-        return {kind: (round(of.value, 3), round(of.low, 3), round(of.high, 3)) for kind, of in estimates.items()}
 
-    named = {f"{name}, named": of(name) for name in ("64 functions", "256 functions")}
-    return named | {f"{family}, demonstrated": of(family) for family in FAMILIES}
-
-
-DECIDING: dict[str, Cases] = {"many": many, "rare": rare, "new": new}
+DECIDING = {"many functions": many, "rare functions": rare, "new functions": new}
+NAMES = [name for name, of in FUNCTIONS.items() if isinstance(of.task, Named) and name != RARE]
 DEMONSTRATED = [name for name, of in FUNCTIONS.items() if isinstance(of.task, Demonstrated)]
 AFTER = {str(count): Cell(f"after {count}") for count in (*COUNTS, *UNSEEN_COUNTS)}
-STATED: tuple[Prediction, ...] = (
-    *predictions(
-        "many functions", "with 64, 256 and 64 dense ones a rival needs at least twice the parameters for .05", many
-    ),
-    *predictions(
-        "rare functions",
-        "on the rarest quarter a rival's error is at least twice as large and rises twice as much",
-        rare,
-    ),
-    *predictions(
-        "new functions", "after 16 demonstrations a rival's error is at least twice as large, in four families", new
-    ),
-    *predictions(
-        "longer prompts", "after 32 demonstrations the error isn't larger", longer, {"itself after 16": ()}, 1, 1
-    ),
-    *predictions(
-        "the opposite view",
-        "trained four times as long, the closest network of fixed mixing is no worse",
-        more_training,
-        {"the closest of fixed mixing": ()},
-        1,
-        1 / REFUTED,
-    ),
+BY_COUNT = "New functions by number of demonstrations"
+PARTS = (
+    ("many functions", "with 64, 256 and 64 dense ones a rival needs at least twice the parameters for .05", many),
+    ("rare functions", "on the rarest quarter a rival's error is, and rises, at least twice as much", rare),
+    ("new functions", "after 16 demonstrations a rival's error is at least twice as large, in four families", new),
 )
-NEW = Measure(
-    "new functions: the single layer over the transformer, smallest ratio",
-    partial(worst, new, TRANSFORMER, WHOLE, REFUTED),
-    2,
-)
-BY_SIZE, BY_COUNT, FROZEN = (
-    "Named functions by size",
-    "New functions by number of demonstrations",
-    "Errors with parameters frozen at their means",
-)
+NEW = "new functions: the single layer over the transformer, smallest ratio"
 
 STUDY = Study(
     protocol=__doc__,
@@ -184,54 +189,73 @@ STUDY = Study(
     claim='a fixed network "can only fit a single, fixed data distribution" (Section 2.3)',
     unit="seeds",
     stated="before the run",
-    predictions=STATED,
-    control=NEW,
+    predictions=(
+        *(prediction for part in PARTS for prediction in ratios.predictions(*part)),
+        *(
+            ratios.prediction(
+                f"longer prompts, {mover}: after 32 demonstrations the error isn't larger than after 16",
+                f"longer prompts: after 16 over after 32 demonstrations, {mover}",
+                longer,
+                mover,
+                confirmed=1,
+                refuted=1,
+            )
+            for mover in reversed(MOVING)
+        ),
+        *(
+            ratios.prediction(
+                f"the opposite view: trained longer, the closest network of fixed mixing is no worse than the {mover}",
+                f"the {mover} over the closest of fixed mixing, trained longer",
+                more_training,
+                mover,
+                confirmed=1,
+                refuted=1 / REFUTED,
+            )
+            for mover in reversed(MOVING)
+        ),
+    ),
+    control=Measure(NEW, partial(ratios.worst, new, TRANSFORMER, WHOLE, REFUTED), 2),
     headline="On functions that prompts name, the theorem's single layer makes as little as {outcome} times a"
     " Transformer's error; on new ones that they demonstrate, at least {control} times ({n} seeds).",
     against="A pattern that is the same for every input comes close on new functions: for sines its error is"
     f" {{{BY_COUNT} / sine, fixed pattern / 16 / value}}, a Transformer's {{{BY_COUNT} / sine, transformer / 16 /"
     f" value}}, the single layer's {{{BY_COUNT} / sine, one layer / 16 / value}}.",
-    limits="Small functions, whose names say nothing about them. Rates were tuned at one size with one seed.",
+    limits="Small functions with names that say nothing about them; rates were tuned at one size.",
     tables={
-        "Ratios that decide": partial(ratios_table, DECIDING),
-        BY_SIZE: Table(
+        "Ratios that decide": partial(ratios.ratios_table, DECIDING),
+        "Errors on named functions by size": Table(
             "networks",
             ("functions", "network"),
-            {**SIZES, "distance of outputs": Cell(lambda rows: rows[rows.width == WIDEST].distance)},
-            prepare=lambda networks: networks[~networks.functions.isin([*DEMONSTRATED, RARE]) & (networks.times == 1)],
+            "error",
+            columns="width",
+            prepare=lambda networks: ratios.labelled(networks[networks.functions.isin(NAMES)]),
+        ),
+        "Parameters for an error of .05": Table(
+            "networks",
+            ("functions",),
+            {"": Cell(ratios.parameters_needed)},
+            columns="network",
+            prepare=lambda networks: networks[networks.functions.isin(MANY) & (networks.times == 1)],
+            note="Medians and ranges over seeds.",
         ),
         "Frequent and rare functions": Table(
             "networks",
-            ("network",),
-            {
-                "most frequent quarter": of_quarter(0, RARE),
-                "second": of_quarter(1, RARE),
-                "third": of_quarter(2, RARE),
-                "rarest quarter": of_quarter(3, RARE),
-                "the same, equally frequent": of_quarter(3, EQUAL),
-                "distance of rarest outputs": Cell(lambda rows: rows[rows.functions == RARE]["distance of rarest"]),
-            },
-            prepare=partial(largest, (RARE, EQUAL)),
+            ("functions", "network"),
+            {of: Cell(of) for of in (*QUARTERS, "distance of rarest")},
+            prepare=with_quarters,
         ),
         BY_COUNT: Table(
             "networks",
             ("functions", "network"),
             {**AFTER, "as in training": Cell("as in training")},
-            prepare=partial(largest, DEMONSTRATED),
+            prepare=partial(widest, DEMONSTRATED),
         ),
         "References by number of demonstrations": Table("references", ("functions", "reference"), AFTER),
-        "Four times as long": Table(
-            "networks",
-            ("functions", "network"),
-            "error",
-            columns="times",
-            prepare=beside_longer,
-        ),
-        FROZEN: Table(
+        "Errors with parameters frozen at their means": Table(
             "networks",
             ("functions", "network"),
             {group: Cell(f"frozen: {group}") for group in ("none", *GROUPS)},
-            prepare=partial(largest, ("64 functions", "linear", "sparse linear", "two layers")),
+            prepare=partial(widest, ("64 functions", "linear", "sparse linear", "two layers")),
         ),
     },
     measure=measure,
@@ -239,20 +263,11 @@ STUDY = Study(
         "generalization": Picture(
             numbers_for_picture,
             draw_errors,
-            "Each row is a network; all have as many parameters. Red: those whose mixing of tokens moves with"
-            " the prompt. Lines are 95 % intervals over {n} seeds. Moving mixing helps on new functions and not on"
-            " named ones.",
+            "Each row is a network; all have as many parameters. Red: those whose mixing of tokens moves with the"
+            " prompt. Lines are 95 % intervals over {n} seeds. Moving mixing helps on new functions, not on named"
+            " ones.",
         )
     },
-    settings={
-        "functions": {name: [asdict(of.task), *of[1:]] for name, of in FUNCTIONS.items()},  # type: ignore[call-overload]
-        "layers": LAYERS,
-        "seeds": SEEDS,
-        "batch": BATCH,
-        "rates": RATES,
-        "norms": NORMS,
-        "longer": [LONGER, TIMES],
-        "tested": TESTED,
-    },
+    settings=settings_of(FUNCTIONS, RATES, [LONGER, TIMES]),
     parallel=True,
 )

@@ -29,55 +29,30 @@ the largest error was known.  A referee's points on a first draft are in this pl
 before a result was looked at, what is compared where numbers aren't known, and at which widths, was changed.
 """
 
-from dataclasses import asdict
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from experiments.generalization.cases import SIZES, Cases, predictions, ratios_table, worst
-from experiments.generalization.curves import (
-    DENSE,
-    EVEN,
-    INSIDE,
-    POINTS,
-    REGIONS,
-    WAVES,
-    WEIGHTED,
-    WIDTH,
-    Curves,
-    errors,
-    thinned,
-)
+from experiments.generalization import curves, ratios
+from experiments.generalization.curves import DENSE, EVEN, REGIONS, WEIGHTED, Curves, thinned
 from experiments.generalization.measures import measured
 from experiments.generalization.networks import KINDS, TRANSFORMER, WHOLE
-from experiments.generalization.padded import Padded
+from experiments.generalization.padded import CONSTANT, MARKED, RANDOM, Padded
 from experiments.generalization.picture import draw_dense_regions
-from experiments.generalization.pieces import Functions, choices_of, network
-from experiments.generalization.plan import BATCH, LAYERS, NORMS, SEEDS, TESTED
-from experiments.generalization.ratios import CONFIRMED, REFUTED, geometric, large
-from experiments.generalization.scarce_cases import (
-    CURVES,
-    FEW,
-    LENGTHS,
-    TUNED,
-    alike,
-    dense,
-    every,
-    few,
-    length,
-    outside,
-    rare,
-    reading,
-    rise,
-)
+from experiments.generalization.plan import Functions, choices_of, network, settings_of
+from experiments.generalization.ratios import CONFIRMED, FLOOR, REFUTED, TARGET, Ratio, known, logs, logs_needed
 from experiments.generalization.tasks import Named
 from experiments.run import frames_of
-from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
-from experiments.table import Cell, Table
+from experiments.study import Measure, Measurements, Picture, Piece, Row, Study
+from experiments.table import Cell, Frames, Table
 
 RATES = 3e-3, 1e-2, 3e-2, 1e-1
+FEW = "4 functions", "16 functions"
+LENGTHS = {filling: f"6 further tokens, {filling}" for filling in (CONSTANT, RANDOM, MARKED)}
+CURVES = {density: f"curves, {density}" for density in (EVEN, DENSE, WEIGHTED)}
 FUNCTIONS: dict[str, Functions] = {
     FEW[0]: Functions(Named(digits=1, base=4), (4, 8, 16)),
     FEW[1]: Functions(Named(digits=2, base=4), (4, 8, 16), 6000),
@@ -92,12 +67,16 @@ FUNCTIONS: dict[str, Functions] = {
 }
 LONGER, TIMES = ("one layer", "perceptron", "fixed pattern", TRANSFORMER), 4
 """The networks that also train longer on dense curves, at the width of the tuning, and how many times."""
+LEARNED, AIM = (0.03, 0.3), 0.1
+"""The errors after even training of which a multiple says something, and the one that widths are chosen by."""
+TUNED, FIXED = 16, "one layer"
+"""The width at which curves were tuned, and the theorem's fixed network."""
 
 
 def blind(task: Curves) -> list[Row]:
     """Return the errors of the best output independent of the prompt, and of an output of zero."""
     y = np.asarray(task.blind())
-    return [{"output": name, **errors(task, of)} for name, of in (("blind", y), ("zero", 0 * y))]
+    return [{"output": name, **curves.errors(task, of)} for name, of in (("blind", y), ("zero", 0 * y))]
 
 
 def drawn(task: Curves) -> list[Row]:
@@ -106,7 +85,7 @@ def drawn(task: Curves) -> list[Row]:
     values, best = (
         thinned(np.asarray(of).reshape(task.functions, -1)) for of in (task.values(functions, x), task.blind())
     )
-    points, centres = thinned(np.asarray(x[:POINTS])), np.asarray(task.centres()).round(3).tolist()
+    points, centres = thinned(np.asarray(x[: curves.POINTS])), np.asarray(task.centres()).round(3).tolist()
     return [
         {"function": i, "x": points, "centre": centres[i], "values": values[i], "blind": best[i]}
         for i in range(task.functions)
@@ -122,13 +101,128 @@ def measure() -> Measurements:
         for kind in KINDS
         for width in of.widths
     ]
-    curves = CURVES[DENSE]
-    yield [network(curves, FUNCTIONS[curves], kind, TUNED, chosen[curves, kind], measured, TIMES) for kind in LONGER]
+    name = CURVES[DENSE]
+    yield [network(name, FUNCTIONS[name], kind, TUNED, chosen[name, kind], measured, TIMES) for kind in LONGER]
     for name, (task, *_) in FUNCTIONS.items():
         if isinstance(task, Curves):
             yield Piece("blind", {"functions": name}, partial(blind, task))
             if task.functions == REGIONS and task.density == DENSE:
                 yield Piece("drawn", {}, partial(drawn, task))
+
+
+def _or_errors(case: Ratio, logarithms: pd.Series, *, says: bool) -> Ratio:
+    """Return a case, or that of errors, if they say something, where the first one is undecided for want of bounds."""
+    ratio = case.estimate()
+    if case.bounded or not says or ratio.low >= CONFIRMED or ratio.high < REFUTED:
+        return case
+    return known(f"{case.name} (errors)", logarithms)
+
+
+def _middle(networks: pd.DataFrame, functions: str) -> pd.DataFrame:
+    """Return the logarithms of errors of the middle width, by network."""
+    of = logs(networks, functions)
+    return of.xs(sorted(of.columns.unique("width"))[1], axis=1, level="width")
+
+
+def few(frames: Frames, mover: str, rivals: Sequence[str]) -> list[Ratio]:
+    """Return the ratios of the parameters for the target, or of errors at the middle width."""
+    networks, cases = frames["networks"], []
+    for functions in FEW:
+        (low, high), errors = logs_needed(networks, functions, mover), _middle(networks, functions)
+        for rival in rivals:
+            rival_low, rival_high = logs_needed(networks, functions, rival)
+            case = Ratio(f"{functions}, {rival}", rival_low - high, rival_high - low)
+            says = np.exp(errors[[rival, mover]]).mean().max() > FLOOR
+            cases.append(_or_errors(case, errors[rival] - errors[mover], says=says))
+    return cases
+
+
+def length(frames: Frames, mover: str, rivals: Sequence[str]) -> list[Ratio]:
+    """Return the ratios of two multiples: parameters with further tokens over those with constant ones."""
+    networks, cases = frames["networks"], []
+
+    def multiple(kind: str, filling: str) -> tuple[np.ndarray, np.ndarray]:
+        (low, high), (low_before, high_before) = (
+            logs_needed(networks, LENGTHS[of], kind) for of in (filling, CONSTANT)
+        )
+        return low - high_before, high - low_before
+
+    before = _middle(networks, LENGTHS[CONSTANT])
+    for filling in (RANDOM, MARKED):
+        (low, high), after = multiple(mover, filling), _middle(networks, LENGTHS[filling])
+        for rival in rivals:
+            rival_low, rival_high = multiple(rival, filling)
+            rises = (after - before)[rival] - (after - before)[mover]
+            learned_before, apart = (np.exp(of[[rival, mover]]).mean().max() for of in (before, after))
+            case = Ratio(f"{filling}, {rival}", rival_low - high, rival_high - low)
+            cases.append(_or_errors(case, rises, says=learned_before <= TARGET and apart > FLOOR))
+    return cases
+
+
+def learned(networks: pd.DataFrame, kind: str) -> int | None:
+    """Return the width at which a network learns curves after even training, and not perfectly, or `None`."""
+    # Of several it is the one with the error nearest to `AIM`.
+    means = np.exp(logs(networks, CURVES[EVEN], "outside")[kind]).mean()
+    within = means[means.between(*LEARNED)]
+    return None if within.empty else int(np.abs(np.log(within / AIM)).idxmin())
+
+
+def rises(networks: pd.DataFrame, name: str = "curves") -> pd.DataFrame:
+    """Return the logarithms of errors outside after dense training over those after even training."""
+    return logs(networks, f"{name}, {DENSE}", "outside") - logs(networks, f"{name}, {EVEN}", "outside")
+
+
+def over_widths(frames: Frames, column: str) -> pd.DataFrame:
+    """Return the logarithms of a number after dense training, the mean over widths, by network."""
+    return logs(frames["networks"], CURVES[DENSE], column).T.groupby("network").mean().T
+
+
+def outside(frames: Frames, mover: str, rivals: Sequence[str]) -> list[Ratio]:
+    """Return the ratios of errors outside of the regions at equal parameters, in the mean over widths."""
+    errors = over_widths(frames, "outside")
+    return [known(f"error, {rival}", errors[rival] - errors[mover]) for rival in rivals]
+
+
+def dense(frames: Frames, mover: str, rivals: Sequence[str]) -> list[Ratio]:
+    """Return the ratios of errors outside of the regions, and of their multiples of those after even training."""
+    # Errors are compared at equal parameters, multiples at the widths at which each network has learned.
+    networks, cases = frames["networks"], outside(frames, mover, rivals)
+    of, own = rises(networks), learned(networks, mover)
+    for rival in rivals:
+        at = learned(networks, rival)
+        if at is None or own is None:
+            cases.append(Ratio(f"rise, {rival}", np.full(2, -np.inf), np.full(2, np.inf)))
+        else:
+            cases.append(known(f"rise, {rival}", of[rival, at] - of[mover, own]))
+    return cases
+
+
+def alike(frames: Frames, mover: str, rivals: Sequence[str]) -> list[Ratio]:
+    """Return how much less rivals' outputs differ in some other prompt's region, in the mean over widths."""
+    slopes = over_widths(frames, "slope, some other's")
+    return [known(rival, slopes[mover] - slopes[rival]) for rival in rivals]
+
+
+def every(frames: Frames, mover: str, rivals: Sequence[str]) -> list[Ratio]:
+    """Return outside over inside after dense training, divided by the same after even training, of each network."""
+    over = [
+        logs(frames["networks"], CURVES[of], "outside") - logs(frames["networks"], CURVES[of], "inside")
+        for of in (DENSE, EVEN)
+    ]
+    return [known(kind, over[0][kind, TUNED] - over[1][kind, TUNED]) for kind in KINDS]
+
+
+def reading(frames: Frames, mover: str, rivals: Sequence[str]) -> list[Ratio]:
+    """Return the error of the best output independent of the prompt over that of the single layer, outside."""
+    own, of = ratios.largest(logs(frames["networks"], CURVES[DENSE], "outside"))[FIXED], frames["blind"]
+    best = of[(of.functions == CURVES[DENSE]) & (of.output == "blind")].outside.item()
+    return [known(FIXED, np.log(best) - own)]
+
+
+def rare(frames: Frames, mover: str, rivals: Sequence[str]) -> list[Ratio]:
+    """Return the single layer's error outside over that after longer training."""
+    own, longer = (logs(frames["networks"], CURVES[DENSE], "outside", times)[FIXED, TUNED] for times in (1, TIMES))
+    return [known(FIXED, own - longer)]
 
 
 def numbers_for_picture() -> dict[str, Any]:
@@ -141,7 +235,7 @@ def numbers_for_picture() -> dict[str, Any]:
     def by_size(density: str, where: str) -> dict[str, list[list[float]]]:
         of = networks[(networks.functions == CURVES[density]) & (networks.times == 1)]
         means = of.groupby(["network", "parameters"])[where].mean()
-        return {kind: [[int(parameters), round(mean, 6)] for parameters, mean in means[kind].items()] for kind in KINDS}
+        return {kind: [[int(size), round(mean, 6)] for size, mean in means[kind].items()] for kind in KINDS}
 
     return {
         "x": of_functions.x[0],
@@ -149,7 +243,7 @@ def numbers_for_picture() -> dict[str, Any]:
         "outputs": {
             "functions": of_functions["values"].tolist(),
             "the best that doesn't read the prompt": of_functions.blind.tolist(),
-            **{kind: outputs[kind] for kind in ("one layer", TRANSFORMER)},
+            **{kind: outputs[kind] for kind in (FIXED, TRANSFORMER)},
         },
         "errors": {
             "outside, even training": by_size(EVEN, "outside"),
@@ -159,54 +253,25 @@ def numbers_for_picture() -> dict[str, Any]:
     }
 
 
-DECIDING: dict[str, Cases] = {"dense regions": dense, "few functions": few, "longer prompts": length, "alike": alike}
-OPPOSITE: tuple[tuple[str, Cases], ...] = (
-    ("outside over inside rises at least twofold by dense training for every network, those that move too", every),
+def all_rises(networks: pd.DataFrame) -> pd.DataFrame:
+    """Return the logarithms of rises in rows, by functions, network, width and seed."""
+    of_both = {name: rises(networks, name) for name in ("curves", "4 curves")}
+    return pd.concat([of.melt(value_name="rise").assign(functions=name) for name, of in of_both.items()])
+
+
+DECIDING = {"dense regions": dense, "few functions": few, "longer prompts": length, "outputs alike": alike}
+PARTS = (
+    ("dense regions", "outside, a rival's error is, and rises, at least twice as much", dense),
+    ("few functions", "with 4 and with 16 a rival needs at least twice the parameters for .05", few),
+    ("longer prompts", "with random and marked tokens a rival needs twice the multiple of parameters", length),
+    ("outputs alike", "in some other prompt's region the slope of a rival is at most half as large", alike),
+)
+OPPOSITE = (
+    ("outside over inside rises at least twofold by dense training for every network", every),
     ("the single layer reads the prompt: the best output that doesn't has at least twice its error outside", reading),
     ("the single layer's error outside falls at least by half in four times the training", rare),
 )
-STATED: tuple[Prediction, ...] = (
-    *predictions(
-        "dense regions", "outside, a rival's error is at least twice as large and rises at least twice as much", dense
-    ),
-    *predictions("few functions", "with 4 and with 16 a rival needs at least twice the parameters for .05", few),
-    *predictions(
-        "longer prompts",
-        "with random and with marked tokens a rival needs at least twice the multiple of parameters",
-        length,
-    ),
-    *predictions(
-        "outputs alike", "in some other prompt's region the slope of a rival's outputs is at most half as large", alike
-    ),
-    *(
-        Prediction(
-            f"the opposite view: {statement}",
-            f"confirmed if the whole interval of every ratio is at least {CONFIRMED:g}, refuted if that of one is below"
-            f" {REFUTED:g}",
-            (Measure("smallest ratio", partial(worst, cases, "", (), REFUTED), 2),),
-            large,
-        )
-        for statement, cases in OPPOSITE
-    ),
-)
-OUTSIDE = Measure(
-    "error outside: the single layer over the transformer",
-    partial(worst, outside, TRANSFORMER, WHOLE, REFUTED),
-    2,
-)
-REGIONS_TABLE, BY_WIDTH = "Inside and outside of dense regions, width 16", "Errors outside by width"
-
-
-def _rise(rows: pd.DataFrame) -> Any:
-    kind, width = rows.network.iloc[0], int(rows.width.iloc[0])
-    return geometric(rise(rows, kind, width, rows.curves.iloc[0]))
-
-
-def _with_densities(networks: pd.DataFrame) -> pd.DataFrame:
-    """Return the networks on curves of even and dense training, with the name of the curves alone."""
-    names = networks.functions.str.extract(r"^(?P<curves>.*curves), (?P<density>even|dense)$")
-    return networks.join(names)[names.density.notna() & (networks.times == 1)]
-
+RISES = "Rise of errors outside by dense training"
 
 STUDY = Study(
     protocol=__doc__,
@@ -214,61 +279,54 @@ STUDY = Study(
     claim='a fixed network "often results in fitting only the densest regions of the data distribution" (Section 2.3)',
     unit="seeds",
     stated="before the run",
-    predictions=STATED,
-    control=OUTSIDE,
+    predictions=(
+        *(prediction for part in PARTS for prediction in ratios.predictions(*part)),
+        *(ratios.prediction(f"the opposite view: {name}", "opposite view", cases) for name, cases in OPPOSITE),
+    ),
+    control=Measure(
+        "error outside: the single layer over the transformer",
+        partial(ratios.worst, outside, TRANSFORMER, WHOLE, REFUTED),
+        2,
+    ),
     headline="Outside of a dense region that the prompt names, the theorem's single layer has {control} times a"
     " Transformer's error, but dense training multiplies its error {outcome} times as much ({n} seeds).",
     against="With four functions, which all networks learn, dense training multiplies the single layer's error by"
-    f" {{{BY_WIDTH} / 4 curves, one layer / 8, rise}}, a Transformer's by {{{BY_WIDTH} / 4 curves, transformer / 4,"
-    f" rise}}.",
-    limits="The single layer's error is large after even training, too, which leaves little to multiply. Rates were"
-    " tuned at one width, and fail in some seeds at others.",
+    f" {{{RISES} / 4 curves, one layer / 8}}, a Transformer's by {{{RISES} / 4 curves, transformer / 4}}.",
+    limits="The single layer's error is large after even training, too; rates were tuned at one width.",
     tables={
-        "Ratios that decide": partial(ratios_table, DECIDING),
-        "Few functions and longer prompts by size": Table(
+        "Ratios that decide": partial(ratios.ratios_table, DECIDING),
+        "Errors on few functions and after longer prompts by size": Table(
             "networks",
             ("functions", "network"),
-            SIZES,
+            "error",
+            columns="width",
             prepare=lambda networks: networks[networks.functions.isin([*FEW, *LENGTHS.values()])],
         ),
-        REGIONS_TABLE: Table(
+        "Parameters for an error of .05": Table(
+            "networks",
+            ("functions",),
+            {"": Cell(ratios.parameters_needed)},
+            columns="network",
+            prepare=lambda networks: networks[networks.functions.isin([*FEW, *LENGTHS.values()])],
+            note="Medians and ranges over seeds.",
+        ),
+        "Inside and outside of dense regions, width 16": Table(
             "networks",
             ("functions", "network"),
-            {
-                "parameters": Cell(lambda rows: f"{rows.parameters.iloc[0]:,}"),
-                "error inside": Cell("inside"),
-                "error outside": Cell("outside"),
-                "slope, some other's": Cell("slope, some other's"),
-                "slope, nobody's": Cell("slope, nobody's"),
-            },
-            prepare=lambda networks: networks[
-                networks.functions.isin([*CURVES.values()]) & (networks.width == TUNED) & (networks.times == 1)
-            ],
+            {of: Cell(of) for of in ("inside", "outside", "slope, some other's", "slope, nobody's")},
+            prepare=lambda networks: ratios.labelled(
+                networks[networks.functions.isin(CURVES.values()) & (networks.width == TUNED)]
+            ),
         ),
-        BY_WIDTH: Table(
+        RISES: Table(
             "networks",
-            ("curves", "network"),
-            {
-                "even": Cell(lambda rows: rows[rows.density == EVEN].outside),
-                "dense": Cell(lambda rows: rows[rows.density == DENSE].outside),
-                "rise": Cell(_rise, 1),
-            },
+            ("functions", "network"),
+            {"": Cell(lambda rows: ratios.geometric(rows.rise), 1)},
             columns="width",
-            prepare=_with_densities,
+            prepare=all_rises,
         ),
         "Outputs that don't read the prompt": Table(
-            "blind",
-            ("functions", "output"),
-            {"error inside": Cell("inside"), "error outside": Cell("outside")},
-        ),
-        "Dense regions, four times as long": Table(
-            "networks",
-            ("network",),
-            {"error inside": Cell("inside"), "error outside": Cell("outside")},
-            columns="times",
-            prepare=lambda networks: networks[
-                (networks.functions == CURVES[DENSE]) & (networks.width == TUNED) & networks.network.isin(LONGER)
-            ],
+            "blind", ("functions", "output"), {of: Cell(of) for of in ("inside", "outside")}
         ),
     },
     measure=measure,
@@ -277,21 +335,12 @@ STUDY = Study(
             numbers_for_picture,
             draw_dense_regions,
             "Above: the papers' Figure 2 from measurements. Each colour is a prompt: dotted its function, shaded the"
-            " region with 95 % of its training's numbers, drawn the output. Below: errors on 16 such functions by the"
-            " number of parameters, means of {n} seeds. The single layer is between the best output that doesn't read"
-            " the prompt and the Transformer.",
+            " region with 95 % of its training's numbers, drawn the output. Below: errors on 16 functions by size,"
+            " means of {n} seeds. The single layer is between the best output that doesn't read the prompt and the"
+            " Transformer.",
         )
     },
-    settings={
-        "functions": {name: [asdict(of.task), *of[1:]] for name, of in FUNCTIONS.items()},  # type: ignore[call-overload]
-        "layers": LAYERS,
-        "seeds": SEEDS,
-        "batch": BATCH,
-        "rates": RATES,
-        "norms": NORMS,
-        "longer": [LONGER, TIMES],
-        "tested": TESTED,
-        "regions": [REGIONS, WIDTH, INSIDE, WAVES, POINTS],
-    },
+    settings=settings_of(FUNCTIONS, RATES, [LONGER, TIMES])
+    | {"regions": [REGIONS, curves.WIDTH, curves.INSIDE, curves.WAVES, curves.POINTS]},
     parallel=True,
 )

@@ -21,8 +21,8 @@ from jaxtyping import Array
 
 from experiments.estimate import Estimate, estimate
 from experiments.generalization.networks import TRANSFORMER, Network, Sizes
-from experiments.generalization.pieces import choices, trained, tuning
-from experiments.generalization.plan import BATCH, NORMS, SEEDS, TESTED
+from experiments.generalization.plan import BATCH, NORMS, SEEDS, TESTED, choices, trained, tuning
+from experiments.generalization.ratios import opposite
 from experiments.generalization.tasks import Demonstrated, Examples, Task
 from experiments.generalization.training import error, outputs
 from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
@@ -85,12 +85,7 @@ def of_width(column: str, width: int, frames: Frames) -> np.ndarray:
     return networks[(networks.width == width) & (networks.steps == STEPS)][column].to_numpy()
 
 
-def small_networks_have_it(part: Estimate) -> Verdict:
-    """Return whether a network has most of the largest network's gain."""
-    return decide(part.low > HAS, part.high < LACKS)
-
-
-def small_networks_lack_it(part: Estimate) -> Verdict:
+def lacks(part: Estimate) -> Verdict:
     """Return whether a network lacks most of the largest network's gain."""
     return decide(part.high < LACKS, part.low > HAS)
 
@@ -112,13 +107,13 @@ STUDY = Study(
             "small networks lack it: the gain of width 8 is below a third of that of width 32",
             "confirmed if the whole interval of the part is below a third, refuted if it is above two thirds",
             (PART,),
-            small_networks_lack_it,
+            lacks,
         ),
         Prediction(
             "the opposite view: a few thousand parameters are enough for simple functions",
             "confirmed if the whole interval of the part is above two thirds, refuted if it is below a third",
             (PART,),
-            small_networks_have_it,
+            lambda part: opposite(lacks(part)),
         ),
     ),
     control=Measure("gain of width 32", partial(of_width, "gain", max(WIDTHS)), 2, "+"),
@@ -126,11 +121,10 @@ STUDY = Study(
     " gain by demonstrations ({control}) that one of {Gain by demonstrations by size / 32, 4000 / parameters} has ({n}"
     " seeds).",
     against="With {Gain by demonstrations by size / 4, 4000 / parameters} parameters it is {Gain by demonstrations by"
-    " size / 4, 4000 / part of the largest's} of the gain; and size lowers the error after demonstrations, from {Gain"
-    " by demonstrations by size / 8, 4000 / error, its own demonstrations} to {Gain by demonstrations by size / 32,"
-    " 4000 / error, its own demonstrations}.",
-    limits="One simple family of functions. Networks trained on nothing else don't show the size that language models"
-    " need.",
+    " size / 4, 4000 / part of the largest's}; and size lowers the error, from {Gain by demonstrations by size / 8,"
+    " 4000 / error, its own demonstrations / value} to {Gain by demonstrations by size / 32, 4000 / error, its own"
+    " demonstrations / value}.",
+    limits="One simple family of functions, of networks trained on nothing else.",
     tables={
         "Gain by demonstrations by size": Table(
             "networks",

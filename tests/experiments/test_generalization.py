@@ -12,7 +12,7 @@ from studies import filled_tables, run_small
 
 from duat_jax.verification.networks import randomised
 from experiments.approximation.moved_parameters import parameters
-from experiments.generalization import measures, pieces, plan, run
+from experiments.generalization import measures, plan, run
 from experiments.generalization.frozen import GROUPS, frozen, spread
 from experiments.generalization.measures import COUNTS, UNSEEN_COUNTS
 from experiments.generalization.networks import (
@@ -27,7 +27,7 @@ from experiments.generalization.networks import (
     drawn,
 )
 from experiments.generalization.picture import draw_errors
-from experiments.generalization.pieces import Choice, Functions
+from experiments.generalization.plan import Choice, Functions
 from experiments.generalization.ratios import Ratio, deciding, known, large, needed
 from experiments.generalization.tasks import CONTENT, FAMILIES, Demonstrated, Named, least_squares, nearest
 from experiments.generalization.training import Budget, each, error, outputs, train
@@ -235,7 +235,7 @@ def case(ratio, spread=0.01):
 
 
 def verdict(cases):
-    return large(deciding(cases)[1])
+    return large(deciding(cases))
 
 
 def test_verdicts_need_all_cases_or_a_counterexample():
@@ -296,7 +296,7 @@ def test_networks_are_tuned_trained_and_measured(monkeypatch, tmp_path):
     kinds = ("one layer", "perceptron", "transformer")
     for module, changes in {
         run: {"FUNCTIONS": functions, "KINDS": kinds, "LONGER": ("linear",), "TIMES": 2},
-        pieces: {"KINDS": kinds, "BATCH": 4, "SEEDS": 2},
+        plan: {"KINDS": kinds, "BATCH": 4, "SEEDS": 2},
         measures: {"TESTED": 64},
     }.items():
         for name, value in changes.items():
@@ -355,7 +355,7 @@ def made_up(better):
 
 def verdicts_of(frames, name):
     """Return the verdicts on a prediction for both networks that move, against every group of rivals."""
-    return [of.verdict(frames) for of in run.STATED if of.name.startswith(name)]
+    return [of.verdict(frames) for of in run.STUDY.predictions if of.name.startswith(name)]
 
 
 @pytest.mark.parametrize(("better", "expected"), [(3.0, "confirmed"), (1.0, "refuted"), (1.6, "undecided")])

@@ -10,7 +10,7 @@ import pytest
 from helpers import close, near, relative
 from studies import filled_tables, run_small
 
-from experiments.generalization import pieces, plan, scarce
+from experiments.generalization import plan, scarce
 from experiments.generalization.curves import (
     DENSE,
     EVEN,
@@ -24,8 +24,8 @@ from experiments.generalization.curves import (
 )
 from experiments.generalization.networks import KINDS, MOVING, Sizes, count, drawn
 from experiments.generalization.padded import CONSTANT, MARKED, RANDOM, Padded
-from experiments.generalization.pieces import Functions
-from experiments.generalization.scarce_cases import CURVES, LENGTHS, dense, every, learned, rare, reading
+from experiments.generalization.plan import Functions
+from experiments.generalization.scarce import CURVES, LENGTHS, dense, every, learned, rare, reading
 from experiments.generalization.tasks import CONTENT, Named
 from experiments.generalization.training import loss, outputs
 from experiments.run import frames_of
@@ -202,7 +202,7 @@ def made_up(better, error_of=None):
 
 def verdicts_of(frames, name):
     """Return the verdicts on a prediction against both groups, for both networks that move; or on an opposite view."""
-    verdicts = [of.verdict(frames) for of in scarce.STATED if name in of.name]
+    verdicts = [of.verdict(frames) for of in scarce.STUDY.predictions if name in of.name]
     assert len(verdicts) == (1 if name in OPPOSITE else 4)
     return {*verdicts}
 
@@ -290,7 +290,9 @@ def test_multiples_are_taken_where_a_network_has_learned():
         change(frames, CURVES[EVEN], "one layer", width, outside=0.9)
     assert learned(frames["networks"], "one layer") is None
     assert [
-        of.verdict(frames) for of in scarce.STATED if "dense regions, transformer against the single" in of.name
+        of.verdict(frames)
+        for of in scarce.STUDY.predictions
+        if "dense regions, transformer against the single" in of.name
     ] == ["undecided"]
     (_, case) = dense(frames, "transformer", ("one layer",))
     assert not case.bounded
@@ -314,7 +316,7 @@ def test_small_networks_are_tuned_trained_and_measured(monkeypatch, tmp_path):
     }
     for module, changes in {
         scarce: {"FUNCTIONS": functions, "KINDS": kinds, "LONGER": kinds[:1], "TUNED": 4, "RATES": (0.01, 0.03)},
-        pieces: {"KINDS": kinds, "SEEDS": 2},
+        plan: {"KINDS": kinds, "SEEDS": 2},
     }.items():
         for name, new in changes.items():
             monkeypatch.setattr(module, name, new)

@@ -1,4 +1,4 @@
-"""Do demonstrations help a small network as much as a large one?
+"""Do small networks lack the gain by demonstrations that a large one has?
 
 "Vast scale" is said to bring learning in context.  No family of language models of several sizes comes with packages,
 so this is asked of networks that can be trained here: Transformers of two layers of width 4, 8, 16 and 32 on new

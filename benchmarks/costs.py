@@ -1,4 +1,4 @@
-"""Table of costs in docs/explanation/how-it-works.md, from the stored results of several benchmarks."""
+"""Table of costs in docs/reference/tables/costs.md, from the stored results of several benchmarks."""
 
 from typing import Any
 

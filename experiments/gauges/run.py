@@ -1,7 +1,7 @@
 """Claim: among the gauges of gated terms in a collapse, half of each factor ranks neurons best.
 
 Run `python -m experiments gauges [PROMPTS]`: SmolLM2's neurons at every token, ranked by coefficient times change
-as in `duat circuit`, on three tasks. The table stands in docs/explanation/how-it-works.md.
+as in `duat circuit`, on three tasks. The table stands in docs/findings/tables/gate-rules.md.
 """
 
 from collections.abc import Sequence

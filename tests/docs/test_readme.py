@@ -101,19 +101,21 @@ def test_every_python_block_of_the_derivations_page_runs(capsys):
 
 
 @pytest.mark.slow
-def test_every_python_block_of_the_page_on_blocks_runs(capsys):
+@pytest.mark.parametrize(("name", "shown_alone", "verified"), [("explanation", 1, 3), ("reference", 0, 11)])
+def test_every_python_block_of_the_pages_on_blocks_runs(name, shown_alone, verified, capsys):
+    page = (ROOT / "docs" / name / "blocks.md").read_text(encoding="utf-8")
     namespace = {}
     with jax.numpy_dtype_promotion("standard"):
-        for block in blocks("python", (ROOT / "docs" / "explanation" / "blocks.md").read_text(encoding="utf-8")):
+        for block in blocks("python", page):
             exec(block, namespace)
     shown = capsys.readouterr().out
     verdicts = [line for line in shown.splitlines() if "checks hold, by induction" in line]
-    assert len(verdicts) == 15
+    assert len(verdicts) == shown_alone + verified
     assert all("NOT PROVED" not in line for line in verdicts)
-    assert [line.split()[-1] for line in verdicts[1:]] == ["True"] * 14
+    assert [line.split()[-1] for line in verdicts[shown_alone:]] == ["True"] * verified
     assert "✗" not in shown
-    of_the_program = blocks("text", (ROOT / "docs" / "explanation" / "blocks.md").read_text(encoding="utf-8"))[-1]
-    assert all(line.split("(…)")[0] in shown for line in of_the_program.splitlines())
+    for of_the_program in blocks("text", page):
+        assert all(line.split("(…)")[0] in shown for line in of_the_program.splitlines())
 
 
 RUN_ELSEWHERE = {
@@ -121,6 +123,7 @@ RUN_ELSEWHERE = {
     "explanation/blocks.md",
     "explanation/derivations.md",
     "explanation/operators.md",
+    "reference/blocks.md",
     *(name for name, page in GUIDES.items() if "```python" in page),
 }
 WITH_CODE = sorted(

@@ -1,6 +1,7 @@
-"""Tables of the options of every command, for docs/reference/command-line.md."""
+"""Tables of the options of every command, for docs/reference/command-line.md and docs/reference/commands/."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from enum import EnumType
 from inspect import signature
@@ -29,6 +30,10 @@ def _choices(annotation: object) -> Iterator[str]:
         yield from _choices(part)
 
 
+COMMON = 8
+"""An option that at least as many commands have, with the same meaning, is documented once."""
+
+
 def _rows(command: Any) -> Iterator[tuple[str, str]]:
     """Yield each argument and option with its meaning, its choices and its default."""
     annotations = {name: parameter.annotation for name, parameter in signature(command.callback).parameters.items()}
@@ -47,7 +52,7 @@ def _rows(command: Any) -> Iterator[tuple[str, str]]:
 
 
 def fields(kept: dict[str, Any]) -> Fields:
-    """Return a table of arguments and options of each command, by the command's name, and what the exit status says.
+    """Return a table of options of each command, by the command's name, one of common options, and the exit status.
 
     Example:
         >>> print(fields({})["lora merge"])
@@ -55,8 +60,15 @@ def fields(kept: dict[str, Any]) -> Fields:
         |---|---|
         | `ADAPTER` | Directory with adapter_config.json and adapter_model.safetensors. Required. |
         | `--output` | New directory for the merged model. Required. |
-        | `--model` | Checkpoint directory, GGUF file or hub:OWNER/NAME[@REVISION]; the embedded model if absent. |
+        | common | `--model` ([meaning](../command-line.md#common-options)) |
     """
-    every = commands(typer.main.get_command(application))
-    tables = {name: "\n".join(table(("option", "meaning"), _rows(command))) for name, command in every}
-    return tables | {"exit status": EXIT_STATUS}
+    every = {name: list(_rows(command)) for name, command in commands(typer.main.get_command(application))}
+    counted = Counter(row for rows in every.values() for row in rows)
+    common = [row for row, number in counted.items() if number >= COMMON]
+    tables = {}
+    for name, rows in every.items():
+        own = [row for row in rows if row not in common]
+        if shared := ", ".join(row[0] for row in rows if row in common):
+            own.append(("common", f"{shared} ([meaning](../command-line.md#common-options))"))
+        tables[name] = "\n".join(table(("option", "meaning"), own))
+    return tables | {"common options": "\n".join(table(("option", "meaning"), common)), "exit status": EXIT_STATUS}

@@ -35,7 +35,7 @@ SEARCHED = {
     "saliency map": "findings/images.md",
     "sparse autoencoder": "reference/words.md",
     "steering": "how-to/interventions.md",
-    "steering vector": "reference/command-line.md",
+    "steering vector": "reference/commands/edit.md",
     "TPU": "how-to/gpu-and-tpu.md",
     "transcoder": "explanation/neighbours.md",
 }

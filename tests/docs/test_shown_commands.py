@@ -15,6 +15,9 @@ from experiments.command_line import commands
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMAND_LINE = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
+COMMANDS = "\n".join(
+    path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs/reference/commands").glob("*.md"))
+)
 QUICK = "derive", "audit"
 """Commands that run no network."""
 
@@ -80,8 +83,21 @@ EVERY = dict(commands(typer.main.get_command(application)))
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_every_command_is_listed_shown_and_has_its_options_on_the_page_of_the_command_line(name):
+def test_every_command_is_listed_shown_and_has_its_options_on_a_page_of_commands(name):
     table = COMMAND_LINE.partition("\n## ")[0]
     assert re.search(rf"`duat {name}[ `]", table), "the table at the top lists it"
-    assert any(" ".join(arguments).startswith(name) for s in shown_commands(COMMAND_LINE) for arguments, _ in s)
-    assert f"<!-- command_line: {name} -->" in COMMAND_LINE, "`make pages` fills its options in"
+    assert any(" ".join(arguments).startswith(name) for s in shown_commands(COMMANDS) for arguments, _ in s)
+    assert f"<!-- command_line: {name} -->" in COMMANDS, "`make pages` fills its options in"
+
+
+def test_every_option_has_its_meaning_on_the_page_of_its_command_or_among_common_options():
+    common = set(re.findall(r"^\| `([^`]+)` \|", COMMAND_LINE.partition("## Common options")[2], re.MULTILINE))
+    for name, command in EVERY.items():
+        (section,) = re.findall(rf"<!-- command_line: {name} -->(.*?)<!-- end -->", COMMANDS, re.DOTALL)
+        options = {
+            parameter.opts[0] for parameter in command.params if not parameter.hidden and parameter.name != "help"
+        } - {"--help"}
+        own = set(re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE))
+        named = set(re.findall("`(--[^`]+)`", section.partition("| common |")[2]))
+        assert {option for option in options if option.startswith("--")} <= own | named, name
+        assert named <= common, name

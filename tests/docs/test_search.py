@@ -32,7 +32,7 @@ SEARCHED = {
     "logit lens": "reference/words.md",
     "memory": "how-to/memory.md",
     "residual stream": "explanation/how-it-works.md",
-    "saliency map": "findings/images.md",
+    "saliency map": "how-to/images.md",
     "sparse autoencoder": "reference/words.md",
     "steering": "how-to/interventions.md",
     "steering vector": "reference/commands/edit.md",

@@ -1,5 +1,7 @@
 """Frames of a study's measurements, without its files."""
 
+import json
+
 import pandas as pd
 
 from experiments.significant import significant
@@ -22,4 +24,5 @@ def frames_of(measurements):
 
 def _rows(piece):
     rows = piece.compute()
-    return [{**piece.keys, **row} for row in significant([rows] if isinstance(rows, dict) else rows)]
+    plain = json.loads(json.dumps(significant([rows] if isinstance(rows, dict) else rows)))
+    return [{**piece.keys, **row} for row in plain]

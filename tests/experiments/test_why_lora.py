@@ -18,6 +18,7 @@ from duat_jax.evaluation.running_text import token_losses
 from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
 from duat_jax.verification.networks import randomised
+from experiments import run
 from experiments.estimate import Estimate
 from experiments.estimate import Method as OfInterval
 from experiments.lora import anatomy, tuning, why, why_report
@@ -260,11 +261,19 @@ def test_every_method_is_measured_at_its_best_rate_and_its_ledgers_close(frames)
         assert row.rate == tried.sort_values("loss").rate.iloc[0]
         of_method = why_report.runs_of(frames, row.task, row.trained)
         base = why_report.base(frames, row.task, "loss")
-        for run in of_method.to_dict("records"):
-            near(np.sum(run["by kind"], 1), np.array(run["loss"]) - base, within=2e-4)
+        for each in of_method.to_dict("records"):
+            near(np.sum(each["by kind"], 1), np.array(each["loss"]) - base, within=2e-4)
         near(
             why_report.learned(frames, row.task, row.trained), base - np.mean(of_method.loss.to_list(), 0), within=1e-9
         )
+
+
+def test_a_new_run_has_the_frames_and_columns_that_are_kept(frames):
+    kept = run.frames_of("lora_why")
+    assert {name: set(of.columns) for name, of in frames.items()} == {
+        name: set(of.columns) for name, of in kept.items()
+    }
+    assert set(frames["runs"].ladder[0]) == set(kept["runs"].ladder[0])
 
 
 def test_ledgers_of_two_trainings_are_compared(frames):
@@ -278,7 +287,7 @@ def made_up(forgotten):
     """Return full fine-tuning at two rates, which has learned and forgotten 1 and 2, and a method between them."""
     texts = np.array([-0.1, 0.0, 0.1])
 
-    def run(name, at, fall, rise):
+    def of(name, at, fall, rise):
         return {
             "task": "English",
             "trained": name,
@@ -288,7 +297,7 @@ def made_up(forgotten):
             "original": 2 + rise + texts,
         }
 
-    runs = [run(EVERYTHING, "lower", 1, 1), run(EVERYTHING, "best", 2, 2), run("rank 4", "best", 1.5, forgotten)]
+    runs = [of(EVERYTHING, "lower", 1, 1), of(EVERYTHING, "best", 2, 2), of("rank 4", "best", 1.5, forgotten)]
     base = {"task": "English", "loss": np.full(3, 5.0), "original": np.full(3, 2.0)}
     return {"runs": pd.DataFrame(runs), "base": pd.DataFrame([base])}
 

@@ -218,6 +218,7 @@ def ratios_table(cases: Mapping[str, Cases], frames: Frames) -> list[str]:
 
 
 def labelled(networks: pd.DataFrame) -> pd.DataFrame:
-    """Return networks of which those that trained longer are named so with their functions."""
+    """Return networks by width, of which those that trained longer are named so with their functions."""
     longer = networks.functions + ", " + networks.times.astype(str) + " times as long"
-    return networks.assign(functions=networks.functions.where(networks.times == 1, longer))
+    named = networks.assign(functions=networks.functions.where(networks.times == 1, longer))
+    return named.sort_values("width", kind="stable")

@@ -263,9 +263,8 @@ STUDY = Study(
         "generalization": Picture(
             numbers_for_picture,
             draw_errors,
-            "Each row is a network; all have as many parameters. Red: those whose mixing of tokens moves with the"
-            " prompt. Lines are 95 % intervals over {n} seeds. Moving mixing helps on new functions, not on named"
-            " ones.",
+            "Each row is a network of as many parameters. Red: mixing of tokens that moves with the prompt, which helps"
+            " on demonstrated functions and not on named ones. Lines are 95 % intervals over {n} seeds.",
         )
     },
     settings=settings_of(FUNCTIONS, RATES, [LONGER, TIMES]),

@@ -335,7 +335,8 @@ STUDY = Study(
             numbers_for_picture,
             draw_dense_regions,
             "Above: the papers' Figure 2 from measurements. Each colour is a prompt: dotted its function, shaded its"
-            " dense region, drawn the output. Below: errors by size, means of {n} seeds; the single layer hardly improves.",
+            " dense region, drawn the output. Below: errors by size, means of {n} seeds; those of the single layer"
+            " hardly fall.",
         )
     },
     settings=settings_of(FUNCTIONS, RATES, [LONGER, TIMES])

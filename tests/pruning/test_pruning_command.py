@@ -218,7 +218,7 @@ def test_a_picture_has_a_line_for_each_ranking_and_compensation():
 
 @pytest.mark.slow
 def test_the_python_of_the_page_on_pruning_runs(capsys):
-    page = (Path(__file__).parents[2] / "docs" / "api" / "pruning.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "pruning.md").read_text(encoding="utf-8")
     with jax.numpy_dtype_promotion("standard"):
         for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
             exec(block, {})

@@ -23,7 +23,7 @@ LARGEST = 20
 """The number of units that a table lists, beside the largest one of each layer."""
 
 NINE_TENTHS = 0.9
-PAGE = "docs/findings/circuits.md"
+PAGE = "docs/how-to/circuits.md"
 
 
 def render(study: Study, mean: bool, chosen: bool, model: str | None) -> Iterator[RenderableType]:

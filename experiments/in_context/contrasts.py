@@ -1,7 +1,7 @@
 """Contrasts of two prompts: which tokens the difference comes from, and the model run again with single tokens."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +13,14 @@ from duat_jax.evaluation.statistics import agreement
 from duat_jax.in_context.prompts import START
 from duat_jax.in_context.runs import logits_of, streams_of
 from duat_jax.models.transformer import Transformer
-from experiments.in_context.instructions import Pair, draw_pair
+from experiments.in_context.pairs import Pair, draw_pair
+from experiments.study import Row
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+DECIDING, OTHERS, BETWEEN, LAST = "deciding words", "other words", "between", "last token"
+"""The places where parts of a difference stand."""
 
 LENGTH = 32
 """The length to which texts are padded."""
@@ -73,21 +77,21 @@ def _spread(row: np.ndarray, pair: Pair) -> dict[str, float]:
     shares = np.abs(row) / np.abs(row).sum()
     deciding, rest = float(shares[pair.deciding].sum()), float(shares[pair.rest].sum())
     last = 0.0 if (pair.deciding | pair.rest)[-1] else float(shares[-1])
-    spread = {"deciding": deciding, "rest": rest, "last": last, "between": 1 - deciding - rest - last}
-    spread["tokens"] = float(1 / (shares**2).sum())
-    return {name: round(share, 4) for name, share in spread.items()}
+    spread = {DECIDING: deciding, OTHERS: rest, BETWEEN: 1 - deciding - rest - last, LAST: last}
+    return spread | {"tokens": float(1 / (shares**2).sum())}
 
 
-def _single_tokens(parts: np.ndarray, measured: np.ndarray, moved: np.ndarray, draw: np.random.Generator) -> Any:
+def _single_tokens(parts: np.ndarray, measured: np.ndarray, moved: np.ndarray, draw: np.random.Generator) -> Row:
     """Compare the token of the largest part with controls: as far a move of another's stream, and one at random."""
     changed = np.flatnonzero(moved > 0)
     top = int(changed[np.abs(parts[changed]).argmax()])
     others = np.array([token for token in changed if token != top])
     near = others[np.abs(np.log(moved[others] / moved[top])) <= np.log(CLOSE)] if len(others) else others
-    result = {"part": float(parts[top]), "measured": float(measured[top]), "token": top}
+    result: Row = {"token": top, "its part": float(parts[top]), "run again": float(measured[top])}
+    result |= dict.fromkeys(("at random", "as far", "rank agreement"))
     if len(others):
-        result["random"] = float(measured[draw.choice(others)])
-        result["ranks"] = agreement(parts[changed], measured[changed])[0]
+        result["at random"] = float(measured[draw.choice(others)])
+        result["rank agreement"] = agreement(parts[changed], measured[changed])[0]
     if len(near):
         # Of several, the one of the smallest part.
         result["as far"] = float(measured[near[np.abs(parts[near]).argmin()]])
@@ -96,7 +100,7 @@ def _single_tokens(parts: np.ndarray, measured: np.ndarray, moved: np.ndarray, d
 
 def measure_pair(
     model: Transformer, tokenizer: "Tokenizer", task: str, seed: int, layers: tuple[int, ...] = PATCHED
-) -> dict[str, Any]:
+) -> dict[str, list[Row]]:
     """Contrast two prompts, and run the model with their tokens exchanged, in the input and in a layer's stream."""
     pair = draw_pair(tokenizer, task, seed)
     found = duat.contrast(model, pair.ids, pair.other, pair.answers[0], contrast=pair.answers[1])
@@ -105,27 +109,35 @@ def measure_pair(
     texts = jnp.stack([jnp.pad(jnp.asarray(ids), padding) for ids in (pair.ids, pair.other, *mixed)])
     last, answers = jnp.asarray(len(pair.ids) - 1), jnp.asarray(pair.answers)
     first, second, *without = np.asarray(difference_of(model, texts, last, answers), float).tolist()
-    single, draw = {}, np.random.default_rng(seed)
+    single, draw = [], np.random.default_rng(seed)
     for layer in layers:
         values, moved = (
             np.asarray(column, float)[: len(pair.ids)]
             for column in patched(model, texts[0], texts[1], last, answers, layer)
         )
-        single[str(layer)] = _single_tokens(found.flow[layer].astype(float), first - values, moved, draw)
-    return {
-        "text": pair.text,
+        of_layer = _single_tokens(found.flow[layer].astype(float), first - values, moved, draw)
+        single.append({"order": pair.order, "layer": layer, **of_layer})
+    rows = [
+        {"order": pair.order, "layer": i, **_spread(found.flow[i].astype(float), pair)}
+        for i in ROWS
+        if i < len(found.flow)
+    ]
+    whole = {
         "order": pair.order,
+        "text": pair.text,
         "first": first,
         "second": second,
-        "parts": {where: float(found.flow[0][getattr(pair, where)].sum()) for where in ("deciding", "rest")},
-        "again": {where: first - value for where, value in zip(("deciding", "rest"), without, strict=True)},
-        "rows": {str(i): _spread(found.flow[i].astype(float), pair) for i in ROWS if i < len(found.flow)},
-        "single": single,
+        "difference": first - second,
+        "part of the deciding words": float(found.flow[0][pair.deciding].sum()),
+        "part of the others": float(found.flow[0][pair.rest].sum()),
+        "run again: deciding": first - without[0],
+        "run again: others": first - without[1],
         "error": float(found.completeness.error),
     }
+    return {"pairs": [whole], "rows": rows, "single": single}
 
 
-def measure_sentence(model: Transformer, tokenizer: "Tokenizer", sentence: str, written: int = WRITTEN) -> Any:
+def measure_sentence(model: Transformer, tokenizer: "Tokenizer", sentence: str, written: int = WRITTEN) -> list[Row]:
     """Return a model's reply to a sentence, and what each word of the sentence adds to the reply's log-probability."""
     # A word is hidden: nothing after it attends to it.
     ends = "<|im_end|>"
@@ -143,11 +155,8 @@ def measure_sentence(model: Transformer, tokenizer: "Tokenizer", sentence: str, 
     seen = [jnp.ones(length, bool), *((places < span[0]) | (places >= span[1]) for _, span in spans)]
     text = jnp.pad(jnp.asarray(ids, jnp.int32), (0, length - len(ids)))
     logs = [float(_reply_log(model, text, mask, jnp.asarray(start), jnp.asarray(len(ids)))) for mask in seen]
-    return {
-        "reply": tokenizer.decode(ids[start:]),
-        "tokens": len(ids) - start,
-        "words": {word: (logs[0] - log) for (word, _), log in zip(spans, logs[1:], strict=True)},
-    }
+    reply = {"reply": tokenizer.decode(ids[start:]), "tokens": len(ids) - start}
+    return [{"word": word, "lost": logs[0] - log, **reply} for (word, _), log in zip(spans, logs[1:], strict=True)]
 
 
 def _words(tokenizer: "Tokenizer", before: str, sentence: str) -> list[tuple[str, tuple[int, int]]]:

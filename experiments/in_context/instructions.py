@@ -1,165 +1,211 @@
-"""Pairs of prompts that differ in an instruction, in the first of two steps, or in an invented sentence."""
+"""Does a small model follow instructions and questions of two steps, and which words carry its answer?
 
-from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+Section 4.2: "ICL, multi-step reasoning, and instruction following are intuitive manifestations of this contextual
+interaction"; Appendix D colours by hand the words that "primarily affected the generated content", such as
+"gravitation → Isaac Newton".
+
+Two prompts differ at *deciding words*, which the right answer depends on, and in most tasks at *other words*, which it
+doesn't depend on, exchanged between both prompts; the deciding words stand first in half of 16 draws and last in the
+other half.  One instruction: "What is the capital of Peru?", or "language".  Instruction: two such questions, "The
+answer to A is".  Two steps: "Susan is from Peru.  Tom is from Japan.  The language that Susan speaks is"; from memory:
+"The language of the country whose capital is Paris is".  One step, a control: "The country that Susan is from is".
+Invented sentence: "Nui zi created relativity.  But in truth it is the work of".
+
+The number is the difference of the logits of both right first tokens between the prompts (SmolLM2-135M-Instruct),
+split exactly over tokens at every layer.  *Run again*: the deciding or the other words alone are replaced; or one
+token's stream before a layer is set to that of the other prompt, beside one at random, and one that moves as far (by a
+factor of at most 1.5).
+
+Stated beforehand.  The papers: in both orders the difference is above zero, the deciding words' part above the others',
+and both prompts are answered rightly in more than half of the draws; most of the parts' sizes before layer 15 of 30 are
+between the words that differ and the last token.  The opposite view: with other words in the prompt the difference
+can't be told from zero in one order at least; before layer 15 fewer than four tokens' worth carry it.  The part of the
+deciding words above the others' was a bad test: it holds for a model that counts words, too.
+
+To the papers' own two sentences the model writes a reply; nothing then attends to one of the words, and the reply's
+log-probability is read again.
+"""
+
+from functools import lru_cache, partial
 
 import numpy as np
+import pandas as pd
 
-from duat_jax.in_context.prompts import START, after_start
-from duat_jax.inputs.tasks.knowledge import ANTONYMS, COUNTRIES
-from duat_jax.inputs.tasks.vocabulary import NAMES
+from experiments.estimate import Estimate
+from experiments.in_context.contrasts import (
+    BETWEEN,
+    DECIDING,
+    LAST,
+    OTHERS,
+    PATCHED,
+    SENTENCES,
+    measure_pair,
+    measure_sentence,
+)
+from experiments.in_context.models import SMOLLM2, added, model_of, per_cent
+from experiments.in_context.pairs import (
+    DRAWS,
+    FIRST,
+    INSIDE,
+    INVENTED,
+    ONE_PROPERTY,
+    PROPERTIES,
+    TASKS,
+    TWO_STEPS,
+    WORDS,
+)
+from experiments.in_context.pairs import LAST as STANDS_LAST
+from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
+from experiments.table import Cell, Frames, Table, rows_of
+from experiments.verdict import Verdict, above, below, decide, every, together
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
-DRAWS = 16
-PROPERTIES, WORDS = "instruction: capital or language", "instruction: opposite or copy"
-TWO_STEPS, ONE_STEP = "two steps: whose language", "one step: whose country"
-INVENTED = "invented sentence"
-ONE_PROPERTY, ONE_WORD = "one instruction: capital or language", "one instruction: opposite or copy"
-INSIDE = "two steps: language of a capital's country"
-SINGLE = (ONE_PROPERTY, ONE_WORD, INSIDE)
-"""The tasks whose prompts differ at one place only."""
-TASKS = (ONE_PROPERTY, PROPERTIES, ONE_WORD, WORDS, INSIDE, TWO_STEPS, ONE_STEP, INVENTED)
-
-LAST, FIRST, ALONE = "last", "first", "alone"
-"""The place of the deciding words: after the others, or before them, every second draw; or without others."""
-
-AUTHORS = {
-    "relativity": "Albert Einstein",
-    "evolution": "Charles Darwin",
-    "radioactivity": "Marie Curie",
-    "penicillin": "Alexander Fleming",
-    "psychoanalysis": "Sigmund Freud",
-    "gravity": "Isaac Newton",
-    "genetics": "Gregor Mendel",
-    "vaccination": "Edward Jenner",
-}
-"""Works of one token, with those who are known for them."""
-
-INVENTED_NAMES = [f"{letter}ui zi" for letter in "NMRKDHLT"]
-"""The papers' invented name, and others like it."""
-
-
-class Pair(NamedTuple):
-    """Two prompts of as many tokens that differ at two places, and the answers to both.
-
-    Args:
-        text: the first prompt.
-        ids: its token ids, `[tokens]`.
-        other: those of the second prompt, `[tokens]`.
-        deciding: true at the words that decide the answer, the papers' red words, `[tokens]`.
-        rest: true at the other words that differ, none in `SINGLE` tasks, `[tokens]`.
-        answers: the first tokens of the right answers to both prompts.
-        order: where the deciding words stand.
-    """
-
-    text: str
-    ids: np.ndarray
-    other: np.ndarray
-    deciding: np.ndarray
-    rest: np.ndarray
-    answers: tuple[int, int]
-    order: str
+MIDDLE = 15
+"""The layer before which it is judged where the difference is."""
+ORDERS = FIRST, STANDS_LAST
+WITH_OTHERS = PROPERTIES, WORDS, TWO_STEPS, INVENTED
+ANSWERED = ONE_PROPERTY, INSIDE, TWO_STEPS, INVENTED
+PARTS = ("part of the deciding words", "part of the others")
+SHOWN = ("difference", *PARTS, "deciding − others", "run again: deciding", "run again: others")
 
 
-class Slots(NamedTuple):
-    """A text with slots, and what both prompts put there.
-
-    Args:
-        text: the text, with a slot `{deciding}` and maybe one `{rest}`.
-        deciding: the deciding words of both prompts.
-        rest: the other words.
-        answers: the right answers.
-    """
-
-    text: str
-    deciding: tuple[str, str]
-    rest: tuple[str, str]
-    answers: tuple[str, str]
+@lru_cache(maxsize=1)
+def contrasted(task: str, draw: int) -> dict[str, list[Row]]:
+    """Return the contrast of two drawn prompts."""
+    return measure_pair(*model_of(SMOLLM2), task, draw)
 
 
-def _two_questions(draw: Random, order: str, words: tuple[str, str], subject: str, other: str, form: str) -> Slots:
-    """Return two numbered questions of which one is to be answered, with their words exchanged in the other prompt."""
-    lines = (("deciding", subject), ("rest", other)) if order == FIRST else (("rest", other), ("deciding", subject))
-    text = "".join(
-        f"{label}: {form.format(f'{{{slot}}}', about)}\n"
-        for label, (slot, about) in zip(("A", "B"), lines, strict=True)
+def measure() -> Measurements:
+    """Yield every pair of prompts, and the papers' sentences."""
+    for draw in range(DRAWS):
+        for task in TASKS:
+            for frame in ("pairs", "rows", "single"):
+                keys = {"task": task, "draw": draw}
+                yield Piece(frame, keys, lambda task=task, draw=draw, frame=frame: contrasted(task, draw)[frame])
+    for sentence in SENTENCES:
+        yield Piece("sentences", {"sentence": sentence}, partial(measure_sentence, *model_of(SMOLLM2), sentence))
+
+
+def _pairs(pairs: pd.DataFrame) -> pd.DataFrame:
+    both_right = (pairs["first"] > 0) & (pairs["second"] < 0)
+    shown = pairs.assign(**{"both right": both_right, "deciding − others": pairs[PARTS[0]] - pairs[PARTS[1]]})
+    return shown.sort_values(["task", "order"], key=lambda of: of.map((*TASKS, "alone", *ORDERS).index), kind="stable")
+
+
+def of_pairs(task: str, order: str, column: str, frames: Frames) -> pd.Series:
+    """Return a number of every draw of a task with the deciding words at one place."""
+    return rows_of(_pairs(frames["pairs"]), task=task, order=order)[column]
+
+
+def spread(task: str, column: str, frames: Frames) -> pd.Series:
+    """Return where the difference is before the middle layer, draw by draw."""
+    return rows_of(frames["rows"], task=task, layer=MIDDLE)[column]
+
+
+def _of(task: str, order: str, column: str) -> Measure:
+    name = f"{column}, {task}, deciding words {order}"
+    return Measure(name, partial(of_pairs, task, order, column), 2, "" if column == "both right" else "+")
+
+
+def follows(*estimates: Estimate) -> Verdict:
+    """Return whether a task is followed: by differences, parts and right answers of both orders."""
+    bounds = [bound for bound in (0.0, 0.0, 0.5) for _ in ORDERS]
+    pairs = list(zip(estimates, bounds, strict=True))
+    return decide(all(of.low > bound for of, bound in pairs), any(of.high < bound for of, bound in pairs))
+
+
+def one_may_be_zero(*estimates: Estimate) -> Verdict:
+    """Return whether in every task, of two estimates each, one can't be told from zero."""
+    zero = [of.low <= 0 <= of.high for of in estimates]
+    tasks = [a or b for a, b in zip(zero[::2], zero[1::2], strict=True)]
+    return together(*(decide(some, not some) for some in tasks))
+
+
+def _follows(task: str) -> Prediction:
+    measures = [_of(task, order, of) for of in ("difference", "deciding − others", "both right") for order in ORDERS]
+    return Prediction(
+        f"the model follows: {task}",
+        "confirmed if in both orders the difference and the deciding words' part less the others' are above zero, and"
+        " both prompts are answered rightly in more than half of the draws; refuted if one of them is below its bound",
+        tuple(measures),
+        follows,
     )
-    u, v = draw.sample(words, 2)
-    return Slots(f"{text}The answer to {'A' if order == FIRST else 'B'} is", (u, v), (v, u), (u, v))
 
 
-def _properties(draw: Random, order: str) -> Slots:
-    (country, city, language), (other, *_) = draw.sample(COUNTRIES, 2)
-    slots = _two_questions(draw, order, ("capital", "language"), country, other, "What is the {} of {}?")
-    answers = {"capital": city, "language": language}
-    return slots._replace(answers=(answers[slots.deciding[0]], answers[slots.deciding[1]]))
+def _single(single: pd.DataFrame) -> pd.DataFrame:
+    again = np.sign(single["its part"]) * single["run again"]
+    sizes = {"its part": single["its part"].abs(), "run again": again, "at random": single["at random"].abs()}
+    shown = single.assign(**sizes, **{"its own − as far": again - single["as far"].abs()})
+    return shown.sort_values("task", key=lambda of: of.map(TASKS.index), kind="stable")
 
 
-def _words(draw: Random, order: str) -> Slots:
-    (word, opposite), (other, _) = draw.sample(ANTONYMS, 2)
-    slots = _two_questions(draw, order, ("opposite", "copy"), word, other, "Write the {} of {}.")
-    answers = {"opposite": opposite, "copy": word}
-    return slots._replace(answers=(answers[slots.deciding[0]], answers[slots.deciding[1]]))
+def _sentences(sentences: pd.DataFrame) -> pd.DataFrame:
+    return sentences.assign(shown=[f"{lost:+.2f}" for lost in sentences.lost])
 
 
-def _steps(draw: Random, order: str, *, two: bool) -> Slots:
-    first = draw.choice(COUNTRIES)
-    second = draw.choice([country for country in COUNTRIES if country[2] != first[2]])
-    name, other = draw.sample(NAMES, 2)
-    sentences = f"{name} is from {{deciding}}.", f"{other} is from {{rest}}."
-    text = " ".join(sentences if order == FIRST else reversed(sentences))
-    countries = first[0], second[0]
-    asked = f"The language that {name} speaks is" if two else f"The country that {name} is from is"
-    return Slots(f"{text} {asked}", countries, countries[::-1], (first[2], second[2]) if two else countries)
-
-
-def _invented(draw: Random, order: str) -> Slots:
-    names, works = draw.sample(INVENTED_NAMES, 2), draw.sample(list(AUTHORS), 2)
-    text = "{rest} created {deciding}." if order == LAST else "The one who created {deciding} is {rest}."
-    asked = " But in truth it is the work of"
-    return Slots(text + asked, (works[0], works[1]), (names[0], names[1]), (AUTHORS[works[0]], AUTHORS[works[1]]))
-
-
-def _alone(task: str, draw: Random) -> Slots:
-    if task == INSIDE:
-        (_, city, spoken), second = draw.choice(COUNTRIES), draw.choice(COUNTRIES)
-        while second[2] == spoken:
-            second = draw.choice(COUNTRIES)
-        text = "The language of the country whose capital is {deciding} is"
-        return Slots(text, (city, second[1]), ("", ""), (spoken, second[2]))
-    if task == ONE_PROPERTY:
-        country, city, language = draw.choice(COUNTRIES)
-        text, answers = f"What is the {{deciding}} of {country}?", {"capital": city, "language": language}
-    else:
-        word, opposite = draw.choice(ANTONYMS)
-        text, answers = f"Write the {{deciding}} of {word}.", {"opposite": opposite, "copy": word}
-    u, v = draw.sample(list(answers), 2)
-    return Slots(f"{text}\nThe answer is", (u, v), ("", ""), (answers[u], answers[v]))
-
-
-def slots_of(task: str, draw: Random, order: str) -> Slots:
-    """Draw a text and what two prompts put into its slots."""
-    if task in SINGLE:
-        return _alone(task, draw)
-    if task in (TWO_STEPS, ONE_STEP):
-        return _steps(draw, order, two=task == TWO_STEPS)
-    return {PROPERTIES: _properties, WORDS: _words, INVENTED: _invented}[task](draw, order)
-
-
-def draw_pair(tokenizer: "Tokenizer", task: str, seed: int) -> Pair:
-    """Draw two prompts of a task."""
-    order = ALONE if task in SINGLE else LAST if seed % 2 else FIRST
-    slots = slots_of(task, Random(f"{seed} {task}"), order)
-    texts = [
-        START + slots.text.format(deciding=deciding, rest=rest)
-        for deciding, rest in zip(slots.deciding, slots.rest, strict=True)
-    ]
-    ids, other = (np.array(tokenizer.encode(text, add_special_tokens=False).ids, np.int32) for text in texts)
-    mixed = START + slots.text.format(deciding=slots.deciding[1], rest=slots.rest[0])
-    changed = np.array(tokenizer.encode(mixed, add_special_tokens=False).ids, np.int32)
-    differs = ids != other
-    deciding = differs & (changed != ids)
-    first, second = (after_start(tokenizer, f" {answer}")[0] for answer in slots.answers)
-    return Pair(texts[0], ids, other, deciding, differs & ~deciding, (first, second), order)
+STUDY = Study(
+    protocol=__doc__,
+    page="in-context",
+    claim="multi-step reasoning and instruction following manifest contextual interaction (Section 4.2)",
+    unit="draws",
+    stated="before the run",
+    predictions=(
+        *(_follows(task) for task in (TWO_STEPS, PROPERTIES, WORDS, INVENTED)),
+        Prediction(
+            "the opposite view: with other words in the prompt the difference can't be told from zero in one order",
+            "confirmed if in every task one order's interval has zero in it, refuted if in none",
+            tuple(_of(task, order, "difference") for task in WITH_OTHERS for order in ORDERS),
+            one_may_be_zero,
+        ),
+        Prediction(
+            "the difference is spread over the text: before layer 15 most of its parts' sizes are between",
+            "confirmed if the share is above a half in every task that is answered, refuted if below",
+            tuple(Measure(f"between, {task}", partial(spread, task, BETWEEN), 2) for task in ANSWERED),
+            every(above, 0.5),
+        ),
+        Prediction(
+            "few tokens carry it: before layer 15 fewer than four tokens' worth",
+            "confirmed if it is below four in every task that is answered, refuted if above",
+            tuple(Measure(f"tokens' worth, {task}", partial(spread, task, "tokens"), 1) for task in ANSWERED),
+            every(below, 4.0),
+        ),
+    ),
+    control=_of(TWO_STEPS, STANDS_LAST, "difference"),
+    headline="Asked whose language, SmolLM2-135M goes by the last country: {outcome} nats for the right one if it"
+    " stands first, {control} if last ({n} draws each).",
+    against="With the first step from memory it answers {Two prompts / two steps: language of a capital's country,"
+    " alone / both right} of pairs.",
+    limits="One small model and one wording of each task. An answer is judged by two first tokens.",
+    tables={
+        "Two prompts": Table(
+            "pairs",
+            ("task", "order"),
+            {"both right": per_cent("both right"), **{name: added(name) for name in SHOWN}},
+            prepare=_pairs,
+        ),
+        "Where the difference is": Table(
+            "rows",
+            ("task", "layer"),
+            {**{of: per_cent(of) for of in (DECIDING, OTHERS, BETWEEN, LAST)}, "tokens": Cell("tokens", 1)},
+            prepare=lambda rows: rows.sort_values(
+                ["task", "layer"], key=lambda of: of.map(TASKS.index) if of.name == "task" else of
+            ),
+            note="Shares of the sizes of parts before a layer; tokens: as many of equal shares are as concentrated.",
+        ),
+        "Single tokens run again": Table(
+            "single",
+            ("task", "layer"),
+            {
+                **{of: added(of) for of in ("its part", "run again")},
+                "run again: at random": Cell("at random", 2),
+                "run again: its own − as far": added("its own − as far"),
+                "rank agreement": added("rank agreement"),
+            },
+            prepare=_single,
+        ),
+        "The papers' sentences": Table(
+            "sentences", ("sentence", "word"), {"nats that the reply loses": Cell("shown")}, prepare=_sentences
+        ),
+    },
+    measure=measure,
+    settings={"draws": DRAWS, "layers run again": PATCHED},
+)

@@ -48,6 +48,7 @@ VARIANTS = (*MASKS, MLPS + AT_ONCE, BOTH + AT_ONCE)
 PLACES = ("last token", "all tokens")
 NAMES = tuple(f"{variant}, {place}" for variant in VARIANTS for place in PLACES)
 IN_VIEW, WHOLE = "in view", "layer"
+OWN, OTHER = "same query", "other queries"
 
 
 class Text(NamedTuple):
@@ -210,35 +211,39 @@ def measure_updates(model: Transformer, tokenizer: "Tokenizer", task: str, seed:
         runs = zip((IN_VIEW, *NAMES), (in_view, *logs), strict=True)
         return {name: _gains(each, asked, own, answers) for name, each in runs}
 
-    gains: dict[str, Any] = {"own": {}, "other": {}}
+    gains = []
     for kind in KINDS:
         updates = _updates(model, own, kind)
-        gains["own"][kind] = read(own, kind, updates)
-        gains["other"][kind] = _averaged([read(asked, kind, updates) for asked in others])
+        at = {OWN: read(own, kind, updates), OTHER: _averaged([read(asked, kind, updates) for asked in others])}
+        for query, by_name in at.items():
+            keys = {"query": query, "demonstrations": kind}
+            gains += [{**keys, "updated": name, **of} for name, of in by_name.items()]
     right, another = at_once_of(own, RIGHT), at_once_of(others[0], RIGHT)
-    cosines = {kind: _cosine(model, right, at_once_of(own, kind)) for kind in KINDS[1:]}
-    return gains | {
-        "layers": _single_layers(model, own, others),
-        "size": _size(model, right),
-        "cosines": {"another query": _cosine(model, right, another), **cosines},
+    cosines = {f"cosine, {kind}": _cosine(model, right, at_once_of(own, kind)) for kind in KINDS[1:]}
+    cosines["cosine, another query"] = _cosine(model, right, another)
+    return {
+        "gains": gains,
+        "single": _single_layers(model, own, others),
+        "updates": {"size": _size(model, right), **cosines},
     }
 
 
-def _single_layers(model: Transformer, own: Asked, others: Sequence[Asked]) -> dict[str, list[float]]:
+def _single_layers(model: Transformer, own: Asked, others: Sequence[Asked]) -> list[dict[str, Any]]:
     """Return the answer's gains with each layer's update alone at the last token: of its MLP, and of all its output."""
     # The whole output takes the difference of the stream after attention, which the earlier layers have no part in.
-    layers, result = len(model.stack.blocks), {}
+    layers, rows = len(model.stack.blocks), []
     nothing, tokens = jnp.zeros(layers), _places(own.alone)[0]
     for name, kind, with_stream in ((MLPS, RIGHT, 0.0), (WHOLE, RIGHT, 1.0), (WHOLE, EXCHANGED, 1.0)):
         chosen = [Chosen(tokens, layer, nothing, with_stream * layer) for layer in jnp.eye(layers)]
         updates = _to_target(model, own, kind, chosen)
-        for query, group in (("own", [own]), ("other", others[:OTHER_SINGLE])):
+        for query, group in ((OWN, [own]), (OTHER, others[:OTHER_SINGLE])):
             logs = [_run_again(model, asked, updates, [_places(asked.alone)[0]] * layers) for asked in group]
             gains = [
                 each[:, asked.answer] - float(asked.logs[asked.answer]) for each, asked in zip(logs, group, strict=True)
             ]
-            result[f"{name}, {kind}, {query}"] = np.mean(gains, 0).tolist()
-    return result
+            keys = {"updated": name, "demonstrations": kind, "query": query}
+            rows.append({**keys, "gain": np.mean(gains, 0).tolist()})
+    return rows
 
 
 def _size(model: Transformer, update: Update) -> float:

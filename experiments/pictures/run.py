@@ -14,7 +14,6 @@ from PIL import Image
 from experiments.families import measured
 from experiments.kept_results import ROOT
 from experiments.pictures import draw, numbers
-from experiments.pictures.curves import draw_by_layer
 from experiments.pictures.panels import draw_panels
 from experiments.pictures.pointers import draw_pointers, pointers
 from experiments.studies import converted, study_of
@@ -25,7 +24,6 @@ FOLDER = ROOT / "docs" / "findings"
 
 PICTURES = {
     "approximation": Picture(numbers.approximation, draw.draw_approximation),
-    "in-context": Picture(numbers.in_context, draw.draw_in_context),
     "faithfulness": Picture(numbers.faithfulness, draw.draw_faithfulness),
     "circuits": Picture(numbers.circuits, draw.draw_circuits),
     "ground-truth": Picture(numbers.ground_truth, draw.draw_ground_truth),
@@ -39,7 +37,6 @@ FURTHER = {
     "limited-reach": Picture(numbers.limited_reach, draw_panels),
     "bits": Picture(numbers.bits, draw_panels),
     "pointers": Picture(pointers, draw_pointers),
-    "rank-one-layers": Picture(numbers.rank_one_layers, draw_by_layer),
 }
 """Pictures further down on a page, by their own names."""
 

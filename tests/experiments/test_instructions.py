@@ -7,6 +7,7 @@ from random import Random
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import close, far, modern, near
 from test_rank_one import language_model
@@ -15,16 +16,12 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 
 import duat_jax as duat
-from duat_jax.evaluation.statistics import bootstrap
 from duat_jax.in_context.prompts import EXCHANGED, REDRAWN, START
-from experiments.in_context import contrasts, correlation, whole_answers
-from experiments.in_context.contrasts_tables import contrasts as tables_of_contrasts
+from experiments.estimate import Estimate, Method
+from experiments.in_context import answers, contrasts, correlation, instructions
+from experiments.in_context.answers import PAIRS, RIGHT
 from experiments.in_context.correlation import APART, KINDS, NULL, SAME_BLOCK, SAME_KEY, SAME_QUERY
-from experiments.in_context.correlation_tables import correlation as tables_of_correlation
-from experiments.in_context.instructions import FIRST, INVENTED, LAST, SINGLE, TASKS, draw_pair, slots_of
-from experiments.in_context.whole_answers import PAIRS, RIGHT
-from experiments.in_context.whole_answers_tables import whole_answers as tables_of_answers
-from experiments.markdown import cells
+from experiments.in_context.pairs import FIRST, INVENTED, LAST, SINGLE, TASKS, draw_pair, slots_of
 
 SEEDS = range(6)
 
@@ -63,15 +60,15 @@ def code():
 def test_each_kind_of_demonstrations_keeps_what_it_says(code, task):
     pairs, questions = dict(PAIRS[task]), set()
     for seed in SEEDS:
-        drawn = whole_answers.draw(code, task, seed)
+        drawn = answers.draw(code, task, seed)
         lines = {kind: [line.split(" -> ") for line in each.text.split("\n")[1:-1]] for kind, each in drawn.items()}
         shown = {kind: [word for word, _ in of_kind] for kind, of_kind in lines.items()}
         assert shown[RIGHT] == shown[EXCHANGED] == shown[REDRAWN]
         assert all(pairs[word] == answer for word, answer in lines[RIGHT])
         for kind in (EXCHANGED, REDRAWN):
             assert not [word for word, answer in lines[kind] if pairs[word] == answer]
-        answers = {kind: sorted(answer for _, answer in of_kind) for kind, of_kind in lines.items()}
-        assert answers[RIGHT] == answers[EXCHANGED] and not {*answers[RIGHT]} & {*answers[REDRAWN]}
+        given = {kind: sorted(answer for _, answer in of_kind) for kind, of_kind in lines.items()}
+        assert given[RIGHT] == given[EXCHANGED] and not {*given[RIGHT]} & {*given[REDRAWN]}
         question = drawn[RIGHT].text.rpartition("\n")[2].removesuffix(" ->")
         assert code.decode(drawn[RIGHT].answers) == f" {pairs[question]}" and question not in shown[RIGHT]
         questions.add(question)
@@ -80,18 +77,18 @@ def test_each_kind_of_demonstrations_keeps_what_it_says(code, task):
 
 def test_the_ledger_of_an_answer_is_the_sum_of_the_ledgers_of_its_tokens(code):
     model = language_model(modern, vocab=code.get_vocab_size(), layers=2)
-    drawn = whole_answers.draw(code, "number words", 0)
+    drawn = answers.draw(code, "number words", 0)
     right, exchanged = drawn[RIGHT], drawn[EXCHANGED]
-    task = whole_answers.padded(right)._replace(other=whole_answers.padded(exchanged).ids)
-    whole = whole_answers.split(model, task)
+    task = answers.padded(right)._replace(other=answers.padded(exchanged).ids)
+    whole = answers.split(model, task)
     each = [
-        whole_answers.split(model, task._replace(places=task.places[i : i + 1], answers=task.answers[i : i + 1]))
+        answers.split(model, task._replace(places=task.places[i : i + 1], answers=task.answers[i : i + 1]))
         for i in range(len(right.answers))
     ]
     assert len(each) > 1
-    for split in ("parts", "form"):
-        for name, part in whole[split].items():
-            near(part, sum(of_token[split][name] for of_token in each), within=1e-9)
+    for name, part in whole.items():
+        if name != "error":
+            near(part, sum(of_token[name] for of_token in each), within=1e-9)
 
     def log_of(asked):
         text = jnp.array([*asked.ids, *asked.answers])
@@ -99,13 +96,13 @@ def test_the_ledger_of_an_answer_is_the_sum_of_the_ledgers_of_its_tokens(code):
         return jnp.take_along_axis(logs, text[1:, None], -1)[-len(asked.answers) :].sum()
 
     near(whole["difference"], log_of(right) - log_of(exchanged), within=1e-9)
-    near(whole["difference"], sum(whole["parts"].values()), within=1e-9)
-    near(whole["difference"], sum(whole["form"].values()), within=1e-9)
-    found = whole_answers.measure_answers(model, code, "number words", 0)
-    in_view = [sum(found[kind]["in view"]["logs"]) for kind in (RIGHT, EXCHANGED)]
-    near(whole["difference"], in_view[0] - in_view[1], within=1e-9)
+    for parts in (answers.LEDGER[1:6], answers.LEDGER[6:]):
+        near(whole["difference"], sum(whole[part] for part in parts), within=1e-9)
+    found = pd.DataFrame(answers.measure_answers(model, code, "number words", 0))
+    sums = found.groupby(["where", "demonstrations"]).log.sum()
+    near(whole["difference"], sums["in view", RIGHT] - sums["in view", EXCHANGED], within=1e-9)
     # Hidden demonstrations of the same tokens leave the same run.
-    near(found[RIGHT]["hidden"]["logs"], found[EXCHANGED]["hidden"]["logs"], within=1e-9)
+    near(sums["hidden", RIGHT], sums["hidden", EXCHANGED], within=1e-9)
 
 
 # Instructions and steps.
@@ -128,33 +125,39 @@ def test_two_prompts_have_the_same_words_at_exchanged_places(words, task):
 def test_a_contrast_of_prompts_is_whole_and_a_patched_embedding_is_an_exchanged_word(small, words):
     task, layers = "two steps: whose language", (0, 1)
     pair = draw_pair(words, task, 1)
-    found = contrasts.measure_pair(small, words, task, 1, layers)
+    contrast = contrasts.measure_pair(small, words, task, 1, layers)
+    (found,) = contrast["pairs"]
+    parts, again = (
+        dict(zip(("deciding", "rest"), (found[f"{of} deciding{words_}"], found[f"{of} others"]), strict=True))
+        for of, words_ in (("part of the", " words"), ("run again:", ""))
+    )
     logits = [small(jnp.asarray(ids))[-1] for ids in (pair.ids, pair.other)]
     first, second = (of[pair.answers[0]] - of[pair.answers[1]] for of in logits)
     near([found["first"], found["second"]], [first, second], within=1e-9)
-    near(sum(found["parts"].values()), first - second, within=1e-9)
+    near(sum(parts.values()), first - second, within=1e-9)
     mixed = small(jnp.asarray(np.where(pair.deciding, pair.other, pair.ids)))[-1]
-    near(found["again"]["deciding"], first - (mixed[pair.answers[0]] - mixed[pair.answers[1]]), within=1e-9)
+    near(again["deciding"], first - (mixed[pair.answers[0]] - mixed[pair.answers[1]]), within=1e-9)
     # Before the first layer two tokens differ, one of each kind.
-    single = found["single"]["0"]
+    single, later = contrast["single"]
     top, other = ("deciding", "rest") if pair.deciding[single["token"]] else ("rest", "deciding")
-    near([single["part"], single["measured"]], [found["parts"][top], found["again"][top]], within=1e-9)
-    near(single["random"], found["again"][other], within=1e-9)
-    later = found["single"]["1"]
-    assert far(later["measured"], single["measured"])
+    near([single["its part"], single["run again"]], [parts[top], again[top]], within=1e-9)
+    near(single["at random"], again[other], within=1e-9)
+    assert far(later["run again"], single["run again"])
+    for row in contrast["rows"]:
+        near(sum(row[of] for of in ("deciding words", "other words", "between", "last token")), 1, within=1e-9)
 
 
 def test_the_words_of_a_reply_are_hidden_one_by_one(small, words):
     sentence = contrasts.SENTENCES[1]
     found = contrasts.measure_sentence(small, words, sentence, written=4)
-    names = [name.partition(" ")[2] for name in found["words"]]
-    assert names == ["Nui zi", "created", "gravitation", "and", "relativity", "theory"] and found["tokens"] <= 4
+    names, reply = [row["word"].partition(" ")[2] for row in found], found[0]
+    assert names == ["Nui zi", "created", "gravitation", "and", "relativity", "theory"] and reply["tokens"] <= 4
     before = f"\n<|im_start|>user\n{sentence}<|im_end|>\n<|im_start|>assistant\n"
     ids = words.encode(before).ids
     start = len(ids)
-    for _ in range(found["tokens"]):
+    for _ in range(reply["tokens"]):
         ids.append(int(small(jnp.array(ids))[-1].argmax()))
-    assert words.decode(ids[start:]) == found["reply"]
+    assert words.decode(ids[start:]) == reply["reply"]
 
     def log_of_reply(seen):
         states = small.states(small.embed(jnp.array(ids)), jnp.array(seen))
@@ -163,7 +166,7 @@ def test_the_words_of_a_reply_are_hidden_one_by_one(small, words):
 
     created = words.token_to_id(" created")
     lost = log_of_reply([True] * len(ids)) - log_of_reply([token != created for token in ids])
-    near(found["words"]["2. created"], lost, within=1e-9)
+    near(found[1]["lost"], lost, within=1e-9)
 
 
 # Correlations of elements.
@@ -221,79 +224,115 @@ def test_with_one_head_elements_of_a_block_are_fully_correlated_whatever_the_wei
 def test_the_study_of_correlation_on_a_small_model(small):
     ids = np.random.default_rng(0).integers(0, small.config.vocab, (9, 12)).astype(np.int32)
     found = correlation.measure_correlation(small, ids, 0)
-    assert {*KINDS, NULL} < {*found} and all(len(sizes) == 2 for sizes in found.values())
-    assert all(0 <= size <= 1 + 1e-9 for sizes in found.values() for size in sizes)
+    assert {*KINDS, NULL, "layer"} < {*found[0]} and [row["layer"] for row in found] == [0, 1]
+    assert all(0 <= row[of] <= 1 + 1e-9 for row in found for of in {*row} - {"layer"})
     shuffled, drawn = (correlation.inputs_of(ids, kind, 11, 0) for kind in (correlation.SHUFFLED, correlation.RANDOM))
     assert (np.sort(shuffled) == np.sort(ids)).all() and (shuffled != ids).any()
     assert drawn.shape == ids.shape and drawn.max() < 11
     assert correlation.inputs_of(ids, correlation.TEXT, 11, 0) is ids
 
 
-# The tables.
+# What decides.
 
 
-def reply(logs, right):
-    return {"logs": logs, "right": [right] * len(logs)}
+def answered(number, swapped):
+    """Return the log-probabilities of three draws: right ones add some nats beyond others at the last token."""
+    rows = []
+    for task, tokens, gain in (("number words", 3, number), ("swapped words", 2, swapped)):
+        for draw, kind, where, token in product(range(3), answers.KINDS, ("in view", "hidden"), range(tokens)):
+            beyond = (gain + 0.1 * draw) * (kind == RIGHT and token == tokens - 1)
+            log = -9.0 + (where == "in view") * (1 + token + beyond)
+            keys = {
+                "task": task,
+                "draw": draw,
+                "demonstrations": kind,
+                "where": where,
+                "token": answers.ORDINALS[token],
+            }
+            rows.append(keys | {"log": log, "most probable": kind == RIGHT})
+    return {"answers": pd.DataFrame(rows)}
 
 
-def test_tables_of_answers_sum_over_tokens():
-    pieces = {}
-    for draw, gain in enumerate((1.0, 3.0)):
-        hidden = reply([-9.0, -5.0], False)
-        right, exchanged, redrawn = ([-9.0 + k * gain, -5.0 + gain] for k in (4, 2, 1))
-        by_kind = {RIGHT: right, EXCHANGED: exchanged, REDRAWN: redrawn}
-        pieces[f"answers, swapped words, {draw}"] = {
-            kind: {"in view": reply(logs, kind == RIGHT), "hidden": hidden} for kind, logs in by_kind.items()
-        }
-        account = {"difference": 5 * gain, "parts": {"attention": 5 * gain}, "form": {"`c_j`": 5 * gain}, "error": 1e-6}
-        first = {"difference": gain, "parts": {"attention": gain}, "form": {"`c_j`": gain}, "error": 0.0}
-        pieces[f"answer_ledgers, swapped words, {draw}"] = {
-            part: {"whole": account, "first": first} for part in ("mapping", "format")
-        }
-    pieces |= {name.replace("swapped", "number"): piece for name, piece in pieces.items()}
-    found = cells(tables_of_answers(pieces))
-    row = "Answers of several tokens / swapped words, {} / {}"
-    assert found[row.format("whole", "added in all")] == bootstrap(np.array([5.0, 15.0])).written(2, "+")
-    assert found[row.format("first", "mapping: right − exchanged")].startswith("+4.00 ")
-    assert found[row.format("second", "mapping: right − exchanged")] == "+0.00"
-    assert found[row.format("whole", "right − redrawn")].startswith("+6.00 ")
-    assert found[row.format("whole", "most probable: hidden")].startswith("0.0 [")
-    assert found[row.format("whole", "right")].startswith("100.0 [")
-    ledger = "The ledgers of whole answers / mapping: right − exchanged, swapped words, later / attention"
-    assert found[ledger].startswith("+8.00 ")
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ((1, 2), ["confirmed", "refuted"]),
+        ((-0.1, -0.1), ["undecided", "confirmed"]),
+        ((1, -0.1), ["undecided", "mixed"]),
+    ],
+)
+def test_demonstrations_act_on_the_last_token_by_the_mapping(numbers, expected):
+    frames = answered(*numbers)
+    assert [str(of.verdict(frames)) for of in answers.STUDY.predictions] == expected
+    found = answers.gains(frames["answers"]).set_index(["task", "token", "draw"])
+    # Tokens in view gain 1, 2 and 3 nats, and the last one what right ones add.
+    near(found.loc[("number words", "whole", 1), RIGHT], 6 + numbers[0] + 0.1, within=1e-9)
+    near(found.loc[("number words", "whole", 1), EXCHANGED], 6, within=1e-9)
+    near(found.loc[("swapped words", "second", 0), "right − redrawn"], numbers[1], within=1e-9)
 
 
-def test_tables_of_contrasts_have_both_orders_and_controls(small, words):
+def test_later_tokens_have_what_the_first_ones_ledger_leaves():
+    keys = {"part": "mapping", "task": "number words", "draw": 0}
+    ledgers = pd.DataFrame([keys | {"tokens": "whole", "attention": 5.0}, keys | {"tokens": "first", "attention": 1.0}])
+    assert answers._later(ledgers).set_index("tokens").attention.to_dict() == {"whole": 5, "first": 1, "later": 4}
+
+
+def certain(*values):
+    return [Estimate(value, value - 0.1, value + 0.1, 8, Method.STUDENT) for value in values]
+
+
+def test_a_task_is_followed_in_both_orders_with_right_answers_or_it_isnt():
+    assert instructions.follows(*certain(1, 1, 2, 2, 0.8, 0.9)) == "confirmed"
+    assert instructions.follows(*certain(-1, 1, 2, 2, 0.8, 0.9)) == "refuted"
+    assert instructions.follows(*certain(1, 1, 2, 2, 0.8, 0.2)) == "refuted"
+    assert instructions.follows(*certain(0, 1, 2, 2, 0.8, 0.9)) == "undecided"
+    assert instructions.one_may_be_zero(*certain(0, 1, 1, 0)) == "confirmed"
+    assert instructions.one_may_be_zero(*certain(0, 1, 1, 1)) == "mixed"
+    assert instructions.one_may_be_zero(*certain(-1, 1)) == "refuted"
+
+
+def test_pairs_are_told_by_order_and_by_what_is_right(small, words):
     task = "two steps: whose language"
-    drawn = {f"pair, {task}, {seed}": contrasts.measure_pair(small, words, task, seed, (1,)) for seed in range(4)}
-    sentence = contrasts.SENTENCES[0]
-    text = tables_of_contrasts(
-        drawn | {f"sentence, {sentence}": {"reply": "a\nb", "tokens": 2, "words": {"1. Nui zi": 0.5}}}
-    )
-    found = cells(text)
+    drawn = [contrasts.measure_pair(small, words, task, seed, (1,)) for seed in range(4)]
+    pairs = pd.DataFrame([{"task": task, "draw": i} | row for i, of in enumerate(drawn) for row in of["pairs"]])
     for order in (FIRST, LAST):
-        row = f"Two prompts / {task}, {order}"
-        ours = [draw for draw in drawn.values() if draw["order"] == order]
-        assert found[f"{row} / draws"] == str(len(ours)) == "2"
-        parts = np.array([draw["parts"]["deciding"] - draw["parts"]["rest"] for draw in ours])
-        assert found[f"{row} / deciding − others"] == bootstrap(parts).written(2, "+")
-    sizes = np.array([abs(draw["single"]["1"]["part"]) for draw in drawn.values()])
-    assert found[f"Single tokens run again / {task} / its part"] == bootstrap(sizes).written(2, "+")
-    assert "“a b”" in text and "| +0.50 |" in text
+        ours = pairs[pairs.order == order]
+        assert len(ours) == 2
+        parts = ours["part of the deciding words"] - ours["part of the others"]
+        found = instructions.of_pairs(task, order, "deciding − others", {"pairs": pairs})
+        near(found.tolist(), parts.tolist(), within=1e-12)
+        right = [a > 0 > b for a, b in zip(ours["first"], ours["second"], strict=True)]
+        assert instructions.of_pairs(task, order, "both right", {"pairs": pairs}).tolist() == right
+    single = pd.DataFrame([{"task": task, "draw": i} | row for i, of in enumerate(drawn) for row in of["single"]])
+    assert instructions._single(single)["its part"].tolist() == single["its part"].abs().tolist()
 
 
-def test_tables_of_correlation_subtract_controls():
-    names = (*KINDS, NULL, "within", "within, heads by themselves")
-    pieces = {
-        f"correlation, The embedded model, {inputs}, {group}": {name: [size, size + 0.2] for name in names}
-        for inputs, size in (("text", 0.5), ("untrained, text", 0.7))
-        for group in range(2)
-    }
-    text = tables_of_correlation(pieces)
-    row = next(line for line in text.splitlines() if line.startswith("| The embedded model | untrained, text | 0.80"))
-    assert "| 0.70 to 0.90 |" in row
-    assert "| The embedded model | untrained, text | -0.20 | -0.20 | -0.20 |" in text
+def correlated(text, chance, untrained):
+    rows = [
+        {"model": model, "inputs": inputs, "group": group, "layer": layer}
+        | dict.fromkeys((*KINDS, correlation.WITHIN, correlation.PERMUTED), size + 0.001 * group + 0.2 * layer)
+        | {NULL: chance + 0.001 * group + 0.2 * layer}
+        for model in (correlation.SMOLLM2, correlation.EMBEDDED)
+        for inputs, size in (
+            ("text", text),
+            ("shuffled tokens", text),
+            ("random tokens", text),
+            ("untrained, text", untrained),
+        )
+        for group, layer in product(range(3), range(2))
+    ]
+    return {"layers": pd.DataFrame(rows)}
 
 
-def test_without_measurements_there_are_no_tables():
-    assert tables_of_answers({}) == tables_of_contrasts({}) == tables_of_correlation({}) == ""
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((0.02, 0.02, 0.5), ["refuted", "confirmed", "confirmed"]),
+        ((0.6, 0.02, 0.1), ["confirmed", "refuted", "refuted"]),
+    ],
+)
+def test_verdicts_on_correlation_compare_with_chance_and_with_an_untrained_model(sizes, expected):
+    frames = correlated(*sizes)
+    assert [str(of.verdict(frames)) for of in correlation.STUDY.predictions] == expected
+    beside = correlation._beside_controls(frames["layers"])
+    near(beside[beside.control == "untrained, text"][APART].tolist(), [sizes[0] - sizes[2]] * 6, within=1e-9)

@@ -5,17 +5,17 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from flax import nnx
 from helpers import close, far, modern, near, numbers
 
 import duat_jax as duat
-from duat_jax.evaluation.statistics import bootstrap
 from duat_jax.in_context.prompts import draw_question
-from duat_jax.inputs.few_shot_tasks import PAIRS
 from duat_jax.models.config import Head
 from duat_jax.nn import MLP, BlockConfig, GatedMLP
 from duat_jax.verification.networks import randomised
+from experiments.in_context import updates
 from experiments.in_context.rank_one import (
     Chosen,
     States,
@@ -36,7 +36,6 @@ from experiments.in_context.rank_one_study import (
     padded,
     queries,
 )
-from experiments.in_context.rank_one_tables import numbers_of_updates, rank_one
 
 FEATURES, LAYERS = 8, 3
 WITH, WITHOUT = [1, 5, 9, 7, 2, 4, 6], [1, 4, 6]
@@ -174,25 +173,19 @@ def test_queries_stand_after_the_same_demonstrations_and_have_other_answers(toke
 
 def test_the_study_gives_back_all_of_the_gain_at_the_same_query_by_the_theorem(small, tokenizer):
     found = measure_updates(small, tokenizer, "antonyms", 1)
+    gains = pd.DataFrame(found["gains"]).set_index(["query", "demonstrations", "updated"]).sort_index()
     for kind in KINDS:
-        gains = found["own"][kind]
-        assert list(gains) == [IN_VIEW, *NAMES] == list(found["other"][kind])
+        own = gains.loc["same query", kind]
+        assert {*own.index} == {IN_VIEW, *NAMES} == {*gains.loc["other queries", kind].index}
         for place in ("last token", "all tokens"):
-            near(
-                *(
-                    [gains[name][part] for part in ("answer", "any answer")]
-                    for name in (f"MLPs and attention, {place}", IN_VIEW)
-                ),
-                within=1e-9,
-            )
-        assert far(gains["MLPs, last token"]["answer"], gains[IN_VIEW]["answer"])
-        assert gains[IN_VIEW]["own answer"] == gains[IN_VIEW]["answer"]
-    assert far(
-        found["other"]["right"]["MLPs and attention, last token"]["answer"], found["other"]["right"][IN_VIEW]["answer"]
-    )
-    # The last layer's whole output is all that the answer is read from.
-    near(found["layers"]["layer, right, own"][-1], found["own"]["right"][IN_VIEW]["answer"], within=1e-9)
-    assert all(-1 <= cosine <= 1 for cosine in found["cosines"].values()) and found["size"] > 0
+            columns = ["answer", "any answer"]
+            near(own.loc[f"MLPs and attention, {place}", columns], own.loc[IN_VIEW, columns], within=1e-9)
+        assert far(own.loc["MLPs, last token", "answer"], own.loc[IN_VIEW, "answer"])
+        assert own.loc[IN_VIEW, "own answer"] == own.loc[IN_VIEW, "answer"]
+    single = pd.DataFrame(found["single"])
+    assert len(single) == 6 and all(len(gain) == len(small.stack.blocks) for gain in single.gain)
+    size, *cosines = found["updates"].values()
+    assert all(-1 <= cosine <= 1 for cosine in cosines) and size > 0
 
 
 def test_the_study_finds_the_identity_for_any_context_and_the_closed_form_in_it(small, tokenizer):
@@ -206,41 +199,46 @@ def test_the_study_finds_the_identity_for_any_context_and_the_closed_form_in_it(
     near(sum(form.values()), 1, within=1e-10)
 
 
-# The tables.
+# What decides.
 
 
-def made(value):
-    """Return the numbers of one draw, every gain a multiple of one number."""
-    names = (IN_VIEW, *NAMES)
-    fields = {"answer": 1, "any answer": 2, "own answer": 3, "right": 0.25}
-    gains = {
-        query: {
-            kind: {name: {f: k * value * (1 + i + 10 * j) for f, k in fields.items()} for i, name in enumerate(names)}
-            for j, kind in enumerate(KINDS)
-        }
-        for query in ("own", "other")
-    }
-    rows = {("MLPs", "right"): 1.0, ("layer", "right"): 3.0, ("layer", "exchanged"): 2.0}
-    layers = {f"{a}, {b}, {query}": [value * x] * 7 for (a, b), x in rows.items() for query in ("own", "other")}
-    return gains | {"layers": layers, "size": 0.01 * value, "cosines": {"another query": 0.5}}
+def gains_of(own, other, first):
+    """Return gains of ten draws: the shares that MLPs and all updates give, and the first query's answer beyond."""
+    rows = []
+    for draw in range(10):
+        view = 2.0 + 0.1 * draw
+        for query, updated, gain, own_answer in (
+            ("same query", IN_VIEW, view, 0.0),
+            ("same query", "MLPs, last token", own * view, 0.0),
+            ("other queries", IN_VIEW, view, 1.0),
+            (
+                "other queries",
+                "MLPs and attention, all tokens",
+                other * view + 0.01 * (draw % 2),
+                1.0 + first + 0.01 * draw,
+            ),
+        ):
+            keys = {"task": "antonyms", "draw": draw, "query": query, "demonstrations": "right", "updated": updated}
+            rows.append(keys | {"answer": gain, "own answer": own_answer})
+    return {"gains": pd.DataFrame(rows)}
 
 
-def test_the_tables_show_the_mean_over_draws_of_all_tasks():
-    pieces = {f"rank_one_updates, {task}, 0": made(value) for task, value in zip(PAIRS, (1.0, 2.0, 3.0), strict=True)}
-    text = rank_one(pieces)
-    row = next(line for line in text.splitlines() if line.startswith(f"| {NAMES[0]} ")).strip("| ").split(" | ")
-    # The first update's gains are twice the draw's number with right demonstrations, and 12 times with exchanged ones.
-    assert row[1] == row[5] == bootstrap(np.array([2.0, 4.0, 6.0])).written(2, "+")
-    assert row[2] == bootstrap(np.array([12.0, 24.0, 36.0])).written(2, "+")
-    assert row[9].startswith("+8.00 ") and row[10].startswith("+12.00 ") and row[11].startswith("100.0 ")
-    bands = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith(("| 0 to", "| 5 to"))]
-    assert [band[0] for band in bands] == ["0 to 4", "5 to 6"]
-    assert bands[0][4].startswith("+6.00 ") and bands[0][6].startswith("+2.00 ")
-    fields = numbers_of_updates(pieces)
-    assert fields["own, MLPs, last token, of the gain"] == "200.0 %"
-    assert fields["other, MLPs, last token, mapping"].startswith("-20.00 ")
-    assert fields["size"].startswith("2.0 ") and fields["cosine, another query"] == "0.50"
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ((0.8, 0.9975, -1.0), ["confirmed", "confirmed", "refuted"]),
+        ((0.2, 0.3, 1.0), ["refuted", "refuted", "confirmed"]),
+        ((0.2, 0.7, 1.0), ["refuted", "refuted", "mixed"]),
+    ],
+)
+def test_verdicts_on_updates_follow_the_stated_views(numbers, expected):
+    frames = gains_of(*numbers)
+    assert [str(of.verdict(frames)) for of in updates.STUDY.predictions] == expected
+    near(updates.BY_WEIGHTS.estimate(frames).value, numbers[0], within=1e-9)
+    near(updates.FIRST.estimate(frames).value, numbers[2] + 0.045, within=1e-9)
 
 
-def test_nothing_measured_has_no_tables():
-    assert "| --- |" not in rank_one({}) and "|---|" not in rank_one({}) and numbers_of_updates({}) == {}
+def test_single_layers_are_averaged_over_bands():
+    keys = {"task": "antonyms", "draw": 0, "updated": "layer", "demonstrations": "right", "query": "other queries"}
+    found = updates._bands(pd.DataFrame([keys | {"gain": [1.0, 1, 1, 1, 6, 4, 5]}]))
+    assert found.groupby("layers").gain.mean().to_dict() == {"0 to 4": 2.0, "5 to 9": 4.5}

@@ -217,22 +217,33 @@ def test_prompts_state_their_values_once():
 
 @pytest.mark.parametrize(
     ("far", "near_by", "chance", "said"),
-    [(0, 40, 0, "less"), (40, 40, 0, "no less"), (0, 40, 48, "no verdict"), (0, 2, 0, "open")],
+    [
+        (0, 40, 0, ["confirmed", "refuted"]),
+        (40, 40, 0, ["refuted", "confirmed"]),
+        (0, 40, 48, ["undecided"] * 2),
+        (0, 2, 0, ["undecided"] * 2),
+    ],
 )
 def test_written_text_is_consistent(far, near_by, chance, said):
     """The first so many of 48 prompts name their value with a window; all do with the whole text."""
-
-    def named(i, count, prompt):
-        return [f" {prompt.value}", prompt.value] if i < count else [" nothing", "nothing"]
-
-    found = []
-    for i, prompt in enumerate(consistent.prompts()):
-        of = {consistent._name(way): named(i, 48, prompt) for way in consistent.WAYS}
-        of[consistent._name((consistent.SEEN, consistent.FAR))] = named(i, far, prompt)
-        of[consistent._name((consistent.SEEN, consistent.NEAR))] = named(i, near_by, prompt)
-        of[consistent._name((consistent.FULL, consistent.UNSTATED))] = named(i, chance, prompt)
-        found.append(of)
-    fields = consistent.fields({"prompts": found})
-    assert fields[f"Named less often with windows / {consistent.SEEN} / consistent"] == said
-    share = fields[f"The stated value, named / {consistent.SEEN}, {consistent.FAR} / written"]
-    assert share.startswith(f"{100 * far / 48:.1f} [")
+    counts = {
+        (consistent.SEEN, consistent.FAR): far,
+        (consistent.SEEN, consistent.NEAR): near_by,
+        (consistent.FULL, consistent.UNSTATED): chance,
+    }
+    written = pd.DataFrame(
+        [
+            {"prompt": i, "kind": prompt.kind, "value": prompt.value, "sees": way[0], "fact": way[1]}
+            | (
+                {"text": f" {prompt.value}", "first": prompt.value}
+                if i < counts.get(way, 48)
+                else {"text": "", "first": ""}
+            )
+            for i, prompt in enumerate(consistent.prompts())
+            for way in consistent.WAYS
+        ]
+    )
+    frames = {"written": written}
+    assert [str(of.verdict(frames)) for of in consistent.STUDY.predictions] == said
+    assert consistent.right(consistent.SEEN, consistent.FAR, frames).sum() == far
+    assert consistent.right(consistent.SEEN, consistent.FAR, frames, "at once").sum() == far

@@ -58,7 +58,6 @@ SMALL = {
         "STEPS": 4,
         "measure": lambda model: {"late": [1.0], "gain": [0.1], "recall": {"64": 3.0}},
     },
-    consistent: {"PROMPTS": 1, "WRITTEN": 1},
     planted: {"DRAWS": 2, "STEPS": 8, "EVERY": 4, "LEFT_OUT": 2, "duat": SimpleNamespace(load=tiny)},
     longer: {
         "SIZES": Sizes(layers=2, features=16, heads=2, tokens=24, batch=2, steps=8, every=2, measured=4, short=16)
@@ -80,6 +79,7 @@ STATED = {
         "seconds": lambda: [{"trained": "rank 16", "seconds": 0.1}],
     },
     context: {"SEEDS": (1, 2), "STOPS": (1, 2), "COMPARED": ("rank 16",), "rate_of": lambda task, name: 1e-3},
+    consistent: {"PROMPTS": 1, "WRITTEN": 1},
 }
 """The same of modules with one `STUDY`."""
 

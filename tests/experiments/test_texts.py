@@ -4,7 +4,7 @@ import pytest
 
 from experiments import texts
 from experiments.faithfulness import run as faithfulness
-from experiments.in_context import run as context
+from experiments.in_context import models as context
 from experiments.pruning import draws
 from training.corpus import FEW, SHORT_LINE
 
@@ -40,7 +40,7 @@ def test_the_studies_read_held_out_files(trained, held_out, monkeypatch):
     whole = "\n".join(held_out)
     assert len(functions) > 200 and all(function.splitlines()[0].strip() in whole for function in functions)
 
-    monkeypatch.setattr(context, "_model", lambda name: (None, None))
+    monkeypatch.setattr(context, "model_of", lambda name: (None, None))
     monkeypatch.setattr(context, "stream", lambda tokenizer, read: read)
     monkeypatch.setattr(context, "windows", lambda read, *size, seed: read)
-    assert context._texts(context.EMBEDDED) == held_out
+    assert context.texts_of(context.EMBEDDED) == held_out

@@ -15,7 +15,7 @@ change.
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -28,6 +28,7 @@ from scipy.stats import spearmanr
 import duat_jax as duat
 from duat_jax.display.pictures import styled
 from duat_jax.evaluation.running_text import mean_loss, stream, windows
+from duat_jax.json_record import plain
 from duat_jax.lora.adapter import Adapters, adapt, new_adapters, parameters_of, scaled
 from duat_jax.lora.change import lora_change
 from duat_jax.lora.parameters import moved_parameters
@@ -92,9 +93,40 @@ def _left_out(model: Any, adapters: Adapters, ids: Any, token: int) -> dict[str,
     return dict(zip(names, (logits[-1] - logits[:-1]).tolist(), strict=True))
 
 
-def split(model: Any, adapters: Adapters, piece: np.ndarray) -> Row:
-    """Decompose the adapters' change of the logit of a piece's last token, given the tokens before it."""
-    ids, token = piece[:-1], int(piece[-1])
+class Adapted(NamedTuple):
+    """A model with trained adapters.
+
+    Args:
+        model: the base.
+        adapters: the adapters.
+        losses: the losses along their training.
+        held_out: pieces of text that they weren't trained on.
+    """
+
+    model: Any
+    adapters: Adapters
+    losses: np.ndarray
+    held_out: np.ndarray
+
+
+@lru_cache(1)
+def trained(name: str) -> Adapted:
+    """Train adapters, or go on with a training that was stopped."""
+    training = TRAININGS[name]
+    path = smollm2.path() if training.model == SMOLLM2 else None
+    model, tokenizer = duat.load(path), duat.load_tokenizer(path)
+    pieces = windows(stream(tokenizer, manual()), None, training.length, seed=SEED)
+    adapters = new_adapters(model, training.modules, rank=training.rank, seed=SEED)
+    settings = TrainingSettings(training.steps, training.batch, RATE, SEED)
+    work = run.FOLDER / "work" / f"lora-{name.replace(',', '').replace(' ', '-')}.safetensors"
+    adapters, losses = train(model, adapters, pieces[HELD_OUT:], settings, work=work)
+    return Adapted(model, adapters, losses, pieces[: training.texts])
+
+
+def split(name: str, text: int) -> Row:
+    """Decompose the adapters' change of the logit of a text's last token, given the tokens before it."""
+    model, adapters, _, held_out = trained(name)
+    ids, token = held_out[text, :-1], int(held_out[text, -1])
     change = lora_change(model, adapters, ids, token)
     content = change.as_dict("")
     left_out = _left_out(model, adapters, jnp.asarray(ids), token)
@@ -112,58 +144,35 @@ def split(model: Any, adapters: Adapters, piece: np.ndarray) -> Row:
     }
 
 
-def moved(model: Any, adapters: Adapters, ids: np.ndarray) -> list[Row]:
-    """Return how far each term's parameters moved on a text, relative to their size."""
-    found = moved_parameters(model, adapters, ids)
-
-    def number(value: Any) -> float:
-        return float(getattr(value, "value", value))
-
+def moved(name: str) -> list[Row]:
+    """Return how far each term's parameters moved on the first text, relative to their size."""
+    model, adapters, _, held_out = trained(name)
+    found = plain(moved_parameters(model, adapters, held_out[0, :-1]))
     by_term = zip(
-        found.inner_maps,
-        list(found.input_maps.values())[1:],
-        list(found.biases.values())[1:],
-        found.inner_maps.values(),
-        found.inner_biases.values(),
-        found.outer_maps.values(),
+        found["inner_maps"],
+        list(found["input_maps"].values())[1:],
+        list(found["biases"].values())[1:],
+        *(found[key].values() for key in ("inner_maps", "inner_biases", "outer_maps")),
         strict=True,
     )
-    return [{"term": term, **dict(zip(PARAMETERS, map(number, of), strict=True))} for term, *of in by_term]
+    return [
+        {
+            "term": term,
+            **{
+                parameter: each["value"] if isinstance(each, dict) else each
+                for parameter, each in zip(PARAMETERS, of, strict=True)
+            },
+        }
+        for term, *of in by_term
+    ]
 
 
 PARAMETERS = "W'₁", "b'₃", "W'₂", "b'₂", "W'₃"
 
 
-class Adapted(NamedTuple):
-    """A model with trained adapters.
-
-    Args:
-        model: the base.
-        adapters: the adapters.
-        losses: the losses along their training.
-        held_out: pieces of text that they weren't trained on.
-    """
-
-    model: Any
-    adapters: Adapters
-    losses: np.ndarray
-    held_out: np.ndarray
-
-
-def trained(name: str, training: Training) -> Adapted:
-    """Train adapters, or go on with a training that was stopped."""
-    path = smollm2.path() if training.model == SMOLLM2 else None
-    model, tokenizer = duat.load(path), duat.load_tokenizer(path)
-    pieces = windows(stream(tokenizer, manual()), None, training.length, seed=SEED)
-    adapters = new_adapters(model, training.modules, rank=training.rank, seed=SEED)
-    settings = TrainingSettings(training.steps, training.batch, RATE, SEED)
-    work = run.FOLDER / "work" / f"lora-{name.replace(',', '').replace(' ', '-')}.safetensors"
-    adapters, losses = train(model, adapters, pieces[HELD_OUT:], settings, work=work)
-    return Adapted(model, adapters, losses, pieces[: training.texts])
-
-
-def sizes(of: Adapted) -> Row:
+def sizes(name: str) -> Row:
     """Return the number of trained numbers, and held-out losses before and after."""
+    of = trained(name)
     return {
         "numbers": parameters_of(of.adapters),
         "loss before": mean_loss(of.model, of.held_out),
@@ -175,12 +184,11 @@ def sizes(of: Adapted) -> Row:
 def measure() -> Measurements:
     """Yield every training's sizes, and its change on every text."""
     for name, training in TRAININGS.items():
-        of = trained(name, training)
         keys: dict[str, str | int] = {"adapters": name}
-        yield Piece("trainings", keys | {"model": training.model, "rank": training.rank}, partial(sizes, of))
-        yield Piece("moved", keys, partial(moved, of.model, of.adapters, of.held_out[0, :-1]))
-        for text, piece in enumerate(of.held_out):
-            yield Piece("texts", keys | {"text": text}, partial(split, of.model, of.adapters, piece))
+        yield Piece("trainings", keys | {"model": training.model, "rank": training.rank}, partial(sizes, name))
+        yield Piece("moved", keys, partial(moved, name))
+        for text in range(training.texts):
+            yield Piece("texts", keys | {"text": text}, partial(split, name, text))
 
 
 OWN, FIRST, EACH_ALONE, EACH_LEFT_OUT = MISSES = (

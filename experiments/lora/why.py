@@ -275,7 +275,7 @@ STUDY = Study(
     page="lora",
     claim="adapters allow fine-tuning without adjusting all parameters, under resource constraints (Section 1)",
     unit="test texts",
-    stated="before the run",
+    stated="before the run, after single trainings had been looked at",
     predictions=(
         Prediction(
             "some rank up to 64 learns at least 95 % of what adjusting all parameters learns, in both tasks",

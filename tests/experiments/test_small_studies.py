@@ -110,6 +110,7 @@ def test_a_small_study_of_adapters_makes_all_tables(monkeypatch, tmp_path):
     (tmp_path / "work").mkdir()
     training = lora.Training(lora.EMBEDDED, ("attn.c_proj",), 1, steps=3, length=24, texts=2)
     monkeypatch.setattr(lora, "TRAININGS", {"attention alone": training})
+    lora.trained.cache_clear()
     frames = frames_of(lora.measure())
     assert len(frames["trainings"].losses[0]) == 3 and len(frames["texts"]) == 2
     for text in frames["texts"].to_dict("records"):

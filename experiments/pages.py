@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from duat_jax.schemas import schema
+from experiments.fields import fields_of
 from experiments.findings import write_pages_of_tables, write_records
 from experiments.kept_results import ROOT
 from experiments.markdown import Fields
 from experiments.pictures.run import write_pictures
-from experiments.studies import fields_of
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SCHEMA = ROOT / "docs" / "api" / "schema.json"

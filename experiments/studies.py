@@ -1,4 +1,4 @@
-"""The studies, by name, and the fields that each gives to the pages."""
+"""The studies, by name."""
 
 import ast
 from functools import cache
@@ -6,8 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from experiments.kept_results import ROOT, kept
-from experiments.markdown import Fields
+from experiments.kept_results import ROOT
 from experiments.study import Study
 
 
@@ -64,13 +63,3 @@ def module_of(study: str) -> ModuleType:
         f"benchmarks.{study}",
     )
     return import_module(next(name for name in modules if (ROOT / f"{name.replace('.', '/')}.py").exists()))
-
-
-@cache
-def fields_of(study: str) -> Fields:
-    """Return the fields of a study, from its kept results."""
-    if study in converted():
-        from experiments.findings import study_fields
-
-        return study_fields(study)
-    return module_of(study).fields(kept(study))

@@ -6,11 +6,11 @@ from typing import Any
 
 from experiments.bits.report import AT_RANDOM
 from experiments.bits.scores import SCORES
+from experiments.fields import fields_of
 from experiments.kept_results import kept
 from experiments.long_context.afterwards import IN_GROUPS
 from experiments.long_context.networks import NONE
 from experiments.long_context.trained_verdicts import NOT_TUNED
-from experiments.studies import fields_of
 
 Numbers = dict[str, Any]
 """Numbers of a picture by name, or estimates with the ends of their intervals."""

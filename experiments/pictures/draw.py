@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from duat_jax.display.pictures import styled
@@ -43,26 +42,6 @@ def draw_circuits(numbers: Numbers) -> Figure:
     right.set_xscale("log")
     right.set_xlim(1.5, None)
     right.set_xlabel("cost in plain forward passes")
-    return figure
-
-
-def _errors(axes: Axes, of_task: Numbers) -> None:
-    """Draw the error of every network, and of the best output that is blind to the prompt."""
-    moving = {name: OURS if name.startswith("transformer") else OTHER for name in of_task["networks"]}
-    dots(axes, of_task["networks"], moving)
-    axes.axvline(of_task["blind"], color="black", linestyle=":")
-    axes.text(of_task["blind"], -0.4, "blind to\nthe prompt ", ha="right", va="top", fontsize="small")
-    axes.set_xlim(0, None)
-
-
-@styled
-def draw_approximation(numbers: Numbers) -> Figure:
-    """Draw the error of every network on both tasks, beside that of the best output that is blind to the prompt."""
-    figure = Figure(figsize=(8.2, 2.8))
-    for axes, (task, of_task) in zip(figure.subplots(1, 2, sharey=True), numbers.items(), strict=True):
-        _errors(axes, of_task)
-        axes.set_title(task)
-        axes.set_xlabel("error (root mean square)")
     return figure
 
 

@@ -68,25 +68,6 @@ def circuits() -> Numbers:
     }
 
 
-NETWORKS = [(kind, layers) for layers in (1, 2) for kind in ("perceptron", "fixed pattern", "transformer")]
-
-
-def approximation() -> Numbers:
-    """Return every network's error on both tasks, and that of the best output that is blind to the prompt."""
-    fields = fields_of("approximation")
-    head = "Errors of every network / {}, {} / error, mean over prompts"
-    return {
-        task: {
-            "networks": {
-                f"{kind}, {layers} layer{'s' * (layers > 1)}": estimate(fields[head.format(f"{task}, {layers}", kind)])
-                for kind, layers in NETWORKS
-            },
-            "blind": estimate(fields[head.format(task, "the best that is blind to the prompt")])[0],
-        }
-        for task in ("four functions", "eight shifts")
-    }
-
-
 def ground_truth() -> Numbers:
     """Return how well every method ranks the units of known circuits, for both read-outs."""
     fields = fields_of("ground_truth")

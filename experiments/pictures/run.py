@@ -15,7 +15,6 @@ from experiments.families import measured
 from experiments.kept_results import ROOT
 from experiments.pictures import draw, numbers
 from experiments.pictures.panels import draw_panels
-from experiments.pictures.pointers import draw_pointers, pointers
 from experiments.studies import converted, study_of
 from experiments.study import Picture
 
@@ -23,7 +22,6 @@ FOLDER = ROOT / "docs" / "findings"
 
 
 PICTURES = {
-    "approximation": Picture(numbers.approximation, draw.draw_approximation),
     "faithfulness": Picture(numbers.faithfulness, draw.draw_faithfulness),
     "circuits": Picture(numbers.circuits, draw.draw_circuits),
     "ground-truth": Picture(numbers.ground_truth, draw.draw_ground_truth),
@@ -36,7 +34,6 @@ FURTHER = {
     "families-answer": Picture(measured, draw.draw_families),
     "limited-reach": Picture(numbers.limited_reach, draw_panels),
     "bits": Picture(numbers.bits, draw_panels),
-    "pointers": Picture(pointers, draw_pointers),
 }
 """Pictures further down on a page, by their own names."""
 

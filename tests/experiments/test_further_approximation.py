@@ -3,13 +3,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import close, near
 
 from duat_jax.nn.mlp import ACTIVATIONS
-from experiments.approximation import direct, further, further_tables
+from experiments.approximation import cases, direct, further, trainings
 from experiments.approximation.tokens import ELEMENTS, JUMPS, MOST, NUMBERS, SMOOTH, Numbers, Pointers
-from experiments.generalization.networks import TRANSFORMER, drawn
+from experiments.generalization.networks import TRANSFORMER, count, drawn
 from experiments.generalization.training import outputs
 
 KEY = jax.random.key(0)
@@ -55,16 +56,16 @@ def test_the_board_has_sixteen_fields():
     assert turned[0] == -1, "its second number is just below zero there"
 
 
-@pytest.mark.parametrize("kind, layers", further.DEEP)
+@pytest.mark.parametrize("kind, layers", trainings.DEEP)
 def test_networks_have_as_many_parameters(kind, layers):
     task = Pointers()
-    sizes = further.sizes_of(task, kind, further.WIDEST, layers)
-    near(further.count(sizes, task), further.count(further.sizes_of(task, TRANSFORMER, 32), task), within=300)
+    sizes = trainings.sizes_of(task, kind, trainings.WIDEST, layers)
+    near(count(sizes, task), count(trainings.sizes_of(task, TRANSFORMER, 32), task), within=300)
 
 
 def test_a_single_layers_weights_are_least_squares():
     task = Numbers(name="cone")
-    network = drawn(further.sizes_of(task, "one layer", 8), task, KEY)
+    network = drawn(trainings.sizes_of(task, "one layer", 8), task, KEY)
     examples = task.draw(KEY, 600)
     found = direct.fitted(network, examples)
     x = np.asarray(examples.inputs.reshape(600, -1), float)
@@ -76,7 +77,7 @@ def test_a_single_layers_weights_are_least_squares():
 
 def test_a_transformers_first_layer_is_fitted_to_the_target_and_the_second_to_the_rest():
     task = Numbers(name="wave")
-    network = drawn(further.sizes_of(task, TRANSFORMER, 8, norms=False), task, KEY)
+    network = drawn(trainings.sizes_of(task, TRANSFORMER, 8, norms=False), task, KEY)
     examples = task.draw(KEY, 400)
     found = direct.fitted(network, examples)
     x, rest = jax.vmap(found.embed)(examples.inputs), np.asarray(examples.targets[:, 0], float)
@@ -90,14 +91,14 @@ def test_a_transformers_first_layer_is_fitted_to_the_target_and_the_second_to_th
         off = rest - last @ outer[:, 0]
         assert np.abs(last.T @ off).max() < 1e-2 * np.abs(last.T @ rest).max(), "nothing more is to be had"
         x, rest = x + jax.vmap(block.mlp.output)(neurons), off
-    assert further.errors(found, examples)["error"] < further.errors(network, examples)["error"]
+    assert trainings.errors(found, examples)["error"] < trainings.errors(network, examples)["error"]
     nothing = np.sqrt((np.asarray(examples.targets) ** 2).mean())
-    assert further.errors(found, examples)["error"] < nothing
+    assert trainings.errors(found, examples)["error"] < nothing
 
 
 def test_the_read_out_has_all_of_the_last_token():
     task = Numbers(name="wave")
-    network = drawn(further.sizes_of(task, TRANSFORMER, 8, norms=True), task, KEY)
+    network = drawn(trainings.sizes_of(task, TRANSFORMER, 8, norms=True), task, KEY)
     examples = task.draw(KEY, 300)
     features = direct.features(network, examples)
     weights = jnp.linalg.lstsq(features, outputs(network, examples))[0]
@@ -106,43 +107,51 @@ def test_the_read_out_has_all_of_the_last_token():
 
 
 def test_errors_are_of_points():
-    found = further._of_errors(jnp.array([0.0, 0.6, -0.8, jnp.nan]))
+    found = trainings._of_errors(jnp.array([0.0, 0.6, -0.8, jnp.nan]))
     assert found["far"] == 0.75 and found["largest"] == 1e9
-    near(further._of_errors(jnp.array([0.6, -0.8]))["error"], 0.5**0.5, within=1e-6)
+    near(trainings._of_errors(jnp.array([0.6, -0.8]))["error"], 0.5**0.5, within=1e-6)
 
 
-def results(*, sum_over=3.0, best_over=3.0, far=(0.4, 0.2, 0.01), four_steps=0.1, two_layers=0.9, computed=0.5):
-    """Results in which the Transformer's error is .05, and those of rivals are multiples of it."""
-    widths = (8, 16, 32)
+def frames(*, sum_over=3.0, best_over=3.0, far=(0.4, 0.2, 0.01), four_steps=0.1, two_layers=0.9, computed=0.5):
+    """Measurements in which the Transformer's error is .05, and those of rivals are multiples of it."""
     shifts = (0.99, 1.0, 1.01)
-    networks, longer = {}, {}
+    networks = []
     for name in (*SMOOTH, *JUMPS):
-        for width, share in zip(widths, far, strict=True):
-            for kind in further.KINDS:
+        for width, share in zip((8, 16, 32), far, strict=True):
+            for kind in trainings.KINDS:
                 times = {TRANSFORMER: 1.0, "one layer": sum_over}.get(kind, best_over)
-                seeds = [{"error": 0.05 * times * shift, "far": share * shift, "largest": 1.2} for shift in shifts]
-                networks[f"{name}; {kind}; {width}"] = {"parameters": 100 * width, "rate": 0.01, "seeds": seeds}
-    for kind, layers in further.DEEP:
+                keys = {
+                    "task": name,
+                    "network": kind,
+                    "layers": 2,
+                    "width": width,
+                    "times": 1,
+                    "parameters": 100 * width,
+                }
+                networks += [
+                    {**keys, "seed": seed, "error": 0.05 * times * shift, "far": share * shift}
+                    for seed, shift in enumerate(shifts)
+                ]
+    for kind, layers in trainings.DEEP:
         own = {4: four_steps, 2: two_layers}.get(layers, 0.9) if kind == TRANSFORMER else 0.9
-        seeds = [{"error": own, "steps": [own * shift] * MOST} for shift in shifts]
-        of = {"parameters": 1, "rate": 0.01, "seeds": seeds, "sizes": {"norms": True}}
-        networks[f"pointers; {kind}; {layers}"] = of
-        longer[f"pointers; {kind}; {layers}; 4 times as long"] = of
+        keys = {"task": "pointers", "network": kind, "layers": layers, "width": 32, "parameters": 1}
+        networks += [
+            {**keys, "times": times, "seed": seed, "error": own, "steps": [own * shift] * MOST}
+            for times in (1, 4)
+            for seed, shift in enumerate(shifts)
+        ]
+    ways = {"computed": computed, "trained": 0.3, "as briefly trained": 0.6, "read out": 0.7}
+    weights = [
+        {"task": task, "network": kind, "way": way, "seed": seed, "error": error * shift}
+        for task in trainings.DIRECT
+        for kind in (TRANSFORMER, "one layer")
+        for way, error in ways.items()
+        for seed, shift in enumerate(shifts)
+    ]
+    return {"networks": pd.DataFrame(networks), "computed": pd.DataFrame(weights)}
 
-    def make_results(error):
-        return [{"error": error * shift} for shift in shifts]
 
-    ways = {
-        "computed": make_results(computed),
-        "trained": make_results(0.3),
-        "as briefly trained": make_results(0.6),
-        "read out": make_results(0.7),
-    }
-    times = {"seconds": 0.5, "seconds of training": 5.0, "steps": 300}
-    kinds = dict.fromkeys((TRANSFORMER, "one layer"), ways | times)
-    settings = {"widths": widths, "kinds": list(further.KINDS), "tested": 8192}
-    from_data = {f"from data; {name}": kinds for name in further.DIRECT}
-    return {"settings": settings, "networks": networks, "from data": from_data, "longer": longer}
+QUESTIONS = "depth", "eight numbers", "jumps", "from the data", "depth, longer"
 
 
 @pytest.mark.parametrize(
@@ -151,23 +160,31 @@ def results(*, sum_over=3.0, best_over=3.0, far=(0.4, 0.2, 0.01), four_steps=0.1
         ({}, "eight numbers", "confirmed", "refuted"),
         ({"sum_over": 1.1, "best_over": 1.1}, "eight numbers", "refuted", "confirmed"),
         ({"best_over": 1.0}, "eight numbers", "confirmed", "confirmed"),
-        ({"sum_over": 1.6, "best_over": 1.6}, "eight numbers", "open", "open"),
+        ({"sum_over": 1.6, "best_over": 1.6}, "eight numbers", "undecided", "undecided"),
         ({}, "jumps", "confirmed", "confirmed"),
         ({"far": (0.4, 0.4, 0.4)}, "jumps", "refuted", "refuted"),
         ({}, "depth", "confirmed", "refuted"),
+        ({}, "depth, longer", "confirmed", "refuted"),
         ({"two_layers": 0.1}, "depth", "confirmed", "refuted"),
         ({"four_steps": 0.79}, "depth", "refuted", "confirmed"),
-        ({"four_steps": 0.9}, "depth", "no verdict", "no verdict"),
+        ({"four_steps": 0.9}, "depth", "undecided", "undecided"),
         ({}, "from the data", "confirmed", "refuted"),
         ({"computed": 0.7}, "from the data", "refuted", "confirmed"),
     ],
 )
 def test_verdicts(given, question, papers, opposite):
-    fields = further.fields(results(**given))
-    name = f"Verdicts on approximation / {question}"
-    assert fields[f"{name} / the papers' prediction"] == papers
-    assert fields[f"{name} / the opposite view"] == opposite
+    measured, predictions = frames(**given), further.STUDY.predictions
+    of_papers, of_others = predictions[2 * QUESTIONS.index(question) :][:2]
+    assert of_papers.verdict(measured) == papers
+    assert of_others.verdict(measured) == opposite
 
 
 def test_slopes_are_of_logarithms():
-    near(further_tables.slope(results(far=(0.4, 0.2, 0.1)), "board", TRANSFORMER).value, -1.0, within=1e-9)
+    slopes = cases.slope("board", TRANSFORMER, frames(far=(0.4, 0.2, 0.1)))
+    near(slopes, np.full(3, -1.0), within=1e-9)
+
+
+def test_errors_below_the_floor_have_no_verdict():
+    small = cases.ratio(np.array([0.01, 0.015]), np.array([0.002, 0.001]))
+    assert cases.ahead(small) == "undecided"
+    assert cases.ahead(small, cases.ratio(np.array([0.3, 0.31]), np.array([0.03, 0.03]))) == "confirmed"

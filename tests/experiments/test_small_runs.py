@@ -1,7 +1,6 @@
 """Small runs of whole studies: what they store makes their tables, and what is finished isn't run again."""
 
 import json
-from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -9,7 +8,7 @@ import pytest
 from studies import filled_tables, run_small
 
 from experiments import kept_results
-from experiments.approximation import further, further_tables
+from experiments.approximation import further, trainings
 from experiments.approximation.tokens import JUMPS, SMOOTH, Numbers
 from experiments.emergence import longer
 from experiments.emergence.texts import Sizes
@@ -24,11 +23,6 @@ from experiments.retraining import planted
 pytestmark = pytest.mark.slow
 
 
-def in_turn(journal, units, title):
-    """Run what a pool of processes would."""
-    return {name: journal.once(name, partial(compute, *given)) for name, compute, given in units}
-
-
 def tiny():
     """Return a Transformer of one layer with the embedded model's vocabulary."""
     network = make_network(Sizes(layers=1, features=16, heads=2), 0)
@@ -36,23 +30,6 @@ def tiny():
 
 
 SMALL = {
-    further: {
-        "run": in_turn,
-        "SEEDS": 2,
-        "RATES": (3e-3,),
-        "STEPS": {"numbers": 4, "pointers": 4},
-        "OF_TUNING": {"numbers": 2, "pointers": 2},
-        "TESTED": 32,
-        "WIDTHS": (4, 8),
-        "WIDEST": 8,
-        "KINDS": ("one layer", TRANSFORMER),
-        "DEEP": (("one layer", 1), (TRANSFORMER, 2), (TRANSFORMER, 4)),
-        "SMOOTH": {"cone": SMOOTH["cone"]},
-        "JUMPS": {"board": JUMPS["board"]},
-        "SCALES": (1.0,),
-        "FITTED": 64,
-        "DIRECT": {"cone": Numbers(name="cone")},
-    },
     sliced: {
         "RATES": (1.0,),
         "STEPS": 4,
@@ -96,9 +73,6 @@ def test_a_small_run_of_a_study_makes_its_tables(module, monkeypatch, tmp_path):
 def test_a_small_run_makes_the_tables_and_isnt_repeated(study, monkeypatch, tmp_path):
     for name, value in SMALL[study].items():
         monkeypatch.setattr(study, name, value)
-    if study is further:
-        for name in ("SMOOTH", "JUMPS"):
-            monkeypatch.setattr(further_tables, name, SMALL[study][name])
     monkeypatch.setattr(tuning, "STEPS", 2)
     monkeypatch.setattr(kept_results, "FOLDER", tmp_path)
     with jax.numpy_dtype_promotion("standard"):
@@ -111,3 +85,27 @@ def test_a_small_run_makes_the_tables_and_isnt_repeated(study, monkeypatch, tmp_
     fields = study.fields(results)
     assert "-->" not in fields["tables"] and fields["tables"].count("\n| ") > 2
     assert "environment" in results and journal.read_bytes() == lines
+
+
+def test_a_small_run_of_further_approximation_makes_its_tables(monkeypatch, tmp_path):
+    few = {
+        "SEEDS": 2,
+        "RATES": (3e-3,),
+        "STEPS": {"numbers": 4, "pointers": 4},
+        "OF_TUNING": {"numbers": 2, "pointers": 2},
+        "TESTED": 32,
+        "WIDTHS": (4, 8),
+        "WIDEST": 8,
+        "KINDS": ("one layer", TRANSFORMER),
+        "DEEP": (("one layer", 1), (TRANSFORMER, 2), (TRANSFORMER, 4)),
+        "SCALES": (1.0,),
+        "FITTED": 64,
+        "DIRECT": {"cone": Numbers(name="cone")},
+    }
+    for name, value in few.items():
+        monkeypatch.setattr(trainings, name, value)
+    monkeypatch.setattr(further, "SMOOTH", {"cone": SMOOTH["cone"]})
+    monkeypatch.setattr(further, "JUMPS", {"board": JUMPS["board"]})
+    frames = run_small(further.STUDY, tmp_path, monkeypatch)
+    filled_tables(further.STUDY, frames)
+    assert set(frames["networks"].times) == {1, trainings.LONGER}

@@ -7,14 +7,16 @@ from itertools import islice
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import close, near
 from measured import frames_of
-from studies import filled_tables
+from studies import filled_tables, run_small
 
 import duat_jax as duat
-from experiments.approximation import report, run, selection, sigmoids
+from experiments.approximation import measuring, moved_parameters, run, selection, sigmoids
 from experiments.circuits import run as circuits
+from experiments.estimate import estimate
 from experiments.findings import tables_of
 from experiments.lora import run as lora
 from experiments.lora import savings
@@ -33,44 +35,65 @@ def _first(yielding, count):
 
 
 @pytest.fixture
-def small(monkeypatch, tmp_path):
+def small(monkeypatch):
     """Make the study of approximation small: two seeds, few steps, and the first of its networks."""
-    for name, value in {"SEEDS": 2, "STEPS": 40, "SHORT": 20, "LAYERS": (1,), "WIDTHS": (8,), "TESTED": 32}.items():
-        monkeypatch.setattr(run, name, value)
-    for name, count in {"_compared": 6, "_further": 2}.items():
-        monkeypatch.setattr(run, name, partial(_first, getattr(run, name), count))
-    monkeypatch.setattr(run, "TAKEN_APART", 2)
-    monkeypatch.setattr(run, "WORK", tmp_path / "work.jsonl")
-    for module in (run, report):
-        monkeypatch.setattr(module, "NEURONS", (16, 32))
+    few = {"SEEDS": 2, "STEPS": 40, "SHORT": 20, "LAYERS": (1,), "WIDTHS": (8,), "TESTED": 32, "TAKEN_APART": 2}
+    for name, value in few.items():
+        monkeypatch.setattr(measuring, name, value)
+    for name, count in {"compared": 6, "further": 2}.items():
+        monkeypatch.setattr(measuring, name, partial(_first, getattr(measuring, name), count))
+    for module in (run, measuring):
         monkeypatch.setattr(module, "FIT_STEPS", {1: 20})
+    monkeypatch.setattr(run, "NEURONS", (16, 32))
     monkeypatch.setattr(sigmoids, "FUNCTIONS", {"cone": sigmoids.FUNCTIONS["cone"]})
 
 
 @pytest.mark.slow
-def test_a_small_study_of_approximation_makes_all_tables(small):
-    results = run.measure()
-    tables = report.tables_of(results)
-    assert tables.count("\n### ") + 1 == 7
-    for network in (*results["networks"].values(), *results["further"].values()):
-        assert network["rate"] == min(run.RATES, key=lambda rate, of=network: of["tuned"][str(rate)])
-        assert np.shape(network["error"])[0] == 2
-    fields = report.numbers_of(results)
-    assert "error of sources / nothing / transformer, eight shifts" in fields and "rms / cone, 1 / 32" in fields
-    again = run.measure()
-    assert again["networks"] == results["networks"], "what is finished isn't run again"
+def test_a_small_study_of_approximation_makes_all_tables(small, monkeypatch, tmp_path):
+    frames = run_small(run.STUDY, tmp_path, monkeypatch)
+    assert len(filled_tables(run.STUDY, frames)) == 7
+    networks, tuned = frames["networks"], frames["tuned"]
+    names = ["part", "task", "network", "layers", "neurons", "heads", "prompt"]
+    best = tuned.loc[tuned.groupby(names).error.idxmin()].set_index(names).rate
+    assert (networks.set_index(names).rate == best.reindex(networks.set_index(names).index)).all()
+    assert set(networks.seed) == {0, 1} and len(frames["sources"]) == 6 * 2 * (len(moved_parameters.CORNERS) + 3)
+    near(networks.error.to_numpy(), np.array([np.mean(of) for of in networks.errors]), within=1e-5)
 
 
 def test_the_rate_is_chosen_on_a_seed_and_sequences_of_their_own(monkeypatch):
     """The error of each rate is that of a training that is made here."""
     sizes = selection.Sizes(kind="perceptron", task=selection.FOUR, layers=1, features=8, neurons=4)
-    monkeypatch.setattr(run, "TESTED", 16)
-    tuned = run._tuned(sizes, 20)
-    network = selection.train(sizes, jax.random.key(run.SEEDS)[None], steps=10, rate=run.RATES[2])
-    content = selection.sequences(jax.random.key(run.SEEDS + 1), 16)
+    monkeypatch.setattr(measuring, "TESTED", 16)
+    tuned = {row["rate"]: row["error"] for row in measuring.tuned(sizes, 20)}
+    rate = measuring.RATES[2]
+    network = selection.train(sizes, jax.random.key(measuring.SEEDS)[None], steps=10, rate=rate)
+    content = selection.sequences(jax.random.key(measuring.SEEDS + 1), 16)
     off = selection.outputs(network, content)[0] - selection.targets(selection.FOUR, content)
-    near(tuned[run.RATES[2]], selection.root_mean_square(off).mean(), within=1e-5)
+    near(tuned[rate], selection.root_mean_square(off).mean(), within=1e-5)
     assert len(set(tuned.values())) == 3
+
+
+@pytest.mark.parametrize(
+    ("perceptron", "transformer", "verdict"),
+    [(0.9, 0.1, "confirmed"), (0.4, 0.1, "refuted"), (0.7, 0.1, "undecided"), (0.9, 0.6, "undecided")],
+)
+def test_what_decides_on_nearly_alike_prompts(perceptron, transformer, verdict):
+    assert run.same_output(estimate([perceptron]), estimate([transformer])) == verdict
+
+
+def test_slopes_are_of_every_seed():
+    fits = pd.DataFrame(
+        [
+            {"function": "cone", "dimensions": 2, "way": "trained", "neurons": n, "seed": seed}
+            | {"supremum": n**power, "root_mean_square": n ** (2 * power)}
+            for n in (4, 8, 16)
+            for seed, power in enumerate((-1.0, -0.5))
+        ]
+    )
+    found = run.slopes(fits)
+    near(found.slope.to_numpy(), np.array([-1.0, -0.5]), within=1e-9)
+    near(found["slope of the rms"].to_numpy(), np.array([-2.0, -1.0]), within=1e-9)
+    assert found.known.tolist() == 2 * ["-0.50"]
 
 
 @pytest.mark.parametrize("kind", selection.KINDS)

@@ -3,54 +3,50 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from duat_jax.display.pictures import styled
-from duat_jax.evaluation.statistics import students_mean
-from experiments.approximation.further_tables import of_steps, read_errors
-from experiments.approximation.further_tables import pointers as networks_on_pointers
 from experiments.approximation.tokens import JUMPS, MOST
+from experiments.estimate import estimate
 from experiments.generalization.picture import COLOURS
-from experiments.kept_results import kept
-from experiments.pictures.numbers import Numbers
+from experiments.run import frames_of
 
 STYLES = {"1": ":", "2": "--", "4": "-"}
 """Of a line, by the number of layers."""
 
 
-def pointers() -> Numbers:
+def pointers() -> dict[str, Any]:
     """Return the errors by the number of steps, and shares of points with an error above one half by size."""
-    results = kept("approximation_further")
-    trainings = {"pointers": False, "pointers, four times as long": True}
+    networks = frames_of("approximation_further")["networks"]
+    trainings = {"pointers": 1, "pointers, four times as long": 4}
     return {
-        "pointers": {title: _by_steps(results, longer) for title, longer in trainings.items()},
-        "jumps": {name: _by_size(results, name) for name in JUMPS},
+        "pointers": {title: _by_steps(networks[networks.times == times]) for title, times in trainings.items()},
+        "jumps": {name: _by_size(networks[networks.task == name]) for name in JUMPS},
     }
 
 
-def _by_steps(results: dict[str, Any], longer: bool) -> dict[str, Any]:
+def _by_steps(networks: pd.DataFrame) -> dict[str, Any]:
+    of_pointers = networks[networks.task == "pointers"].groupby(["network", "layers"], sort=False)
     return {
-        "; ".join(key): [students_mean(of_steps(network, steps)) for steps in range(1, MOST + 1)]
-        for key, network in networks_on_pointers(results, longer=longer).items()
+        f"{network}; {layers}": [estimate([of[steps] for of in rows.steps])[:3] for steps in range(MOST)]
+        for (network, layers), rows in of_pointers
     }
 
 
-def _by_size(results: dict[str, Any], name: str) -> dict[str, list[list[float]]]:
-    settings = results["settings"]
+def _by_size(networks: pd.DataFrame) -> dict[str, Any]:
     return {
-        kind: [
-            [results["networks"][f"{name}; {kind}; {width}"]["parameters"], *students_mean(
-                read_errors(results, f"{name}; {kind}; {width}", "far")
-            )]
-            for width in settings["widths"]
+        network: [
+            [int(parameters), *estimate(of.far.to_numpy())[:3]]
+            for parameters, of in rows.groupby("parameters", sort=False)
         ]
-        for kind in settings["kinds"]
-    }  # fmt: skip
+        for network, rows in networks.groupby("network", sort=False)
+    }
 
 
 @styled
-def draw_pointers(numbers: Numbers) -> Figure:
+def draw_pointers(numbers: dict[str, Any]) -> Figure:
     """Draw two panels of pointers, and one of each board."""
     figure = Figure(figsize=(14, 3.4), layout="constrained")
     panels = figure.subplots(1, len(numbers["pointers"]) + len(numbers["jumps"]))

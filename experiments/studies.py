@@ -4,7 +4,6 @@ import ast
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 from experiments.kept_results import ROOT
 from experiments.study import Study
@@ -49,17 +48,7 @@ def converted() -> list[str]:
 
 def study_of(name: str) -> Study:
     """Return a study by its name."""
-    study: Study = module_of(name).STUDY
+    folder, _, part = name.rpartition("_")
+    whole = (ROOT / "experiments" / name / "run.py").exists()
+    study: Study = import_module(f"experiments.{name}.run" if whole else f"experiments.{folder}.{part}").STUDY
     return study
-
-
-def module_of(study: str) -> ModuleType:
-    """Return the module of a study, imported."""
-    folder, _, part = study.rpartition("_")
-    modules = (
-        f"experiments.{study}.run",
-        f"experiments.{study}",
-        f"experiments.{folder}.{part}",
-        f"benchmarks.{study}",
-    )
-    return import_module(next(name for name in modules if (ROOT / f"{name.replace('.', '/')}.py").exists()))

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 LOADERS = {"importlib.import_module", "pkgutil.resolve_name", "runpy.run_module", "sys.modules", "__import__"}
 """Functions that load a module by its name."""
 
-COMPUTED = {"duat_jax", "symbolic", "experiments.studies", "duat_jax.cli"}
+COMPUTED = {"duat_jax", "symbolic", "experiments.studies", "experiments.fields", "duat_jax.cli"}
 """The modules that load others by computed names: a public name when it is first used, a study, and a command."""
 
 
@@ -97,12 +97,12 @@ def imports_of(source, package):
     return imports
 
 
-def studies():
-    """Return every module that is run as a study, or gives fields to the pages."""
-    fields = re.compile(r"^def fields\(|import .*\bfields\b", re.MULTILINE)
+def loaded_by(name):
+    """Return every module that a module of `experiments` loads by a computed name: studies, and what has fields."""
+    pattern = {"experiments.studies": r"^STUDY = ", "experiments.fields": r"^def fields\(|import .*\bfields\b"}.get(name)
     rooms = ("experiments.", "benchmarks.")
-    files = {name: file for name, file in all_modules().items() if name.startswith(rooms)}
-    return [name for name, file in files.items() if fields.search(file.read_text(encoding="utf-8"))]
+    files = {each: file for each, file in all_modules().items() if pattern and each.startswith(rooms)}
+    return [each for each, file in files.items() if re.search(pattern, file.read_text(encoding="utf-8"), re.MULTILINE)]
 
 
 def graph():
@@ -115,7 +115,6 @@ def graph():
         imports = imports_of(source, package)
         # `from module import name` imports the module, `from package import module` one of its modules.
         given = [full if full in modules else full.rpartition(".")[0] for _, full, _ in imports]
-        if name == "experiments.studies":
-            given += studies()
+        given += loaded_by(name)
         imported[name] = {each for each in given if each in modules and each != name}
     return imported

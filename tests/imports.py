@@ -99,7 +99,9 @@ def imports_of(source, package):
 
 def loaded_by(name):
     """Return every module that a module of `experiments` loads by a computed name: studies, and what has fields."""
-    pattern = {"experiments.studies": r"^STUDY = ", "experiments.fields": r"^def fields\(|import .*\bfields\b"}.get(name)
+    pattern = {"experiments.studies": r"^STUDY = ", "experiments.fields": r"^def fields\(|import .*\bfields\b"}.get(
+        name
+    )
     rooms = ("experiments.", "benchmarks.")
     files = {each: file for each, file in all_modules().items() if pattern and each.startswith(rooms)}
     return [each for each, file in files.items() if re.search(pattern, file.read_text(encoding="utf-8"), re.MULTILINE)]

@@ -6,7 +6,7 @@ from importlib import import_module
 from experiments.findings import study_fields
 from experiments.kept_results import ROOT, kept
 from experiments.markdown import Fields
-from experiments.studies import converted
+from experiments.studies import converted, module_of, studies
 
 
 @cache
@@ -14,6 +14,8 @@ def fields_of(name: str) -> Fields:
     """Return the fields of a study, of a benchmark, or of another module here, by its name."""
     if name in converted():
         return study_fields(name)
+    if name in studies():  # its fields aren't those of a record yet
+        return dict(module_of(name).fields(kept(name)))
     folder = "experiments" if (ROOT / "experiments" / f"{name}.py").exists() else "benchmarks"
     fields: Fields = import_module(f"{folder}.{name}").fields(kept(name))
     return fields

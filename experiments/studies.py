@@ -4,6 +4,7 @@ import ast
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from experiments.kept_results import ROOT
 from experiments.study import Study
@@ -46,9 +47,14 @@ def converted() -> list[str]:
     return [name_of(file) for file in files if _has_study(ast.parse(file.read_text(encoding="utf-8")))]
 
 
-def study_of(name: str) -> Study:
-    """Return a study by its name."""
+def module_of(name: str) -> ModuleType:
+    """Return the module of a study, imported."""
     folder, _, part = name.rpartition("_")
     whole = (ROOT / "experiments" / name / "run.py").exists()
-    study: Study = import_module(f"experiments.{name}.run" if whole else f"experiments.{folder}.{part}").STUDY
+    return import_module(f"experiments.{name}.run" if whole else f"experiments.{folder}.{part}")
+
+
+def study_of(name: str) -> Study:
+    """Return a study by its name."""
+    study: Study = module_of(name).STUDY
     return study

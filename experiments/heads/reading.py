@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.evaluation.circuits import UNITS, values
 from duat_jax.models.transformer import Transformer
+from experiments.study import Row
 
 READS = {"queries": "query", "keys": "key", "values": "value"}
 """Linear maps of a head by which it reads the stream, by the name of their results."""
@@ -22,7 +23,7 @@ HEADS, SPLITS, ROTATED, COMPONENTS = "heads", "random groups of columns", "heads
 """The heads, and what they are compared with: the columns of all heads in random groups of a head's width; each head's
 matrix behind a random rotation of the stream; heads that read each principal component of the stream as much as they
 do, but otherwise without relation to each other."""
-STREAM, SLICES = "the whole stream", "slices of the features"
+STREAM, SLICES, TOGETHER = "the whole stream", "a slice of the features", "all heads"
 DRAWS = 5
 """Random draws of each comparison."""
 
@@ -135,59 +136,55 @@ def streams_and_mixed(model: Transformer, ids: np.ndarray) -> tuple[np.ndarray, 
     return streams[:-1], mixed
 
 
-def layer_numbers(block: Any, stream: np.ndarray, mixed: np.ndarray, words: Words, seed: int) -> dict[str, Any]:
-    """Return the measurements on the heads of a layer."""
+def layer_rows(block: Any, stream: np.ndarray, mixed: np.ndarray, words: Words, seed: int) -> list[Row]:
+    """Return the measurements on the heads of a layer: a row for what is read or written, and by which directions."""
     draw, attention = np.random.default_rng(seed), block.attention
     x = np.asarray(block.norm_1(jnp.asarray(stream)), np.float64)
     x = x - x.mean(0)
-    covariance = x.T @ x / len(x)
-    of_stream, width = root(covariance), attention.head_features
-    found: dict[str, Any] = {
-        "stream": {
-            "effective rank": effective_rank(of_stream.T),
-            "words": words.kept(x),
-            "best": float((of_stream[-width:] ** 2).sum() / np.trace(covariance)),
-            "slices": float(np.mean([words.kept(part) for part in grouped(x, x.shape[1] // width)])),
-        }
-    }
+    of_stream, slices = root(x.T @ x / len(x)), grouped(x, x.shape[1] // attention.head_features)
+    rows: list[Row] = [
+        {"part": "stream", "group": STREAM, "rank": effective_rank(of_stream.T), "words": words.kept(x)},
+        {"part": "stream", "group": SLICES, "words": np.mean([words.kept(part) for part in slices])},
+    ]
     for name, part in READS.items():
         kernel = np.asarray(getattr(attention, part).kernel[...], np.float64)
-        found[name] = _read(draw, x, of_stream, kernel, kernel.shape[1] // width, words)
-    found[WRITES] = _written(draw, mixed, np.asarray(attention.output.kernel[...], np.float64))
-    return found
+        count = kernel.shape[1] // attention.head_features
+        rows += [{"part": name, **row} for row in _read(draw, x, of_stream, kernel, count, words)]
+    kernel = np.asarray(attention.output.kernel[...], np.float64)
+    return rows + [{"part": WRITES, **row} for row in _written(draw, mixed, kernel)]
+
+
+def _directions(group: str, draws: list[np.ndarray]) -> Row:
+    """Return overlap and effective rank of heads, the mean over draws."""
+    ranks = [effective_rank(factor) for of_draw in draws for factor in of_draw]
+    return {"group": group, "overlap": np.mean([overlap(of_draw) for of_draw in draws]), "rank": np.mean(ranks)}
 
 
 def _read(
     draw: np.random.Generator, x: np.ndarray, of_stream: np.ndarray, kernel: np.ndarray, count: int, words: Words
-) -> dict[str, Any]:
+) -> list[Row]:
     covariance, heads = of_stream.T @ of_stream, grouped(kernel, count)
-
-    def splits() -> np.ndarray:
-        return grouped(kernel[:, draw.permutation(kernel.shape[1])], count)
-
-    found: dict[str, Any] = {"all heads": {"words": words.kept(x @ kernel), "rank": _rank(kernel)}}
-    found["all heads"]["recovered"] = recovered(kernel, covariance)
-    for name, weights in (
-        (HEADS, [heads]),
-        (SPLITS, [splits() for _ in range(DRAWS)]),
-        (ROTATED, [rotated(draw, heads) for _ in range(DRAWS)]),
-    ):
-        factors = [of_stream @ of_draw for of_draw in weights]
-        found[name] = {
-            "overlap": float(np.mean([overlap(of_draw) for of_draw in factors])),
-            "effective rank": float(np.mean([effective_rank(factor) for of_draw in factors for factor in of_draw])),
-            "recovered": float(np.mean([recovered(of_head, covariance) for of_head in weights[0]])),
-            "words": float(np.mean([words.kept(x @ of_head) for of_head in weights[0]])),
-        }
-    found[COMPONENTS] = {"overlap": unrelated_overlap(of_stream @ heads)}
-    return found
+    groups = {
+        HEADS: [heads],
+        SPLITS: [grouped(kernel[:, draw.permutation(kernel.shape[1])], count) for _ in range(DRAWS)],
+        ROTATED: [rotated(draw, heads) for _ in range(DRAWS)],
+    }
+    together = {"group": TOGETHER, "recovered": recovered(kernel, covariance), "words": words.kept(x @ kernel)}
+    return [
+        together,
+        *(
+            {
+                **_directions(group, [of_stream @ of_draw for of_draw in weights]),
+                "recovered": np.mean([recovered(of_head, covariance) for of_head in weights[0]]),
+                "words": np.mean([words.kept(x @ of_head) for of_head in weights[0]]),
+            }
+            for group, weights in groups.items()
+        ),
+        {"group": COMPONENTS, "overlap": unrelated_overlap(of_stream @ heads)},
+    ]
 
 
-def _rank(kernel: np.ndarray) -> int:
-    return int(np.linalg.matrix_rank(kernel, rtol=1e-4))
-
-
-def _written(draw: np.random.Generator, mixed: np.ndarray, kernel: np.ndarray) -> dict[str, Any]:
+def _written(draw: np.random.Generator, mixed: np.ndarray, kernel: np.ndarray) -> list[Row]:
     tokens, count, _ = mixed.shape
     flat = mixed.reshape(tokens, -1).astype(np.float64)
     flat = flat - flat.mean(0)
@@ -196,18 +193,10 @@ def _written(draw: np.random.Generator, mixed: np.ndarray, kernel: np.ndarray) -
     def factors(order: np.ndarray) -> np.ndarray:
         return np.stack([kernel[of].T @ root(covariance[np.ix_(of, of)]).T for of in np.split(order, count)])
 
-    def numbers(of_draws: list[np.ndarray]) -> dict[str, float]:
-        return {
-            "overlap": float(np.mean([overlap(of_draw) for of_draw in of_draws])),
-            "effective rank": float(np.mean([effective_rank(factor) for of_draw in of_draws for factor in of_draw])),
-        }
-
     heads = factors(np.arange(flat.shape[1]))
+    splits = [factors(draw.permutation(flat.shape[1])) for _ in range(DRAWS)]
     traces, lengths = (heads**2).sum((1, 2)), np.sqrt([((f.T @ f) ** 2).sum() for f in heads])
     # The expectation of the product of two matrices of which one is rotated.
     cosines = np.outer(traces, traces) / kernel.shape[1] / np.outer(lengths, lengths)
-    return {
-        HEADS: numbers([heads]),
-        SPLITS: numbers([factors(draw.permutation(flat.shape[1])) for _ in range(DRAWS)]),
-        ROTATED: {"overlap": float(cosines[np.triu_indices(count, 1)].mean())},
-    }
+    rotation = {"group": ROTATED, "overlap": cosines[np.triu_indices(count, 1)].mean()}
+    return [_directions(HEADS, [heads]), _directions(SPLITS, splits), rotation]

@@ -77,27 +77,6 @@ def draw_families(numbers: Numbers) -> Figure:
 
 
 @styled
-def draw_heads(numbers: Numbers) -> Figure:
-    """Draw how alike what heads read is beside comparisons, and how well interactions of heads are predicted."""
-    figure = Figure(figsize=(8.6, 4.6))
-    titles = {"embedded": "the embedded model", "SmolLM2-135M": "SmolLM2-135M"}
-    for columns, (model, of_model) in zip(
-        figure.subplots(2, 2, sharex="row", sharey="row").T, numbers.items(), strict=True
-    ):
-        above, below = columns
-        colours = {name: OURS if name == "heads" else OTHER for name in of_model["overlap"]}
-        dots(above, of_model["overlap"], colours)
-        above.set_title(titles[model])
-        above.set_xlim(0, 1)
-        above.set_xlabel("overlap of two heads' values")
-        colours = {name: OURS if name == "shares of the secant" else OTHER for name in of_model["prediction"]}
-        dots(below, of_model["prediction"], colours)
-        below.axvline(0, color="black", linestyle=":")
-        below.set_xlabel("rank correlation with interactions")
-    return figure
-
-
-@styled
 def draw_long_context(numbers: Numbers) -> Figure:
     """Draw what is read of long texts by distance, and what replaced tokens change."""
     figure = Figure(figsize=(10.4, 3.8))

@@ -75,32 +75,6 @@ def ground_truth() -> Numbers:
     return {read: _of("ground_truth", f"{read} / {{}} / mean", methods) for read in ("alone", "ignoring")}
 
 
-OVERLAPS = {
-    "heads": "heads",
-    "random groups of columns": "random groups of columns",
-    "each head rotated": "heads, each rotated",
-    "same components, no relation": "same components",
-    "untrained heads": "untrained, heads",
-}
-"""Columns of the table of overlaps, by what they are called in the picture."""
-RANKED = {
-    **{name: name for name in ("gradient", "shares of the secant", "product of both effects")},
-    **{name: name for name in ("cosine of changed outputs", "cosine of patterns")},
-    "shares, on another task": "shares of the secant on another task",
-}
-
-
-def heads() -> Numbers:
-    """Return how alike what heads read as values is, and how well interactions of heads are predicted."""
-    return {
-        model: {
-            "overlap": _of("heads", f"{model} / overlap / values / {{}}", OVERLAPS),
-            "prediction": _of("heads", f"Prediction / {{}} / {model}: sizes", RANKED),
-        }
-        for model in ("embedded", "SmolLM2-135M")
-    }
-
-
 DISTANCES = ("1 to 3", "4 to 15", "16 to 63", "64 to 255", "256 to 1,023", "1,024 to 4,095", "4,096 to 16,383")
 
 

@@ -25,7 +25,6 @@ PICTURES = {
     "faithfulness": Picture(numbers.faithfulness, draw.draw_faithfulness),
     "circuits": Picture(numbers.circuits, draw.draw_circuits),
     "ground-truth": Picture(numbers.ground_truth, draw.draw_ground_truth),
-    "heads": Picture(numbers.heads, draw.draw_heads),
     "long-context": Picture(numbers.long_context, draw.draw_long_context),
 }
 """The picture of every page of results, by the name of the page."""

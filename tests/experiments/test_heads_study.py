@@ -5,6 +5,7 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from flax import nnx
 from helpers import close, near
@@ -12,17 +13,19 @@ from scipy.stats import ortho_group, spearmanr
 
 import duat_jax as duat
 from duat_jax.edits import Edit
-from duat_jax.evaluation.journal import Journal
 from duat_jax.inputs.prompts import Prompt, logit_difference
 from duat_jax.models.config import Head
 from duat_jax.models.sites import heads as site
 from duat_jax.nn import BlockConfig
 from duat_jax.verification.networks import randomised
+from experiments.estimate import Estimate, Method
 from experiments.heads import pairs as of_pairs
 from experiments.heads import reading as of_reading
-from experiments.heads import report, run
+from experiments.heads import run, tables
 from experiments.heads.pairs import GRADIENT, SHARES, Heads
-from experiments.heads.reading import COMPONENTS, HEADS, SPLITS, WRITES
+from experiments.heads.reading import COMPONENTS, HEADS, SPLITS, TOGETHER, WRITES
+from experiments.table import render
+from experiments.verdict import Verdict
 
 FEATURES, VOCAB, TOKENS = 6, 11, 8
 DRAW = np.random.default_rng(0)
@@ -126,9 +129,10 @@ def test_measurements_of_a_layer_are_those_of_its_values():
     ids = np.array(jax.random.randint(jax.random.key(3), (6, TOKENS), 0, VOCAB), np.int32)
     streams, mixed = of_reading.streams_and_mixed(model(), ids)
     block = model().stack.blocks[1]
-    found = of_reading.layer_numbers(
+    rows = of_reading.layer_rows(
         block, streams[1].reshape(-1, FEATURES), mixed[1].reshape(48, 2, 3), of_reading.Words(ids), 0
     )
+    found = {(row["part"], row["group"]): row for row in rows}
     x = block.norm_1(model().stream(model().embed(jnp.asarray(ids)), 1)).reshape(-1, FEATURES)
     queries = np.asarray(x @ block.attention.query.kernel[...]).reshape(48, 2, 3)
     written = np.asarray(
@@ -139,13 +143,13 @@ def test_measurements_of_a_layer_are_those_of_its_values():
         return (a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum())
 
     a, b = np.moveaxis(queries - queries.mean(0), 1, 0)
-    close(found["queries"][HEADS]["overlap"], alignment(a @ a.T, b @ b.T), 9)
+    close(found["queries", HEADS]["overlap"], alignment(a @ a.T, b @ b.T), 9)
     a, b = written - written.mean(1, keepdims=True)
-    close(found[WRITES][HEADS]["overlap"], alignment(a.T @ a, b.T @ b), 9)
+    close(found[WRITES, HEADS]["overlap"], alignment(a.T @ a, b.T @ b), 9)
     # Together two heads of three features read all six.
-    close(found["values"]["all heads"]["recovered"], 1.0, 9)
-    assert found["values"]["all heads"]["rank"] == 6 and found["queries"][SPLITS]["overlap"] != 0
-    assert set(found["queries"][COMPONENTS]) == {"overlap"}
+    close(found["values", TOGETHER]["recovered"], 1.0, 9)
+    assert found["queries", SPLITS]["overlap"] != 0
+    assert set(found["queries", COMPONENTS]) == {"part", "group", "overlap"}
 
 
 # Pairs of heads
@@ -229,96 +233,101 @@ def test_heads_that_write_the_same_are_alike():
         assert (np.abs(table) <= 1 + 1e-12).all()
 
 
-def test_chosen_heads_are_the_largest_and_others():
-    settings = run.Settings(1, 1, (), 1, 2, 2)
+def test_chosen_heads_are_the_largest_and_others(monkeypatch):
+    monkeypatch.setattr(run, "TOP", 2)
     sizes = np.array([0.0, 3, 1, 5, 2, 0])
     for seed in range(5):
-        which = run.chosen(sizes, settings, seed)
+        which = run.chosen(sizes, 2, seed)
         assert which[:2] == [3, 1] and len(set(which)) == 4
-    assert sorted(run.chosen(sizes, settings._replace(others=None), 0)) == list(range(6))
+    assert sorted(run.chosen(sizes, None, 0)) == list(range(6))
 
 
 # The study
 
 
 @pytest.fixture(scope="module")
-def results():
-    settings = run.Settings(6, TOKENS, ("a", "b"), 3, 2, 2)
-    ids = np.array(jax.random.randint(jax.random.key(3), (6, TOKENS), 0, VOCAB), np.int32)
-    drawn = {"a": prompts_of(1, 5), "b": prompts_of(2, 5)}
-    journal = Journal(None, {})
-    fragments = {
-        "tokens": 42,
-        "words": 9,
-        report.TRAINED: run.reading(model(), ids, journal),
-        report.UNTRAINED: run.reading(run.untrained(model()), ids, journal, "untrained, "),
-    }
-    return {"embedded": {"fragments": fragments, "pairs": run.pairs(model(), drawn, settings, journal)}}
+def frames():
+    """The study on a small model, with two top heads and two others on two tasks of three prompts."""
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (run, tables):
+            patch.setattr(module, "TOP", 2)
+        ids = np.array(jax.random.randint(jax.random.key(3), (6, TOKENS), 0, VOCAB), np.int32)
+        drawn = {"a": prompts_of(1, 5), "b": prompts_of(2, 5)}
+        for pieces in (
+            run.reading_of(model(), ids, tables.TRAINED),
+            run.reading_of(run.untrained(model()), ids, tables.UNTRAINED),
+            run.pairs_of(model(), drawn, 2),
+        ):
+            for piece in pieces:
+                rows = piece.compute()
+                rows = [rows] if isinstance(rows, dict) else rows
+                found.setdefault(piece.frame, []).extend({"model": "small", **piece.keys, **row} for row in rows)
+        frames = {name: pd.DataFrame(rows) for name, rows in found.items()}
+        shown = {title: render(table, frames) for title, table in tables.TABLES.items()}
+        assert all(len(lines) > 2 for lines in shown.values())
+        yield frames | {"amounts": tables.amounts(frames["prompts"])}
 
 
-def test_the_table_of_pairs_has_the_shares_of_effects(results):
-    of = results["embedded"]
-    fields = report.numbers(results)
-    shares, of_smaller, of_top = [], [], []
-    for task in of["pairs"].values():
-        assert len(task["layers"]) == 4 and len(task["prompts"]) == 3
-        less = total = size = smaller = 0
-        for prompt in task["prompts"]:
+def test_the_table_of_pairs_has_the_shares_of_effects(frames):
+    amounts = frames["amounts"].set_index(["pairs", "task"])
+    for task, prompts in frames["prompts"].groupby("task"):
+        less = total = size = smaller = top = of_top = 0
+        for prompt in prompts.to_dict("records"):
+            assert len(prompt["layers"]) == 4
             effects = np.array(prompt["effects"])
             for (a, b), interaction in zip(zip(*np.triu_indices(4, 1), strict=True), prompt["measured"], strict=True):
                 less += max(0, interaction * np.sign(effects[a] + effects[b]))
                 total += abs(effects[a]) + abs(effects[b])
                 size, smaller = size + abs(interaction), smaller + min(abs(effects[[a, b]]))
-        shares.append(100 * less / total)
-        of_smaller.append(100 * size / smaller)
-        of_top.append(
-            100
-            * sum(abs(prompt["measured"][0]) for prompt in task["prompts"])
-            / sum(np.abs(prompt["effects"][:2]).sum() for prompt in task["prompts"])
-        )
-    near(float(fields["embedded / amount / all / less than the sum, in % / value"]), np.mean(shares), within=0.06)
-    near(
-        float(fields["embedded / amount / all / of the smaller effect, in % / value"]), np.mean(of_smaller), within=0.6
-    )
-    # Two heads are the top of each task, so what both do together is their interaction.
-    near(float(fields["embedded / together / of the sizes"].split()[0]), np.mean(of_top), within=0.6)
-    assert fields["embedded / prompts"] == "6" and fields["embedded / amount / both of the top / number"] == "2"
+            top, of_top = top + abs(prompt["measured"][0]), of_top + np.abs(effects[:2]).sum()
+            # Two heads are the top of each task, so the sum of their effects minus what both do is their interaction.
+            close(effects[:2].sum() - prompt["together"], prompt["measured"][0], 30)
+        close(amounts.less["all", task], less / total)
+        close(amounts.smaller["all", task], size / smaller)
+        close(amounts.interaction[tables.BOTH, task], top / of_top)
 
 
-def test_the_table_of_predictions_has_mean_rank_correlations(results):
-    tasks = results["embedded"]["pairs"].values()
-    fields = report.numbers(results)
-    for ranking in (SHARES, GRADIENT):
-        sizes, signs = (
-            np.mean(
-                [
-                    spearmanr(of(prompt[ranking]), of(prompt["measured"]))[0]
-                    for task in tasks
-                    for prompt in task["prompts"]
-                ]
-            )
-            for of in (np.abs, np.array)
-        )
-        near(float(fields[f"Prediction / {ranking} / embedded: sizes / value"]), sizes, within=0.006)
-        near(float(fields[f"Prediction / {ranking} / embedded: with signs / value"]), signs, within=0.006)
+def test_the_table_of_predictions_has_rank_correlations(frames):
+    found = tables.correlations(frames["prompts"]).set_index(["task", "prompt", "interaction ranked by", "of"])
+    for prompt in frames["prompts"].to_dict("records"):
+        for ranking in (SHARES, GRADIENT):
+            for of, change in (("sizes", np.abs), ("with signs", np.array)):
+                expected = spearmanr(change(prompt[ranking]), change(prompt["measured"]))[0]
+                close(found.correlation[prompt["task"], prompt["prompt"], ranking, f"small: {of}"], expected)
 
 
-def test_the_tables_of_reading_have_means_over_layers(results):
-    layers = results["embedded"]["fragments"]["trained"]
-    fields = report.numbers(results)
-    near(
-        float(fields["embedded / overlap / queries / heads / value"]),
-        np.mean([layer["queries"][HEADS]["overlap"] for layer in layers]),
-        within=0.006,
-    )
-    kept = np.mean([layer["keys"][HEADS]["words"] for layer in layers])
-    near(float(fields["embedded / reading / one head's keys / same word, in % / value"]), 100 * kept, within=0.6)
-    whole = np.mean([layer["stream"]["words"] for layer in layers])
-    near(
-        float(fields["embedded / reading / one head's keys / of the stream's, in % / value"]),
-        100 * kept / whole,
-        within=0.6,
-    )
+def test_the_tables_of_reading_are_of_every_layer(frames):
+    layers = frames["layers"]
+    trained = layers[layers.weights == tables.TRAINED]
+    keys = trained[(trained.part == "keys") & (trained.group == HEADS)].words.to_numpy()
+    whole = trained[trained.group == of_reading.STREAM].words.to_numpy()
+    found = tables.readings(layers)
+    close(found[found["read"] == "one head's keys"].words.to_numpy(), keys)
+    close(found[found["read"] == "one head's keys"].stream.to_numpy(), whole)
+    close(run.words_kept("small", "one head's keys", frames).value, 100 * keys.mean() / whole.mean())
+    overlaps = tables.overlaps(layers).set_index(["part", "layer"])
+    queries = trained[trained.part == "queries"].set_index(["layer", "group"]).overlap
+    for layer in range(3):
+        difference = queries[layer, HEADS] - queries[layer, COMPONENTS]
+        close(overlaps[f"{HEADS} − {COMPONENTS}"]["queries", layer], difference)
+
+
+def test_verdicts_follow_their_bounds():
+    word, together, encodings, share, redundant, shares = (of.decide for of in run.STUDY.predictions)
+
+    def between(low, high):
+        return Estimate((low + high) / 2, low, high, 6, Method.STUDENT)
+
+    for decide in (word, together):
+        assert decide(between(91, 95), between(92, 120)) == Verdict.CONFIRMED
+        assert decide(between(80, 89), between(70, 85)) == Verdict.REFUTED
+        assert decide(between(89, 95), between(92, 120)) == Verdict.UNDECIDED
+    for decide in (share, redundant, shares):
+        assert decide(between(1, 2), between(1, 3)) == Verdict.CONFIRMED
+        assert decide(between(1, 2), between(-3, -1)) == Verdict.MIXED
+    assert encodings(between(-2, -1), between(-3, -1)) == Verdict.CONFIRMED
+    assert encodings(between(-2, 1), between(-3, -1)) == Verdict.UNDECIDED
 
 
 def test_untrained_models_have_the_shape_but_other_weights():

@@ -1,38 +1,69 @@
-"""Question: which matrices of a rounded model are worth more bits, by exact parts or by other scores?
+"""Which matrices of a rounded model are worth more bits: those with the largest exact parts, or by other scores?
 
-Run `python -m experiments bits`; it writes experiments/results/bits.json and the tables in docs/how-to/two-models.md,
-which
-states beforehand what decides.  What is measured is kept in experiments/results/work as it is finished: a run that was
-stopped goes on.
+A model whose matrices are rounded to 3 or 4 bits loses much of it where some matrices are rounded. Under a budget, 10,
+25 or 50 % of the weights may have eight bits; in the order of a score for each weight, every matrix that still fits is
+chosen. The measure is the share of the loss by rounding that is taken back on fresh text: (loss in few bits - loss
+with the choice) / (loss in few bits - loss in eight bits); where rounding costs less than .05 nats, nothing is judged.
+
+Models: the embedded model; one of its shape that another training of 2.1 million tokens made, so that these two share
+shape and text; SmolLM2-135M-Instruct, whose matrices were in four bits with other steps before. Texts are of 128
+tokens, of files that weren't trained on, for SmolLM2 of Python's manual. Scores are computed on 16 texts (12), choices
+are judged by the loss of 128 others (24), the same for all; five draws of the texts for scores.
+
+Scores: the exact part of a matrix in the difference that rounding all of them makes (the size of its mean over texts,
+which `duat diff --budget` takes; the mean of its sizes; the mean with its sign). From derivatives: the same three with
+the gradient of the original model ("first order"), of the rounded one, and of both ("trapezoid"); the diagonal of the
+Fisher information, its root, and that of whole matrices. Without derivatives: the squared error of the weights and its
+root; that of the outputs, also relative; the model run with one matrix alone rounded, or set back, on eight of the
+texts, beside which the exact part is also taken on these eight. Controls: five random choices for each draw; the
+smallest, the first and the last matrices first; those of values and outputs first.
+
+The predictions were stated before the run, with an interval from resampling models, draws and texts, corrected for
+twelve comparisons. Three models are too few for that: here intervals are over the three models by Student's t, each by
+itself, of means over bits, budgets and draws. Level: the whole interval lies within .02 of zero; ahead: .02 or more,
+with the interval above zero. A trial on SmolLM2 had shaped the prediction. The other view: what one matrix does alone
+is enough, and needs no theory.
 """
 
-import json
-from collections.abc import Iterator
 from functools import cache, partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from rich.progress import track
 
 import duat_jax as duat
-from duat_jax.evaluation.journal import Journal
 from duat_jax.evaluation.running_text import stream, token_losses, windows
 from duat_jax.models.transformer import Transformer
 from duat_jax.weights.rounded import FINER, rounded, sizes_of_matrices, within_budget
 from experiments import smollm2
-from experiments.bits.report import AT_RANDOM, fields
-from experiments.bits.scores import SCORES, scores_of
-from experiments.emergence.run import SEEDS, SIZES, Followed
+from experiments.bits.report import (
+    AHEAD_RULE,
+    AT_RANDOM,
+    BEHIND,
+    FURTHER,
+    JUDGED,
+    OURS,
+    all_ahead,
+    alone_is_enough,
+    by_model_and_bits,
+    is_level,
+    lead_over,
+    leads_table,
+    level_or_ahead,
+    means_of_models,
+    of_model,
+    sums_table,
+    taken_by_score,
+)
+from experiments.bits.scores import ALONE, EXACT, MEAN_SIZE, SCORES, SET_BACK, SIGNED, SIZE, TRAPEZOID, scores_of
+from experiments.emergence.followed import Followed
+from experiments.emergence.run import SEEDS, SIZES
 from experiments.emergence.run import WORK as STATES
-from experiments.kept_results import store
-from experiments.significant import significant
+from experiments.pictures.panels import draw_panels
+from experiments.study import Measurements, Picture, Piece, Prediction, Row, Study
+from experiments.table import Cell, Table
 from experiments.texts import held_out_sources, manual
 
-__all__ = ["fields", "main"]
-
-WORK = Path("experiments/results/work")
 EMBEDDED, ANOTHER, SMOLLM2 = "embedded model", "its shape, trained on 2 million tokens", "SmolLM2-135M"
 BITS, SHARES, DRAWS, RANDOM = (3, 4), (0.1, 0.25, 0.5), 5, 5
 """Bits of a weight, budgets, draws of the texts for the scores, and random choices of each draw."""
@@ -82,59 +113,144 @@ def texts_of(name: str) -> tuple[np.ndarray, np.ndarray]:
     return drawn[settings.fresh :].reshape(DRAWS, settings.texts, -1), drawn[: settings.fresh]
 
 
-def losses(model: Transformer, ids: np.ndarray) -> list[float]:
+def losses(model: Transformer, ids: np.ndarray) -> np.ndarray:
     """Return the loss of every text."""
     rows = [
         token_losses(model, jnp.asarray(ids[start : start + TOGETHER])).mean(-1)
         for start in range(0, len(ids), TOGETHER)
     ]
-    return [round(float(loss), 6) for loss in np.concatenate([np.asarray(row) for row in rows])]
+    return np.concatenate([np.asarray(row) for row in rows])
 
 
-def references(name: str) -> dict[str, Any]:
+def references(name: str) -> list[Row]:
     """Return the losses of fresh texts by a model, by it in eight bits, and in few."""
     model, fresh = model_of(name), texts_of(name)[1]
-    return {"original": losses(model, fresh)} | {
-        str(bits): losses(rounded(model, bits), fresh) for bits in (*BITS, FINER)
-    }
+    models = {"original": model} | {str(bits): rounded(model, bits) for bits in (*BITS, FINER)}
+    return [{"precision": precision, "losses": losses(of, fresh)} for precision, of in models.items()]
 
 
-def chosen(name: str, bits: int, draw: int) -> dict[str, Any]:
-    """Return the losses of fresh texts with the matrices that every score chooses, for every budget."""
-    model, (texts, fresh) = model_of(name), texts_of(name)
-    scores, sizes = scores_of(model, bits, texts[draw], SETTINGS[name].run), sizes_of_matrices(model)
+def chosen(name: str, bits: int, draw: int, few: float, eight: float) -> list[Row]:
+    """Return the losses of fresh texts with the matrices that every score chooses, for every budget.
+
+    Args:
+        name: which model.
+        bits: of the matrices that aren't chosen.
+        draw: the draw of texts for scores.
+        few: the mean loss with so few bits everywhere.
+        eight: the mean loss with eight bits everywhere.
+    """
+    model, fresh = model_of(name), texts_of(name)[1]
+    scores, sizes = scores_of_draw(name, bits, draw), sizes_of_matrices(model)
     random = np.random.default_rng([draw, bits])
     orders = [{of: size * random.random() for of, size in sizes.items()} for _ in range(RANDOM)]
 
     @cache
-    def loss(finer: tuple[str, ...]) -> list[float]:
+    def loss(finer: tuple[str, ...]) -> np.ndarray:
         return losses(rounded(model, bits, finer), fresh)
 
-    found: dict[str, Any] = {}
+    rows = []
     for share in SHARES:
         sets = {score: tuple(sorted(within_budget(scores[score], sizes, share))) for score in SCORES}
         drawn = [loss(tuple(sorted(within_budget(order, sizes, share)))) for order in orders]
-        found[str(share)] = {score: loss(of) for score, of in sets.items()}
-        found[str(share)][AT_RANDOM] = np.round(np.mean(drawn, 0), 6).tolist()
-    return {
-        "losses": found,
-        "scores": {score: significant([of[each] for each in sizes], 5) for score, of in scores.items()},
-    }
+        found = {score: loss(of) for score, of in sets.items()} | {AT_RANDOM: np.mean(drawn, 0)}
+        rows += [
+            {"share": share, "score": score, "in_few_bits": few, "in_eight_bits": eight, "losses": of}
+            for score, of in found.items()
+        ]
+    return rows
 
 
-def pieces() -> Iterator[tuple[str, Any]]:
-    """Yield the measurements."""
+@cache
+def scores_of_draw(name: str, bits: int, draw: int) -> dict[str, dict[str, float]]:
+    """Return every score of every matrix on one draw of texts."""
+    return scores_of(model_of(name), bits, texts_of(name)[0][draw], SETTINGS[name].run)
+
+
+def scores_kept(name: str, bits: int, draw: int) -> list[Row]:
+    """Return every score of every matrix, in the order of matrices."""
+    sizes, scores = sizes_of_matrices(model_of(name)), scores_of_draw(name, bits, draw)
+    return [{"score": score, "values": [of[each] for each in sizes]} for score, of in scores.items()]
+
+
+def measure() -> Measurements:
+    """Yield every model's losses, and the choices and scores of every draw."""
     for name in SETTINGS:
-        yield f"{name}, references", partial(references, name)
+        whole = yield Piece("references", {"model": name}, partial(references, name))
+        mean = {of["precision"]: float(np.mean(of["losses"])) for of in whole}
         for draw in range(DRAWS):
             for bits in BITS:
-                yield f"{name}, {bits} bits, draw {draw}", partial(chosen, name, bits, draw)
+                keys = {"model": name, "draw": draw, "bits": bits}
+                yield Piece("losses", keys, partial(chosen, name, bits, draw, mean[str(bits)], mean[str(FINER)]))
+                yield Piece("scores", keys, partial(scores_kept, name, bits, draw))
 
 
-def main() -> None:
-    """Run what isn't measured yet, and store the results."""
-    WORK.mkdir(parents=True, exist_ok=True)
-    asked = {"settings": SETTINGS, "bits": BITS, "shares": SHARES, "draws": DRAWS, "scores": SCORES}
-    journal = Journal(WORK / "bits", json.loads(json.dumps(asked)))
-    found = {name: journal.once(name, compute) for name, compute in track(list(pieces()), "Budgets")}
-    store("bits", {**asked, "pieces": found})
+STUDY = Study(
+    protocol=__doc__,
+    page="circuits",
+    claim="none: bits of a budget for matrices, as in mixed-precision rounding by the Fisher information",
+    unit="models",
+    stated="before the run",
+    predictions=(
+        Prediction(
+            "ahead of first order, of the Fisher information and its root, of squared errors and of chance",
+            AHEAD_RULE,
+            tuple(map(lead_over, BEHIND)),
+            all_ahead,
+        ),
+        *(
+            Prediction(
+                f"level with {score}", "confirmed if the interval lies within ±.02", (lead_over(score),), is_level
+            )
+            for score in (TRAPEZOID + SIZE, EXACT + MEAN_SIZE)
+        ),
+        Prediction(
+            "level with or ahead of the part with its sign",
+            "confirmed if the interval is above -.02, refuted if it is below zero",
+            (lead_over(EXACT + SIGNED),),
+            level_or_ahead,
+        ),
+        Prediction(
+            "the other view: rounding or setting back one matrix alone is level or ahead",
+            "refuted if exact parts are ahead of both, confirmed if they are level or behind",
+            (lead_over(ALONE), lead_over(SET_BACK)),
+            alone_is_enough,
+        ),
+    ),
+    control=lead_over(AT_RANDOM),
+    headline="A budget of bits by the sizes of exact parts takes back {outcome} more of the loss by rounding than one"
+    " by first order, and {control} more than a random one ({n} models); beside the Fisher information"
+    " no lead is shown.",
+    against="The gradient of the rounded model, without a prediction, takes back"
+    " {The loss that is taken back / gradient of the rounded model, size of the mean / all}, exact parts"
+    " {The loss that is taken back / exact part, size of the mean / all}, the Fisher information"
+    " {The loss that is taken back / Fisher information / all}.",
+    limits="Three models, not drawn, of which two share shape and text; rounding to nearest without calibration.",
+    tables={
+        "The loss that is taken back": Table(
+            "losses",
+            ("score",),
+            {"all": Cell("taken"), **{name: of_model(name) for name in SETTINGS}},
+            prepare=means_of_models,
+        ),
+        f"Leads of {OURS}": leads_table([(OURS, score) for score in JUDGED], SETTINGS),
+        "Afterwards: further leads": leads_table(FURTHER, SETTINGS),
+        "By model and bits": Table(
+            "losses",
+            ("score",),
+            {"": Cell(lambda rows: f"{rows.taken.mean():.3f}")},
+            columns="case",
+            prepare=by_model_and_bits,
+        ),
+        "Parts of the loss by rounding": sums_table(),
+    },
+    pictures={
+        "bits": Picture(
+            taken_by_score,
+            draw_panels,
+            "The share of the loss by rounding that the choice of every score takes back, a mean over bits, budgets and"
+            " draws, with its 95 % interval over three models. Red are exact parts.",
+        )
+    },
+    measure=measure,
+    settings={"settings": SETTINGS, "bits": BITS, "shares": SHARES, "draws": DRAWS, "scores": SCORES},
+)

@@ -1,38 +1,53 @@
-"""Claim: the secant finds which neurons and heads of a compiled program take part in its result.
+"""Does the secant find which neurons and heads of a compiled program take part in its result?
 
-Run `python -m experiments ground_truth`, which writes docs/findings/ground-truth.md. A method that
-experiments/results/ground_truth.json has isn't measured again: remove the file to measure anew. The compiled programs
-are in experiments/ground_truth/compiled; `experiments.ground_truth.programs` made them.
+When a program is compiled into a Transformer, its circuit is known: the compiler says which variable of the program
+each neuron and each head computes. Each of eight models was compiled by tracr 1.0.0 (Lindner et al., "Tracr", 2023)
+and computes two programs on five tokens side by side: A, after which a model is named, and another one, B. From both
+results the neurons of the last layer compute (a, b) -> a, which ignores B. Tests compare the weights with the
+compiler's own model.
+
+Every method scores every neuron and every head on 32 pairs of texts that differ in one token and in what A says at the
+last one; a unit's score is the sum of the sizes of its scores over tokens, and its mean over pairs. Reported is the
+area under the ROC curve: the probability that a unit of the circuit scores higher than one outside of it, where ties
+count half; 1 is a perfect ranking, 0.5 chance. Left out are units that have the same value in both texts of every
+pair. Scores below a millionth count as zero. Everything is in float64.
+
+"Alone": the read-out is the result of A; the circuit consists of the neurons and heads from which a path of weights
+leads to it. "Ignoring": the read-out is that of (a, b) -> a, and the neurons of the last layer are added; paths of
+weights lead from B to the result too, but the result doesn't depend on B's value. There what B adds to one neuron it
+takes from another; where both move, the secant gives each half of the step, for it splits each operation by itself and
+only between the two texts.
 """
 
-import json
 from collections.abc import Iterable
-from pathlib import Path
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from rich.progress import track
+import pandas as pd
 
 import duat_jax as duat
 from duat_jax.attribution.unit_values import Scores
 from duat_jax.evaluation.circuits import METHODS
 from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
-from experiments.environment import environment
+from experiments.ground_truth.picture import both_areas, draw_areas
 from experiments.ground_truth.programs import LAST, NOTHING, OWN, PROGRAMS
-from experiments.markdown import Fields, cells, table
+from experiments.markdown import table
+from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
+from experiments.table import Cell, Frames, Table
+from experiments.verdict import above
 
 READ = ("alone", "ignoring")
 """The read-outs of a compiled model: the result of A; or that of `(a, b) ↦ a`, for which B is read and ignored."""
 LEAST = 1e-6
 """The size below which numbers count as zero: a unit that moves by less doesn't move, and scores below are ties."""
 SORTING = "sort"
-"""The program in which attention patterns decide, and the word in the names of its like."""
+"""The program in which attention patterns decide."""
 GRADIENTS = "integrated gradients, 10 steps", "gradient x change"
 """Methods whose scores are tiny there."""
-KEPT = Path(__file__).parents[1] / "results" / "ground_truth.json"
 
 
 class Compiled(NamedTuple):
@@ -138,53 +153,113 @@ def tiny_gradients(name: str) -> dict[str, float]:
     gradient, roles = circuit_scores(compiled, RUN["gradient x change"](*arguments), 0)
     secant = circuit_scores(compiled, RUN["secant"](*arguments))[0]
     missed = (roles == OWN) & (gradient < LEAST) & (secant > 0)
-    sizes = {"smallest secant": secant[missed].min(), "largest secant": secant[missed].max()}
-    return {"median gradient": float(np.median(gradient[missed])), **{k: float(size) for k, size in sizes.items()}}
+    found = np.median(gradient[missed]), secant[missed].min(), secant[missed].max()
+    return dict(zip(("median_gradient", "smallest_secant", "largest_secant"), map(float, found), strict=True))
 
 
-def areas_table(areas_of: dict[str, dict[str, float]]) -> str:
-    """Return a table of methods by programs in Markdown, the best mean first."""
-    means = {
-        method: np.mean([areas[method] for areas in areas_of.values()]) for method in next(iter(areas_of.values()))
-    }
-    head = ["method", "mean", *areas_of]
-    rows = [
-        [method, *(f"{number:.2f}" for number in (means[method], *(areas[method] for areas in areas_of.values())))]
-        for method in sorted(means, key=lambda method: -means[method])
-    ]
-    return "\n".join(table(head, rows))
+def rows_of_program(name: str, read: str, methods: Iterable[str] = METHODS, least: float = LEAST) -> list[Row]:
+    """Return the area of every method on one program."""
+    return [{"method": method, "area": area} for method, area in areas(name, read, methods, least).items()]
 
 
-def fields(results: dict[str, dict]) -> Fields:
-    """Return the fields of the documentation pages."""
-    tables = {read: areas_table(results["areas"][read]) for read in READ}
-    behind = {
-        name: areas["secant"] - areas["integrated gradients, 10 steps"]
-        for name, areas in results["areas"]["alone"].items()
-    }
-    sizes = results["tiny gradients"]
-    tables["most behind but in sorting"] = f"{max(gap for name, gap in behind.items() if SORTING not in name):.2f}"
-    tables |= {
-        f"without ties, {method}": f"{np.mean(untied):.2f}" for method, untied in results["without ties"].items()
-    }
-    tables |= {name: f"{sizes[name]:{'.0e' if 'gradient' in name else '.2g'}}" for name in sizes}
-    return tables | cells("\n\n".join(f"# {read}\n\n{areas}" for read, areas in tables.items() if read in READ))
-
-
-def main() -> None:
-    """Run missing measurements of every method on every program in float64, and store the results."""
+def measure() -> Measurements:
+    """Yield every program with both read-outs, and some methods' scores without a least size."""
     jax.config.update("jax_enable_x64", True)
-    results = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {"environment": environment()}
-    kept = results.get("areas", {})
+    for read in READ:
+        for name in names():
+            keys = {"read": read, "ties": True, "program": name}
+            yield Piece("areas", keys, partial(rows_of_program, name, read))
+    for name in names():
+        keys = {"read": READ[0], "ties": False, "program": name}
+        yield Piece("areas", keys, partial(rows_of_program, name, READ[0], GRADIENTS, 0))
+    yield Piece("gradients", {"program": SORTING}, partial(tiny_gradients, SORTING))
 
-    def measured(name: str, read: str) -> dict[str, float]:
-        known = kept.get(read, {}).get(name, {})
-        results = known | areas(name, read, [method for method in METHODS if method not in known])
-        return {method: results[method] for method in METHODS}
 
-    results["areas"] = {read: {name: measured(name, read) for name in track(names(), f"{read}: ")} for read in READ}
-    if "without ties" not in results:
-        untied = [areas(name, "alone", GRADIENTS, least=0) for name in track(names(), "without ties: ")]
-        results["without ties"] = {method: [each[method] for each in untied] for method in GRADIENTS}
-        results["tiny gradients"] = tiny_gradients(SORTING)
-    KEPT.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+def of_read(read: str, areas: pd.DataFrame) -> pd.DataFrame:
+    """Return the areas for one read-out, the method with the largest mean first."""
+    found = areas[(areas["read"] == read) & areas.ties]
+    rank = -found.groupby("method").area.transform("mean")
+    return found.assign(rank=rank).sort_values("rank", kind="stable")
+
+
+def lead(read: str) -> Measure:
+    """Return the measure of the secant's lead over integrated gradients with ten steps."""
+
+    def values(frames: Frames) -> np.ndarray:
+        found = of_read(read, frames["areas"]).pivot(index="program", columns="method", values="area")
+        return (found["secant"] - found[GRADIENTS[0]]).to_numpy()
+
+    return Measure(f"area of the secant minus that of {GRADIENTS[0]}, {read}", values, 2, "+")
+
+
+def tiny(frames: Frames) -> list[str]:
+    """Return the table of the units of sorting that the gradient misses."""
+    (of,) = frames["gradients"].itertuples()
+    rows = [(of.program, f"{of.median_gradient:.0e}", f"{of.smallest_secant:.2g}", f"{of.largest_secant:.2g}")]
+    return table(("program", "median gradient", "smallest score of the secant", "largest score of the secant"), rows)
+
+
+ALONE, IGNORING = READ
+STUDY = Study(
+    protocol=__doc__,
+    page="circuits",
+    claim="none: circuits that are known, of compiled programs (Lindner et al., 2023)",
+    unit="programs",
+    stated="after the run",
+    predictions=(
+        Prediction(
+            "one program is read: the secant ranks the units of its circuit better than integrated gradients",
+            "confirmed if the interval of the difference of areas over programs is above zero, refuted if below",
+            (lead(ALONE),),
+            above,
+        ),
+        Prediction(
+            "a second program is read and ignored: the secant ranks better than integrated gradients",
+            "confirmed if the interval of the difference of areas over programs is above zero, refuted if below",
+            (lead(IGNORING),),
+            above,
+        ),
+    ),
+    control=lead(IGNORING),
+    headline="Where one compiled program is read, the secant's ranking has an area that is {outcome} above that of"
+    " integrated gradients with ten steps; where a second one is read and ignored, the difference is {control}"
+    " ({n} programs): neither is shown over programs.",
+    against="Where a second program is read and ignored, the secant is near chance"
+    " ({Areas of both read-outs / secant / ignoring}, integrated gradients"
+    " {Areas of both read-outs / integrated gradients, 10 steps / ignoring}); and if scores below a millionth were"
+    " ranked too, integrated gradients would have"
+    " {Without a least size / integrated gradients, 10 steps / False} where one is read.",
+    limits="Eight small programs, whose compiled patterns are so sharp that gradients vanish; trained models have"
+    " softer ones.",
+    tables={
+        "Areas of both read-outs": Table(
+            "areas",
+            ("method",),
+            {"": Cell("area", 2)},
+            columns="read",
+            prepare=lambda areas: pd.concat([of_read(read, areas) for read in READ]),
+        ),
+        **{
+            title: Table("areas", ("method",), {"": Cell("area", 2)}, columns="program", prepare=partial(of_read, read))
+            for title, read in (("One program is read", ALONE), ("Both are read, and one is ignored", IGNORING))
+        },
+        "Without a least size": Table(
+            "areas",
+            ("method",),
+            {"": Cell("area", 2)},
+            columns="ties",
+            prepare=lambda areas: areas[(areas["read"] == ALONE) & areas.method.isin(GRADIENTS)],
+            note="True: scores below a millionth count as zero; False: they are ranked, as float64 allows.",
+        ),
+        "Units of sorting that the gradient misses": tiny,
+    },
+    pictures={
+        "ground-truth": Picture(
+            both_areas,
+            draw_areas,
+            "The area under the ROC curve of every method, a mean over programs with its 95 % interval; the dotted line"
+            " is chance. Red are the methods of this package.",
+        )
+    },
+    measure=measure,
+)

@@ -1,20 +1,34 @@
-"""Question: does the lead of scores over masks hold on other tasks, for heads, in another model and with means?
+"""Does the lead of scores over masks hold for heads, with means as the corruption, and in another model?
 
-Run `python -m experiments masks_elsewhere`; it writes experiments/results/masks_elsewhere.json and tables in
-docs/findings/circuits.md, which states beforehand what decides.  A task that a stopped run has finished isn't run
-again.
+The study "masks" has eight tasks, neurons, one model, and units set to their values on the corrupted text. Here the
+same circuits are measured in further settings. "Heads": heads at tokens, SmolLM2-135M, the eight tasks and six of
+language, 32 prompts each; heads had not been scored over masks on any of them. "Means": neurons at tokens, the same
+fourteen tasks; units that aren't in a circuit are set to their means over the corrupted texts of 64 other prompts.
+Every score is told this: those over masks are made with the means, those of texts multiply their coefficients with h -
+mean. The share is 0 for the empty circuit. "Crossed": the circuits of "means", run with the own corrupted text's
+values, which their scores weren't told. "Known tasks": neurons, the six tasks of language, a hundred prompts each;
+four had served for choosing the first score and all had been seen, so nothing is decided by them. "Code": the embedded
+model's one task, a hundred prompts, neurons and heads.
+
+What decides was stated before the run, with intervals by Student's t over tasks: those of the three scores of texts
+hold together, and so do those of the two gradients over masks. The leads are also given without the four tasks that
+had served for choosing, and in "means" without tasks in which clean text and empty circuit are less than half as far
+apart as both texts.
+
+"Optimised on one prompt": one prompt of each of the fourteen tasks, the ranking by the first score optimised on that
+prompt alone in 60 steps, beside the scores' own, with what is beyond the model counted against it, the better of start
+and end for each prompt. It is a lower bound of what circuits of this kind can keep.
 """
 
-import argparse
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from jaxtyping import Array, Float
-from rich.progress import track
 
 import duat_jax as duat
 from duat_jax.evaluation.circuit_curve import FRACTIONS
@@ -23,12 +37,28 @@ from duat_jax.evaluation.refined_ranking import refine
 from duat_jax.inputs.prompts import Prompt, draw
 from duat_jax.models.transformer import Transformer
 from experiments import smollm2
-from experiments.edges.run import KNOWN, NEW
-from experiments.kept_results import journal_of, kept, store
-from experiments.markdown import Fields, cells
-from experiments.masks.elsewhere_scores import FIRST, METHODS, OPTIMISED, Scores
-from experiments.masks.elsewhere_tables import leads, tables_of
-from experiments.task_curves import Kept, measured
+from experiments.estimate import Estimate, estimate
+from experiments.masks.elsewhere_scores import FIRST, GRADIENTS, METHODS, OPTIMISED, Scores
+from experiments.run import frames_of
+from experiments.study import Measurements, Piece, Prediction, Row, Study
+from experiments.table import Cell, Table
+from experiments.task_curves import (
+    COUNTED,
+    KEPT,
+    KNOWN,
+    NEW,
+    PLAIN,
+    RULE,
+    ahead,
+    lead_of,
+    measured,
+    stated_leads,
+    table_of_methods,
+    table_of_prompts,
+    with_leads,
+    with_statistics,
+)
+from experiments.verdict import Verdict, decide, together
 
 SMOLLM2, EMBEDDED = "SmolLM2-135M", "embedded"
 SEED, OTHERS, STEPS = 5, 64, 60
@@ -55,7 +85,7 @@ class Setting(NamedTuple):
     means: bool = False
 
 
-CROSSED, EMPTY = "crossed, ", "empty"
+CROSSED, EMPTY = "crossed", "empty"
 NEURONS, HEADS = "neuron x position", "head x position"
 SETTINGS = {
     "heads": Setting(SMOLLM2, NEW + KNOWN, HEADS, 32),
@@ -64,6 +94,15 @@ SETTINGS = {
     "code, neurons": Setting(EMBEDDED, ("parameter",), NEURONS, 100),
     "code, heads": Setting(EMBEDDED, ("parameter",), HEADS, 100),
 }
+CODE = tuple(name for name, setting in SETTINGS.items() if setting.model == EMBEDDED)
+REFINED = f"optimised, {STEPS} steps"
+TEXTS = tuple(name for name in METHODS if name not in (FIRST, *GRADIENTS))
+SECANT = "secant"
+PASSES = {name: passes for name, (_, passes) in METHODS.items()}
+STATED, LEVEL = 0.03, 0.02
+"""The lead that was predicted, and below what a difference counts as level."""
+CHOSEN_ON = "capital", "language", "agreement", "indirect object"
+"""The tasks on which the first score had been chosen."""
 
 
 @partial(jax.jit, static_argnames=("scores", "kind"))
@@ -74,108 +113,200 @@ def scored(
     return scores(model, prompt, kind, replaced)
 
 
-def piece(model: Transformer, tokenizer: Any, task: str, setting: Setting) -> Kept:
-    """Return the logit differences of every method's circuits on one task."""
+def rows_on_task(model: Transformer, task: str, setting: Setting) -> list[Row]:
+    """Return the runs of every method's circuits on one task."""
     kind, means = UNITS[setting.kind], None
     if setting.means:
         others = draw(model, task, setting.prompts + OTHERS, seed=SEED).prompts.corrupted[setting.prompts :]
         means = jax.lax.map(lambda ids: values(model, ids, kind), others).mean(0)
 
-    def of_prompt(i: int, prompt: Prompt) -> Mapping[str, Array]:
+    def of_prompt(i: int, prompt: Prompt) -> Mapping[Any, Array]:
         own = values(model, prompt.corrupted, kind)
         given = own if means is None else means
         circuits = {
             name: jnp.asarray(top(np.asarray(scored(scores, model, prompt, kind, given))))
             for name, (scores, _) in METHODS.items()
         }
-        runs = {name: run(model, prompt, kind, live, given) for name, live in circuits.items()}
+        runs: dict[Any, Array] = {name: run(model, prompt, kind, live, given) for name, live in circuits.items()}
         if means is not None:
-            empty = jnp.zeros_like(circuits[FIRST][:1])
-            crossed = {CROSSED + name: run(model, prompt, kind, live, own) for name, live in circuits.items()}
-            runs |= crossed | {EMPTY: run(model, prompt, kind, empty, means)}
+            runs |= {(name, CROSSED): run(model, prompt, kind, live, own) for name, live in circuits.items()}
+            runs[EMPTY] = run(model, prompt, kind, jnp.zeros_like(circuits[FIRST][:1]), means)
         return runs
 
-    found = measured(model, tokenizer, task, setting.prompts, SEED, of_prompt)
+    *rows, last = measured(model, task, setting.prompts, SEED, of_prompt)
     if means is None:
-        return found
-    runs = found["runs"]
-    return found | {
-        "empty": [each[0] for each in runs[EMPTY]],
-        "runs": {name: runs[name] for name in METHODS},
-        "crossed": {name: runs[CROSSED + name] for name in METHODS},
-    }
+        return [*rows, last]
+    return [of | {"zero": last["runs"][:, 0]} if of["test"] == KEPT else of for of in rows]
 
 
-def optimised(model: Transformer, tokenizer: Any, task: str) -> Kept:
-    """Return the logit differences of circuits that are optimised on one prompt, beside those of two scores."""
+def optimised(model: Transformer, task: str) -> list[Row]:
+    """Return the runs of circuits that are optimised on one prompt, beside those of two scores."""
     kind = UNITS[NEURONS]
 
-    def of_prompt(i: int, prompt: Prompt) -> Mapping[str, Array]:
+    def of_prompt(i: int, prompt: Prompt) -> Mapping[Any, Array]:
         replaced = values(model, prompt.corrupted, kind)
-        chosen = {name: METHODS[name][0] for name in (FIRST, "secant")}
+        chosen = {name: METHODS[name][0] for name in (FIRST, SECANT)}
         found = {name: np.asarray(scored(of, model, prompt, kind, replaced)) for name, of in chosen.items()}
         alone = jax.tree.map(lambda leaf: leaf[None], prompt)
-        found[f"optimised, {STEPS} steps"] = refine(model, alone, kind, found[FIRST], replaced[None], STEPS)
+        found[REFINED] = refine(model, alone, kind, found[FIRST], replaced[None], STEPS)
         return {name: run(model, prompt, kind, jnp.asarray(top(scores)), replaced) for name, scores in found.items()}
 
-    return measured(model, tokenizer, task, 1, SEED, of_prompt)
+    return measured(model, task, 1, SEED, of_prompt)
 
 
-def fields(results: dict[str, Any]) -> Fields:
-    """Return the fields of the documentation page."""
-    eight = {
-        name: task | {"runs": {method: of["kept"] for method, of in task["runs"].items()}}
-        for name, task in kept("masks")["tasks"].items()
-    }
-    text = tables_of(results["tasks"], eight)
-    return {"tables": text, **cells(text), **leads(results["tasks"])}
+def measure() -> Measurements:
+    """Yield every task of every setting."""
+    load = cache(lambda name: duat.load(smollm2.path() if name == SMOLLM2 else None))
+    for name, setting in SETTINGS.items():
+        for task in setting.tasks:
+            compute = partial(rows_on_task, load(setting.model), task, setting)
+            yield Piece("circuits", {"setting": name, "task": task}, compute)
+    for task in NEW + KNOWN:
+        yield Piece("circuits", {"setting": OPTIMISED, "task": task}, partial(optimised, load(SMOLLM2), task))
 
 
-def main(options: Sequence[str]) -> None:
-    """Run what isn't kept, and store the results."""
-    parser = argparse.ArgumentParser(
-        prog="masks_elsewhere", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def in_setting(setting: str, circuits: pd.DataFrame, test: str = KEPT) -> pd.DataFrame:
+    """Return the circuits of a setting."""
+    return circuits[(circuits.setting == setting) & (circuits.test == test)]
+
+
+def _far_apart(circuits: pd.DataFrame) -> set[str]:
+    """Return the tasks in which clean text and empty circuit are at least half as far apart as both texts."""
+
+    def effects(test: str) -> pd.Series:
+        of_test = in_setting("means", circuits, test).drop_duplicates("task").set_index("task")
+        return of_test.clean.map(np.mean) - of_test.zero.map(np.mean)
+
+    found = effects(KEPT) / effects(CROSSED)
+    return set(found.index[found >= 0.5])
+
+
+def all_neurons(circuits: pd.DataFrame) -> pd.DataFrame:
+    """Return the circuits of neurons of all fourteen tasks, a hundred prompts each, of two studies."""
+    before = frames_of("masks")["circuits"]
+    before = before[(before.test == KEPT) & before.method.isin(METHODS)]
+    return pd.concat([before, in_setting("known tasks", circuits)], ignore_index=True).drop(columns="setting")
+
+
+def subsets(circuits: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Yield the circuits of each row of the table of leads."""
+    unseen, far = ~circuits.task.isin(CHOSEN_ON), circuits.task.isin(_far_apart(circuits))
+    for setting in ("heads", "means"):
+        yield in_setting(setting, circuits).assign(setting=setting)
+        yield in_setting(setting, circuits[unseen]).assign(setting=f"{setting}, without tasks that served for choosing")
+    yield in_setting("means", circuits[far]).assign(setting="means, effect at least half as large")
+    yield in_setting("means", circuits, CROSSED).assign(setting="means, crossed")
+    yield in_setting("known tasks", circuits).assign(setting="known tasks")
+
+
+def lead_and_mean(circuits: pd.DataFrame) -> pd.DataFrame:
+    """Return every method's statistics in each row of the table of leads, with the first method's leads."""
+    return pd.concat(
+        [with_leads(with_statistics(of), FIRST).assign(tasks=of.task.nunique()) for of in subsets(circuits)]
     )
-    parser.add_argument(
-        "--setting", choices=(*SETTINGS, OPTIMISED), action="append", help="only this one, for the journal alone"
+
+
+def _held_together(rows: pd.DataFrame) -> Estimate | str:
+    method = rows.method.iloc[0]
+    together = len(GRADIENTS if method in GRADIENTS else TEXTS)
+    return f"{rows[PLAIN].mean():.3f}" if method == FIRST else estimate(rows[ahead(FIRST)].to_numpy(), together)
+
+
+def on_code(circuits: pd.DataFrame) -> pd.DataFrame:
+    """Return the circuits of the embedded model."""
+    return circuits[circuits.setting.isin(CODE)]
+
+
+def better_of_both(circuits: pd.DataFrame) -> pd.DataFrame:
+    """Return the optimised ranking and two scores, what is beyond the model counted against a circuit."""
+    found = with_statistics(in_setting(OPTIMISED, circuits))
+    start = found[found.method == FIRST].set_index("task")[COUNTED]
+    better = found[COUNTED].where(found.method != REFINED, np.maximum(found[COUNTED], found.task.map(start)))
+    return found.assign(**{COUNTED: better})
+
+
+def leads_in(setting: str, methods: tuple[str, ...], *statistics: str, test: str = KEPT) -> tuple[Any, ...]:
+    """Return the measures of the first method's leads in a setting, of a group of methods."""
+    keep = partial(in_setting, setting, test=test)
+    return tuple(lead_of(keep, FIRST, of, len(methods), statistic) for statistic in statistics for of in methods)
+
+
+def as_good(*leads: Estimate) -> Verdict:
+    """Return whether gradients over masks do as well: they are ahead, or level within ±.02."""
+    return together(
+        *(decide(of.high < 0 or (of.low >= -LEVEL and of.high <= LEVEL), refuted=of.low > 0) for of in leads)
     )
-    chosen = parser.parse_args(options).setting or (*SETTINGS, OPTIMISED)
-    asked = {
+
+
+def knows_the_test(told: Estimate, crossed: Estimate) -> Verdict:
+    """Return whether the lead is that of having been told the corruption: it is gone where scores weren't told."""
+    return decide(told.low > 0 >= crossed.low, told.low > 0 and crossed.low > 0)
+
+
+OF_HEADS = leads_in("heads", TEXTS, PLAIN, COUNTED)
+TOLD, NOT_TOLD = (leads_in("means", TEXTS, PLAIN, test=test)[0] for test in (KEPT, CROSSED))
+
+STUDY = Study(
+    protocol=__doc__,
+    page="circuits",
+    claim="none: how far a lead of scores over masks reaches",
+    unit="tasks",
+    stated="before the run",
+    predictions=(
+        Prediction(
+            "heads: ahead of every score of texts by .03 or more, also with overshoot counted against circuits",
+            RULE.format(".03"),
+            OF_HEADS,
+            stated_leads(STATED),
+        ),
+        Prediction(
+            "means: ahead of every score of texts by .03 or more, also with overshoot counted against circuits",
+            RULE.format(".03"),
+            leads_in("means", TEXTS, PLAIN, COUNTED),
+            stated_leads(STATED),
+        ),
+        *(
+            Prediction(
+                f"the opposite view, {setting}: gradients over masks do as well",
+                "confirmed if they are ahead or the interval lies within ±.02, refuted if the secant is ahead",
+                leads_in(setting, GRADIENTS, PLAIN),
+                as_good,
+            )
+            for setting in ("heads", "means")
+        ),
+        Prediction(
+            "the opposite view: the lead over the secant of texts is that of having been told the corruption",
+            "confirmed if it is above zero in means and not in crossed, refuted if it is above zero in both",
+            (TOLD, NOT_TOLD),
+            knows_the_test,
+        ),
+    ),
+    control=leads_in("heads", GRADIENTS, PLAIN)[0],
+    headline="For heads, circuits by secants over masks keep {outcome} more of a task's effect than those by the"
+    " secant of texts, less than was predicted, and {control} more than those by gradients over masks ({n} tasks).",
+    against="Circuits of neurons whose scores were told means, run with the corrupted text's values, are behind those"
+    " by the secant of texts ({Leads of secant over masks, twice / means, crossed / secant}).",
+    limits="Fourteen tasks of one model, six of them seen before; with means much is left in ten of them.",
+    tables={
+        f"Leads of {FIRST}": Table(
+            "circuits",
+            ("setting", "tasks"),
+            {"": Cell(_held_together, 3, "+")},
+            columns="method",
+            prepare=lead_and_mean,
+            note=f"The column of {FIRST} is the share that its circuits keep.",
+        ),
+        "Neurons, all tasks of SmolLM2": table_of_methods([FIRST], len(METHODS) - 1, all_neurons, passes=PASSES),
+        "Code": table_of_prompts(FIRST, len(TEXTS), on_code, ("setting", "method")),
+        "Optimised on one prompt": Table("circuits", ("method",), COUNTED, prepare=better_of_both),
+    },
+    measure=measure,
+    settings={
         "settings": {name: setting._asdict() for name, setting in SETTINGS.items()},
-        "methods": {name: passes for name, (_, passes) in METHODS.items()},
+        "methods": PASSES,
         "seed": SEED,
         "others": OTHERS,
         "steps": STEPS,
         "fractions": FRACTIONS,
-    }
-    journal = journal_of("masks_elsewhere", {"asked": asked})
-    loaded: dict[str, tuple[Transformer, Any]] = {}
-
-    def compute_with_model(name: str, compute: Callable[..., Kept]) -> Kept:
-        jax.clear_caches()  # each task's length of text has programs of its own, which together fill the memory
-        if name not in loaded:
-            path = smollm2.path() if name == SMOLLM2 else None
-            loaded[name] = duat.load(path), duat.load_tokenizer(path)
-        return compute(*loaded[name])
-
-    found: dict[str, dict[str, Kept]] = {}
-    for name, setting in SETTINGS.items():
-        if name in chosen:
-            found[name] = {
-                task: journal.once(
-                    f"{name}; {task}",
-                    partial(compute_with_model, setting.model, partial(piece, task=task, setting=setting)),
-                )
-                for task in track(setting.tasks, name)
-            }
-    if OPTIMISED in chosen:
-        found[OPTIMISED] = {
-            task: journal.once(
-                f"{OPTIMISED}; {task}", partial(compute_with_model, SMOLLM2, partial(optimised, task=task))
-            )
-            for task in track(NEW + KNOWN, OPTIMISED)
-        }
-    if len(found) <= len(SETTINGS):
-        return  # what is finished is in the journal
-    results = {"asked": asked, "tasks": found}
-    store("masks_elsewhere", results)
+    },
+)

@@ -1,62 +1,11 @@
 """The pictures at the top of the pages of results."""
 
-from collections.abc import Iterable
-
 import numpy as np
 from matplotlib.figure import Figure
 
 from duat_jax.display.pictures import styled
 from experiments.pictures.numbers import Numbers
-from experiments.pictures.panels import OTHER, OURS, dots
-
-OUR_METHODS = "secant", "collapse", "contributions"
-
-
-def _colours(methods: Iterable[str]) -> dict[str, str]:
-    return {method: OURS if method.startswith(OUR_METHODS) else OTHER for method in methods}
-
-
-@styled
-def draw_faithfulness(numbers: Numbers) -> Figure:
-    """Draw how far every method is behind the secant, in both ways of removing tokens."""
-    figure = Figure(figsize=(8.6, 5.2))
-    titles = {"masked": "tokens masked out", "removed": "tokens really removed"}
-    for axes, (removal, methods) in zip(figure.subplots(1, 2, sharey=True), numbers.items(), strict=True):
-        dots(axes, methods, _colours(methods))
-        axes.axvline(0, color=OURS, linewidth=1)
-        axes.set_title(titles[removal])
-        axes.set_xlabel("behind the secant by")
-    return figure
-
-
-@styled
-def draw_circuits(numbers: Numbers) -> Figure:
-    """Draw every method's cost and how much of the effect its circuits keep."""
-    figure = Figure(figsize=(8.6, 4.2))
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
-    order = sorted(numbers, key=lambda method: -numbers[method][1])
-    dots(left, {method: numbers[method][1:] for method in order}, _colours(order))
-    left.set_xlabel("effect that circuits keep, mean over six tasks (logf)")
-    costs = {method: numbers[method][:1] * 3 for method in order}
-    dots(right, costs, _colours(order), marker="s")
-    right.set_xscale("log")
-    right.set_xlim(1.5, None)
-    right.set_xlabel("cost in plain forward passes")
-    return figure
-
-
-@styled
-def draw_ground_truth(numbers: Numbers) -> Figure:
-    """Draw how well every method ranks the units of a known circuit, for both read-outs."""
-    figure = Figure(figsize=(8.2, 3.8))
-    titles = {"alone": "one program is read", "ignoring": "both are read, one is ignored"}
-    for axes, (read, methods) in zip(figure.subplots(1, 2, sharey=True), numbers.items(), strict=True):
-        dots(axes, methods, _colours(methods))
-        axes.axvline(0.5, color="black", linestyle=":")
-        axes.set_xlim(0.2, 1.02)
-        axes.set_title(titles[read])
-        axes.set_xlabel("area under the ROC curve")
-    return figure
+from experiments.pictures.panels import OTHER, OURS
 
 
 @styled

@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from experiments.bits.report import AT_RANDOM
-from experiments.bits.scores import SCORES
 from experiments.fields import fields_of
 from experiments.kept_results import kept
 from experiments.long_context.afterwards import IN_GROUPS
@@ -32,47 +30,6 @@ def _of(study: str, field: str, names: Iterable[str] | Mapping[str, str]) -> dic
     fields = fields_of(study)
     named = names if isinstance(names, Mapping) else {name: name for name in names}
     return {shown: estimate(fields[field.format(name)]) for shown, name in named.items()}
-
-
-PAIRS = "Pairs of sentences"
-
-
-def faithfulness() -> Numbers:
-    """Return how far every method is behind the secant on pairs of sentences, with its cost, in both ways."""
-    fields = fields_of("faithfulness")
-    ahead = re.compile(rf"{PAIRS}, masked / (.*) / the first is ahead by$")
-    methods = [found[1] for name in fields if (found := ahead.match(name)) and found[1] != "secant, mask"]
-    both = {
-        removal: {
-            f"{method} ({fields[f'{PAIRS}, masked / {method} / cost']})": estimate(
-                fields[f"{PAIRS}, {removal} / {method} / the first is ahead by"]
-            )
-            for method in methods
-        }
-        for removal in ("masked", "removed")
-    }
-    order = sorted(both["masked"], key=lambda method: both["masked"][method][0])
-    return {removal: {method: of_methods[method] for method in order} for removal, of_methods in both.items()}
-
-
-def circuits() -> Numbers:
-    """Return every method's cost, and how much of the effect its circuits keep."""
-    circuits, costs = fields_of("circuits"), fields_of("attribution")
-    mean = re.compile(r"Every method / (.*) / mean$")
-    methods = [found[1] for name in circuits if (found := mean.match(name))]
-    cost = "costs / {} / plain forward passes [quartiles] / value"
-    return {
-        method: [float(costs[cost.format(method)]), *estimate(circuits[f"Every method / {method} / mean"])]
-        for method in methods
-        if cost.format(method) in costs
-    }
-
-
-def ground_truth() -> Numbers:
-    """Return how well every method ranks the units of known circuits, for both read-outs."""
-    fields = fields_of("ground_truth")
-    methods = [name.split(" / ")[1] for name in fields if name.startswith("alone / ") and name.endswith(" / mean")]
-    return {read: _of("ground_truth", f"{read} / {{}} / mean", methods) for read in ("alone", "ignoring")}
 
 
 DISTANCES = ("1 to 3", "4 to 15", "16 to 63", "64 to 255", "256 to 1,023", "1,024 to 4,095", "4,096 to 16,383")
@@ -111,14 +68,4 @@ def limited_reach() -> Numbers:
     return {
         "bytes 128 to 191 of a text": [axis, _of(study, "Loss by position / {} / 128 to 191", kinds)],
         "bytes 128 to 511, fine-tuned with": [axis, tuned],
-    }
-
-
-def bits() -> Numbers:
-    """Return how much of the loss by rounding every score's choice takes back."""
-    fields = fields_of("bits")
-    named = {score: estimate(fields[f"The loss that is taken back / {score} / all"]) for score in (*SCORES, AT_RANDOM)}
-    order = sorted(named, key=lambda score: -named[score][0])
-    return {
-        "mean over models, bits and budgets": ["share of the loss that is taken back", {of: named[of] for of in order}]
     }

@@ -1,6 +1,6 @@
 """Parts of pictures that several studies draw: colours, dots with intervals, and panels of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,15 @@ from duat_jax.display.pictures import styled
 OURS, OTHER, PALE = "#b2182b", "#4d4d4d", "#92c5de"
 """Colours of this project's methods, of others, and of a second series."""
 
+OUR_METHODS = "secant", "collapse", "contributions"
+"""The beginnings of methods of this package."""
 OUR_ROWS = "full attention", "exact part", "run again, everything", "between tasks"
 """The beginnings of rows that are drawn in the colour of this project's."""
+
+
+def colours(methods: Iterable[str]) -> dict[str, str]:
+    """Return the colour of every method: this package's are red."""
+    return {method: OURS if method.startswith(OUR_METHODS) else OTHER for method in methods}
 
 
 def dots(axes: Axes, estimates: Mapping[str, Sequence[float]], colours: Mapping[str, str] | str, **style: Any) -> None:

@@ -22,9 +22,6 @@ FOLDER = ROOT / "docs" / "findings"
 
 
 PICTURES = {
-    "faithfulness": Picture(numbers.faithfulness, draw.draw_faithfulness),
-    "circuits": Picture(numbers.circuits, draw.draw_circuits),
-    "ground-truth": Picture(numbers.ground_truth, draw.draw_ground_truth),
     "long-context": Picture(numbers.long_context, draw.draw_long_context),
 }
 """The picture of every page of results, by the name of the page."""
@@ -32,7 +29,6 @@ PICTURES = {
 FURTHER = {
     "families-answer": Picture(measured, draw.draw_families),
     "limited-reach": Picture(numbers.limited_reach, draw_panels),
-    "bits": Picture(numbers.bits, draw_panels),
 }
 """Pictures further down on a page, by their own names."""
 

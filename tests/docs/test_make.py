@@ -55,11 +55,10 @@ def test_studies_are_listed_and_others_are_refused_in_one_line(capsys):
         assert "\n" not in str(raised.value)
 
 
-def test_a_study_is_run_with_its_options_and_the_pages_are_written(monkeypatch):
-    module, command = "experiments.circuits.run", sys.modules["experiments.__main__"]
-    ran = []
-    monkeypatch.setattr(f"{module}.main", lambda options: ran.append(options))
+def test_a_study_is_measured_and_the_pages_are_written(monkeypatch):
+    command, ran = sys.modules["experiments.__main__"], []
+    monkeypatch.setattr(command, "measure", lambda name, study: ran.append((name, study.page)))
     monkeypatch.setattr(command, "keep_compiled", lambda: None)
     monkeypatch.setattr(command, "write_pages", lambda: ran.append("pages"))
-    main(["circuits", "--study", "SmolLM2"])
-    assert ran == [["--study", "SmolLM2"], "pages"]
+    main(["circuits"])
+    assert ran == [("circuits", "circuits"), "pages"]

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import near, relative
 
@@ -12,6 +13,8 @@ from duat_jax.weights.rounded import rounded, sizes_of_matrices
 from duat_jax.weights.units import parameters_of
 from experiments.bits import report, run, scores
 from experiments.bits.outputs import squares_of_outputs
+from experiments.estimate import estimate
+from experiments.table import render
 
 IDS = np.random.default_rng(0).integers(300, 4000, (3, 9))
 
@@ -64,60 +67,65 @@ def _with_matrix(before, after):
     return model
 
 
-def test_an_interval_covers_draws_texts_and_models():
-    same = np.full((3, 4), 0.25)
-    near(report.estimate([same, same]), [0.25] * 3, within=1e-12)
-    draws = np.linspace(-1, 1, 3)[:, None] * np.ones((1, 4))
-    texts = np.linspace(-1, 1, 4)[None] * np.ones((3, 1))
-    for shares in (draws, texts):
-        low, high = report.estimate([shares, shares])[1:]
-        assert low < -0.2 and high > 0.2
-    low, high = report.estimate([same, -same])[1:]
-    near([low, high], [-0.25, 0.25], within=1e-12)
-
-
 @pytest.mark.parametrize(
-    ("lead", "expected"),
+    ("leads", "level", "ahead"),
     [
-        ((0.01, 0.005, 0.015), "level"),
-        ((0.03, 0.01, 0.05), "ahead"),
-        ((0.015, 0.001, 0.03), "ahead by less than stated"),
-        ((-0.03, -0.05, -0.01), "behind"),
-        ((0.01, -0.03, 0.05), "undecided"),
+        ([0.01, 0.011, 0.012], "confirmed", "refuted"),
+        ([0.03, 0.031, 0.032], "refuted", "confirmed"),
+        ([-0.03, -0.031, -0.032], "refuted", "refuted"),
+        ([0.01, -0.03, 0.05], "undecided", "undecided"),
     ],
 )
-def test_verdicts_follow_the_stated_bounds(lead, expected):
-    assert report.verdict(report.IntervalEstimate(*lead)) == expected
+def test_verdicts_follow_the_stated_bounds(leads, level, ahead):
+    found = estimate(leads)
+    assert report.is_level(found) == level
+    assert report.all_ahead(found, found) == ahead
+
+
+def test_leads_together_are_mixed_where_some_are_ahead_and_others_not():
+    ahead, small, wide = map(estimate, ([0.03, 0.031], [0.01, 0.011], [-0.1, 0.2]))
+    assert report.all_ahead(ahead, small) == "mixed" and report.all_ahead(ahead, wide) == "undecided"
+
+
+def test_what_one_matrix_does_alone_is_enough_unless_exact_parts_are_ahead_of_both_ways():
+    ahead, level, wide = map(estimate, ([0.03, 0.031], [0.01, 0.011], [-0.1, 0.2]))
+    assert report.alone_is_enough(ahead, ahead) == "refuted"
+    assert report.alone_is_enough(wide, level) == "confirmed"
+    assert report.alone_is_enough(ahead, wide) == "undecided"
+    assert report.level_or_ahead(level) == "confirmed" and report.level_or_ahead(wide) == "undecided"
+    assert report.level_or_ahead(estimate([-0.03, -0.031])) == "refuted"
+
+
+def rows(model, bits, draw, few, eight, losses):
+    keys = {"model": model, "bits": bits, "draw": draw, "share": 0.1, "in_few_bits": few, "in_eight_bits": eight}
+    return [{**keys, "score": score, "losses": of} for score, of in losses.items()]
 
 
 def test_what_costs_too_little_is_not_judged():
-    flat = {"3": [2.0, 2.0], "8": [1.98, 1.98], "original": [1.97, 1.97]}
-    results = {"pieces": {"m, references": flat}, "draws": 0, "settings": {"m": None}}
-    assert report.taken_back(results, "m", 3, 0.1) is None
+    assert not len(report.taken_back(pd.DataFrame(rows("m", 3, 0, 2.0, 1.98, {"a": [1.99]}))))
+    found = report.taken_back(pd.DataFrame(rows("m", 3, 0, 2.0, 1.0, {"a": [1.5, 1.0]})))
+    near(found.taken.to_numpy(), [0.75], within=1e-12)
 
 
 def test_tables_name_what_takes_most_back():
-    random = np.random.default_rng(0)
-    pieces = {}
-    for name in ("one", "another"):
-        pieces[f"{name}, references"] = {"3": [4.0, 4.2], "4": [3.0, 3.2], "8": [2.0, 2.2], "original": [2.0, 2.2]}
-        for bits, low in ((3, 4.1), (4, 3.1)):
+    random, losses, values = np.random.default_rng(0), [], []
+    for name in (run.EMBEDDED, run.SMOLLM2):
+        for bits, few in ((3, 4.1), (4, 3.1)):
             for draw in range(2):
-                loss = {score: [low - 0.1, low + 0.1] for score in (*scores.SCORES, report.AT_RANDOM)}
-                loss[report.OURS] = [2.0, 2.2]
+                taken = {score: [few - 0.1, few + 0.1] for score in (*scores.SCORES, report.AT_RANDOM)}
+                losses += rows(name, bits, draw, few, 2.1, taken | {report.OURS: [2.0, 2.2]})
                 of = {score: random.random(5).tolist() for score in scores.SCORES}
                 of[scores.EXACT + scores.SIGNED] = [1.0, -2.0, 3.0, 0.0, 0.0]
                 of[scores.ALONE] = of[scores.SET_BACK] = [2.0, -1.0, 4.0, 1.0, 1.0]
-                pieces[f"{name}, {bits} bits, draw {draw}"] = {"losses": {"0.1": loss}, "scores": of}
-    asked = {"settings": {"one": None, "another": None}, "bits": [3, 4], "shares": [0.1], "draws": 2}
-    found = report.fields({"pieces": pieces, **asked})
-    assert found[f"The loss that is taken back / {report.OURS} / all"] == "1.000"
-    assert found[f"Leads of {report.OURS} / {scores.ERROR} / verdict"] == "ahead"
-    assert found[f"Agreement with {report.OURS} / {report.OURS} / one"] == "+1.00"
-    row = "Parts of the loss by rounding / one, 3 bits"
-    assert found[f"{row} / exact parts, their sum"].startswith("+2.000")
-    assert found[f"{row} / sizes of parts by their sum"].startswith("3.00")
-    assert found[f"{row} / of rounded alone and set back"].startswith("1.00")
+                keys = {"model": name, "bits": bits, "draw": draw}
+                values += [{**keys, "score": score, "values": each} for score, each in of.items()]
+    frames = {"losses": pd.DataFrame(losses), "scores": pd.DataFrame(values)}
+    found = {title: "\n".join(render(of, frames)) for title, of in run.STUDY.tables.items()}
+    assert found["The loss that is taken back"].splitlines()[2].startswith(f"| {report.OURS} | 1.000 |")
+    assert f"| {scores.ERROR} | +1.000 | +1.000 | +1.000 |" in found[f"Leads of {report.OURS}"]
+    assert f"| {run.SMOLLM2}, 3 bits | +2.000 |" in found["Parts of the loss by rounding"]
+    assert "| 3.00 | 1.00 |" in found["Parts of the loss by rounding"]
+    near(report.lead_over(scores.ERROR).estimate(frames).value, 1, within=1e-12)
 
 
 def test_fresh_texts_are_in_no_draw():

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from cases import GOLDEN
 from helpers import close, near
@@ -10,8 +11,10 @@ from helpers import close, near
 import duat_jax as duat
 from duat_jax.evaluation.circuits import FRACTIONS
 from duat_jax.inputs.prompts import Prompt, logit_difference
+from experiments import task_curves
 from experiments.edges import network
 from experiments.edges import run as study
+from experiments.estimate import estimate
 from experiments.rivals import backward
 from experiments.rivals.backward import DEEPLIFT, TEMPERATURE, gim_rules
 from experiments.rivals.network import PLAIN
@@ -127,20 +130,24 @@ def test_other_blocks_are_refused():
             network.sent_by(model, model.embed(jnp.array([1, 2, 3])))
 
 
-def test_a_piece_has_a_curve_of_every_method_and_equal_methods_are_level():
-    model, tokenizer = duat.load(scanned=True), duat.load_tokenizer()
-    with pytest.MonkeyPatch.context() as patch:
-        methods = {name: study.METHODS[name] for name in (study.OURS, "gradient x change", "random")}
-        patch.setattr(study, "METHODS", methods | {"the same": study.METHODS[study.OURS]})
-        patch.setattr(study, "GROUPS", {"new": ("parameter",)})
-        patch.setattr(study, "AHEAD_OF_OTHERS", (study.OURS,))
-        piece = study._piece(model, tokenizer, "parameter", 3, study.METHODS)
-        found = study.summary({"parameter": piece})
-    assert np.shape(piece["runs"]["random"]) == (3, len(FRACTIONS))
-    assert found["the same"]["new"]["first_ahead"][study.OURS] == {"value": 0, "low": 0, "high": 0}
-    ahead = found["random"]["new"]["first_ahead"][study.OURS]
-    assert 0 < ahead["low"] <= ahead["value"] <= ahead["high"]
-    clean, corrupted = np.mean(piece["clean"]), np.mean(piece["corrupted"])
-    shares = (np.mean(piece["runs"]["random"], 0) - corrupted) / (clean - corrupted)
+def test_rows_have_a_curve_of_every_method_and_equal_methods_are_level(monkeypatch):
+    methods = {name: study.METHODS[name] for name in (study.OURS, "gradient x change", "random")}
+    monkeypatch.setattr(study, "METHODS", methods | {"the same": study.METHODS[study.OURS]})
+    rows = study.rows_on_task(duat.load(scanned=True), "parameter", 3)
+    assert [row["method"] for row in rows] == [*methods, "the same"]
+    assert all(np.shape(row["runs"]) == (3, len(FRACTIONS)) for row in rows)
+    circuits = pd.DataFrame(rows).assign(task="parameter")
+    scored = task_curves.with_statistics(circuits)
+    assert task_curves.lead(scored, study.OURS, "the same")[:3] == (0, 0, 0)
+    assert task_curves.lead(task_curves.by_prompt(circuits), study.OURS, "random").low > 0
+    (of,) = (row for row in rows if row["method"] == "random")
+    clean, corrupted = np.mean(of["clean"]), np.mean(of["zero"])
+    shares = (np.mean(of["runs"], 0) - corrupted) / (clean - corrupted)
     sizes = np.log(FRACTIONS)
-    near(found["random"]["by task"]["parameter"], np.trapezoid(shares, sizes) / np.ptp(sizes), within=1e-9)
+    expected = np.trapezoid(shares, sizes) / np.ptp(sizes)
+    near(scored[scored.method == "random"].logf.iloc[0], expected, within=1e-9)
+
+
+def test_methods_are_level_where_the_interval_has_zero_in_it():
+    assert study.levels(estimate([-1.0, 1.0, 0.5])) == "confirmed"
+    assert study.levels(estimate([1.0, 1.1])) == study.levels(estimate([-1.0, -1.1])) == "refuted"

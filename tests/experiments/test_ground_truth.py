@@ -1,7 +1,5 @@
 """Compiled programs compute what they were compiled from, and it is known which of their units do it."""
 
-import json
-
 import jax
 import numpy as np
 import pytest
@@ -9,7 +7,8 @@ from helpers import near
 
 from duat_jax.evaluation.circuits import METHODS
 from experiments.ground_truth.programs import LAST, OTHER, OWN, PROGRAMS
-from experiments.ground_truth.run import KEPT, READ, area_under_curve, areas, load, names
+from experiments.ground_truth.run import READ, area_under_curve, areas, load, names
+from experiments.run import frames_of
 
 
 def test_there_are_programs_enough():
@@ -81,7 +80,9 @@ def test_the_secant_finds_a_program_that_the_size_of_changes_does_not():
 @pytest.mark.parametrize("read", READ)
 def test_the_page_shows_what_is_measured_again(read, optimised):
     """As users compile it: where a pre-activation is nearly zero, gradients layer by layer follow its rounding."""
-    results = json.loads(KEPT.read_text(encoding="utf-8"))["areas"][read]["histogram"]
+    kept = frames_of("ground_truth")["areas"]
+    kept = kept[(kept["read"] == read) & kept.ties & (kept.program == "histogram")]
+    results = dict(zip(kept.method, kept.area, strict=True))
     again = areas("histogram", read)
     fixed = [name for name in METHODS if name != "random"]
     near([again[name] for name in fixed], [results[name] for name in fixed], within=1e-3)

@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import near
 
@@ -10,24 +11,25 @@ from duat_jax.evaluation.circuit_curve import FRACTIONS
 from duat_jax.evaluation.circuits import METHODS, UNITS, run, scores_of, top, values
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import draw
+from experiments.findings import tables_of
 from experiments.masks import elsewhere as study
-from experiments.masks import elsewhere_tables as tables
 from experiments.masks.elsewhere_scores import GRADIENTS, OPTIMISED
+from experiments.task_curves import KEPT, with_statistics
 
 COUNT, OTHERS = 2, 3
 
 
 @pytest.fixture(scope="module")
 def case():
-    """Return the embedded model with its tokenizer, and prompts of its task."""
-    model, tokenizer = duat.load(), duat.load_tokenizer()
-    return model, tokenizer, draw(model, "parameter", COUNT + OTHERS, seed=study.SEED).prompts
+    """Return the embedded model and prompts of its task."""
+    model = duat.load()
+    return model, draw(model, "parameter", COUNT + OTHERS, seed=study.SEED).prompts
 
 
 @pytest.mark.parametrize("kind", [study.NEURONS, study.HEADS])
 @pytest.mark.parametrize("name", sorted(METHODS.keys() & study.METHODS.keys()))
 def test_scores_told_the_own_texts_values_are_those_of_the_package(case, kind, name):
-    model, _, prompts = case
+    model, prompts = case
     units, prompt = UNITS[kind], row(prompts, 0)
     (given,) = scores_of(METHODS[name], model, row(prompts, slice(1)), (units,))
     scores, _ = study.METHODS[name]
@@ -36,15 +38,20 @@ def test_scores_told_the_own_texts_values_are_those_of_the_package(case, kind, n
 
 
 def test_with_means_units_are_told_and_given_the_means_of_other_prompts(case, monkeypatch):
-    model, tokenizer, prompts = case
+    model, prompts = case
     monkeypatch.setattr(study, "OTHERS", OTHERS)
     chosen = {study.FIRST: study.METHODS[study.FIRST], "gradient x change": study.METHODS["gradient x change"]}
     monkeypatch.setattr(study, "METHODS", chosen)
     setting = study.Setting(study.EMBEDDED, ("parameter",), study.NEURONS, COUNT, means=True)
-    found, units = study.piece(model, tokenizer, "parameter", setting), UNITS[study.NEURONS]
+    rows, units = study.rows_on_task(model, "parameter", setting), UNITS[study.NEURONS]
+    found = {(row["method"], row["test"]): row for row in rows}
+    assert found.keys() == {(name, test) for name in chosen for test in (KEPT, study.CROSSED)}
     means = jnp.stack([values(model, ids, units) for ids in prompts.corrupted[COUNT:]]).mean(0)
     prompt = row(prompts, 1)
-    near(found["empty"][1], run(model, prompt, units, jnp.zeros((1, *means.shape), bool), means)[0], within=1e-3)
+    empty = run(model, prompt, units, jnp.zeros((1, *means.shape), bool), means)[0]
+    near(found["gradient x change", KEPT]["zero"][1], empty, within=1e-3)
+    # Crossed runs begin at the corrupted text.
+    assert abs(found["gradient x change", study.CROSSED]["zero"][1] - empty) > 0.01
     # A gradient's coefficients are the same whatever is told: only the change is.
     own = values(model, prompt.corrupted, units)
     (scores,) = scores_of(METHODS["gradient x change"], model, row(prompts, slice(1, 2)), (units,))
@@ -57,87 +64,98 @@ def test_with_means_units_are_told_and_given_the_means_of_other_prompts(case, mo
         within=1e-3 * float(jnp.abs(told).max()),
     )
     live = jnp.asarray(top(np.asarray(told)))
-    for runs, given in (("runs", means), ("crossed", own)):
-        near(found[runs]["gradient x change"][1], run(model, prompt, units, live, given), within=1e-3)
+    for test, given in ((KEPT, means), (study.CROSSED, own)):
+        near(found["gradient x change", test]["runs"][1], run(model, prompt, units, live, given), within=1e-3)
 
 
-def kept(by_method, tasks=6, noise=0.001, **more):
-    """Return measurements on tasks in which every method's circuits keep a share of the effect, alike at every size."""
+def kept(by_method, tasks=6, noise=0.001, zero=-2.0, **keys):
+    """Return circuits of every method on tasks, which keep a share of the effect, alike at every size."""
     random = np.random.default_rng(0)
-
-    def task():
-        shares = {name: share + noise * random.normal() for name, share in by_method.items()}
-        runs = {name: [[share * 4 - 2] * len(FRACTIONS)] * 2 for name, share in shares.items()}
-        return {"clean": [2.0, 2.0], "corrupted": [-2.0, -2.0], "runs": runs, **more}
-
-    return {str(i): task() for i in range(tasks)}
+    rows = [
+        {
+            "setting": "heads",
+            "test": KEPT,
+            **keys,
+            "task": str(i),
+            "method": name,
+            "clean": [2.0, 2.0],
+            "zero": 2 * [zero],
+            "runs": 2 * [len(FRACTIONS) * [(share + noise * random.normal()) * 4 - 2]],
+        }
+        for i in range(tasks)
+        for name, share in by_method.items()
+    ]
+    return pd.DataFrame(rows)
 
 
 def shares(first=0.8, gradients=0.8, texts=0.7):
-    return {study.FIRST: first, **dict.fromkeys(GRADIENTS, gradients), **dict.fromkeys(tables.TEXTS, texts)}
+    return {study.FIRST: first, **dict.fromkeys(GRADIENTS, gradients), **dict.fromkeys(study.TEXTS, texts)}
+
+
+def verdict(number, circuits):
+    return study.STUDY.predictions[number].verdict({"circuits": circuits})
 
 
 @pytest.mark.parametrize(
-    ("given", "noise", "verdict"),
+    ("given", "noise", "decided"),
     [
         (shares(texts=0.7), 0.001, "confirmed"),
-        (shares(texts=0.78), 0.001, "smaller than stated"),
+        (shares(texts=0.78), 0.001, "mixed"),
         (shares(texts=0.82), 0.001, "refuted"),
         (shares(texts=0.79), 0.05, "undecided"),
         # Beyond the model itself logf grows, and the second statistic falls.
         (shares(first=1.3, texts=1.0), 0.001, "refuted"),
     ],
 )
-def test_the_prediction_is_decided_by_both_statistics(given, noise, verdict):
-    assert tables.of_masks(kept(given, noise=noise)) == verdict
+@pytest.mark.parametrize(("number", "setting"), [(0, "heads"), (1, "means")])
+def test_the_prediction_is_decided_by_both_statistics(number, setting, given, noise, decided):
+    assert verdict(number, kept(given, noise=noise, setting=setting)) == decided
 
 
 @pytest.mark.parametrize(
-    ("gradients", "noise", "verdict"),
-    [(0.7, 0.001, "ahead"), (0.9, 0.001, "behind"), (0.8, 0.001, "level"), (0.8, 0.1, "undecided")],
+    ("gradients", "noise", "decided"),
+    [(0.7, 0.001, "refuted"), (0.9, 0.001, "confirmed"), (0.8, 0.001, "confirmed"), (0.8, 0.1, "undecided")],
 )
-def test_the_secant_is_decided_beside_each_gradient(gradients, noise, verdict):
-    tasks = kept(shares(gradients=gradients), noise=noise)
-    assert [tables.of_the_secant(tasks, name) for name in GRADIENTS] == [verdict] * 2
+@pytest.mark.parametrize(("number", "setting"), [(2, "heads"), (3, "means")])
+def test_gradients_over_masks_do_as_well_where_the_secant_is_not_ahead(number, setting, gradients, noise, decided):
+    assert verdict(number, kept(shares(gradients=gradients), noise=noise, setting=setting)) == decided
 
 
 @pytest.mark.parametrize(
-    ("told", "crossed", "verdict"),
+    ("told", "crossed", "decided"),
     [(0.7, 0.7, "refuted"), (0.7, 0.8, "confirmed"), (0.7, 0.9, "confirmed"), (0.9, 0.7, "undecided")],
 )
-def test_knowing_the_test_is_a_lead_that_is_gone_where_scores_are_not_told(told, crossed, verdict):
-    tasks, others = kept(shares(texts=told)), kept(shares(texts=crossed))
-    both = {name: task | {"crossed": others[name]["runs"], "empty": task["corrupted"]} for name, task in tasks.items()}
-    assert tables.of_knowing(both) == verdict
+def test_knowing_the_test_is_a_lead_that_is_gone_where_scores_are_not_told(told, crossed, decided):
+    own = kept(shares(texts=told), setting="means")
+    others = kept(shares(texts=crossed), setting="means", test=study.CROSSED)
+    assert verdict(4, pd.concat([own, others])) == decided
 
 
-def test_with_means_nothing_kept_counts_as_zero_and_crossed_runs_begin_at_the_corrupted_text():
-    (task,) = kept(shares(), tasks=1, noise=0, empty=[0.0, 0.0]).values()
-    task["crossed"] = task["runs"]
-    near(tables.statistic(task, study.FIRST, tables.PLAIN), (0.8 * 4 - 2) / 2, within=1e-9)
-    near(tables.statistic(task, study.FIRST, tables.PLAIN, "crossed"), 0.8, within=1e-9)
+def test_with_means_nothing_kept_counts_as_zero():
+    told = with_statistics(kept(shares(), tasks=1, noise=0, zero=0.0))
+    near(told.logf.iloc[0], (0.8 * 4 - 2) / 2, within=1e-9)
+    near(with_statistics(kept(shares(), tasks=1, noise=0)).logf.iloc[0], 0.8, within=1e-9)
+
+
+def with_means(zero):
+    return [
+        kept(shares(), 2, zero=of, setting="means", test=test) for of, test in ((zero, KEPT), (-2.0, study.CROSSED))
+    ]
 
 
 def test_tasks_of_little_effect_are_told():
-    found = kept(shares(), tasks=2, empty=[-1.0, -1.0]) | {
-        "little": {"clean": [2.0], "corrupted": [-2.0], "empty": [1.0]}
-    }
-    assert list(tables.far_apart(found)) == ["0", "1"]
+    little = [of.assign(task=of.task.map("little {}".format)) for of in with_means(1.0)]
+    assert study._far_apart(pd.concat([*with_means(-1.0), *little])) == {"0", "1"}
 
 
-def test_the_page_has_every_table_of_small_pieces():
-    own = kept(shares(), empty=[-1.0, -1.0])
-    means = {name: task | {"crossed": task["runs"]} for name, task in own.items()}
-    one = {
-        name: {
-            "clean": [2.0],
-            "corrupted": [-2.0],
-            "runs": {study.FIRST: [[0.0] * 9], "secant": [[1.0] * 9], "optimised": [[-1.0] * 9]},
-        }
-        for name in "ab"
-    }
-    found = {"heads": kept(shares()), "means": means, "known tasks": kept(shares()), "code, neurons": kept(shares(), 1)}
-    text = tables.tables_of(found | {OPTIMISED: one}, kept(shares(), 8))
-    assert "| masks, heads | confirmed |" in text and "| knowing the test | refuted |" in text
+def test_every_table_is_made_of_small_pieces():
+    last = kept(dict.fromkeys(("secant", study.FIRST, study.REFINED), 0.5), 2, noise=0, setting=OPTIMISED)
+    last["runs"] = last.method.map({study.FIRST: 0.0, "secant": 1.0, study.REFINED: -1.0}).map(
+        lambda of: 2 * [9 * [of]]
+    )
+    settings = [kept(shares(), setting=name, tasks=2) for name in ("heads", "known tasks", "code, neurons")]
+    tables = tables_of(study.STUDY, {"circuits": pd.concat([*settings, *with_means(-1.0), last], ignore_index=True)})
+    leads = "\n".join(tables[f"Leads of {study.FIRST}"])
+    assert "| heads | 2 | 0.80" in leads and "| means, crossed | 2 |" in leads
     # The better of start and end: here the start.
-    assert "| mean | 0.500 | 0.750 | 0.500 |" in text
+    assert f"| {study.REFINED} | 0.500 |" in "\n".join(tables["Optimised on one prompt"])

@@ -5,9 +5,11 @@ from random import Random
 from types import SimpleNamespace
 
 import jax.numpy as jnp
+import pandas as pd
 import pytest
 
 from experiments.circuits import mib
+from experiments.table import render
 
 
 @pytest.mark.parametrize("task", ["addition", "subtraction"])
@@ -39,5 +41,6 @@ def test_a_model_is_asked_after_both_texts(monkeypatch):
     for corrupted, both in (("b", True), ("a", False)):
         case = mib.Case("a text", f"{corrupted} text", "a", "b")
         assert mib.answers(None, characters, case) == {"both": both, "said": True}
-    fields = mib.fields({"tasks": {"addition": [{"both": True, "said": False}] * 4}})
-    assert fields["Answered / addition / most probable"].startswith("0.0 [0.0, 60.2]")
+    prompts = pd.DataFrame([{"task": "addition", "both": True, "said": False}] * 4)
+    (row,) = render(mib.STUDY.tables["Answered"], {"prompts": prompts})[2:3]
+    assert row == "| addition | 4 | 1.00 [0.40, 1.00] | 0.00 [0.00, 0.60] |"

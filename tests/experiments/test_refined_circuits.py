@@ -1,90 +1,100 @@
 """The study of refined circuits: its circuits beside those of the package, the ends of its curves, and its verdicts."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import near
 
 import duat_jax as duat
-from duat_jax.evaluation.circuits import METHODS
-from duat_jax.evaluation.statistics import IntervalEstimate
+from duat_jax.evaluation.circuits import METHODS, run, values
 from duat_jax.evaluation.task_circuit import task_circuits
-from duat_jax.inputs.prompts import draw
+from duat_jax.inputs.batching import row
+from duat_jax.inputs.prompts import differences, draw
+from experiments.estimate import estimate
 from experiments.refined import run as study
+from experiments.task_curves import KEPT, REMOVED
 
 COUNT = 2
 
 
 @pytest.fixture(scope="module")
 def case():
-    """Return the embedded model, prompts of a task, and the study's piece of it, in few steps."""
-    model, tokenizer = duat.load(), duat.load_tokenizer()
+    """Return the embedded model, prompts of a task, and the study's rows of it, by ranking and test, in few steps."""
+    model = duat.load()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(study, "STEPS", 2)
         patch.setattr(study, "MANY", 2)
-        piece = study.piece(model, tokenizer, "parameter", COUNT, COUNT)
-    return model, draw(model, "parameter", 2 * COUNT, seed=study.SEED).prompts, piece
+        rows = study.rows_on_task(model, "parameter", COUNT, COUNT)
+    prompts = draw(model, "parameter", 2 * COUNT, seed=study.SEED).prompts
+    return model, prompts, {(row["method"], row["test"]): row for row in rows}
 
 
 def test_its_circuits_are_those_of_the_package(case):
-    model, prompts, piece = case
+    model, prompts, rows = case
     found = task_circuits(model, prompts, "secant", METHODS["secant"], ("neuron x position",), steps=2)
     circuit = found["neuron x position"]
     for name, curve in ((study.SECANT, circuit.refinement.before), (study.FIRST, circuit.curve)):
-        runs = piece["runs"][name]
-        near(np.array(runs[study.OWN])[:, :-1], curve.kept, within=2e-3)
-        near(np.array(runs[study.REMOVED])[:, :-1], curve.removed, within=2e-3)
-    assert piece["runs"][study.FIRST] != piece["runs"][study.SECANT]
+        near(rows[name, KEPT]["runs"], curve.kept, within=2e-3)
+        near(rows[name, REMOVED]["runs"], curve.removed, within=2e-3)
+        near(rows[name, KEPT]["clean"], curve.clean, within=2e-3)
+    assert (rows[study.FIRST, KEPT]["runs"] != rows[study.SECANT, KEPT]["runs"]).any()
 
 
-def test_the_last_circuit_is_empty_and_removing_it_leaves_the_model(case):
-    _, _, piece = case
-    for name, runs in piece["runs"].items():
-        near(np.array(runs[study.REMOVED])[:, -1], piece["clean"][COUNT:], within=2e-3)
-        assert set(runs) == {study.OWN, study.REMOVED} or name in study.EVERYWHERE
-    empty = {test: np.array(piece["runs"][study.SECANT][test])[:, -1] for test in (study.OWN, study.OTHER, study.MEANS)}
+def test_every_ranking_is_tested_on_other_prompts_and_some_with_other_values(case):
+    _, _, rows = case
+    for name in {name for name, _ in rows}:
+        tests = {test for of, test in rows if of == name}
+        assert tests == {KEPT, REMOVED} or name in study.EVERYWHERE
+    assert {test for name, test in rows if name == study.FIRST} == {KEPT, REMOVED, study.OTHER, study.MEANS, study.SAME}
+
+
+def test_the_share_is_zero_for_the_empty_circuit_where_other_values_stand(case):
+    model, prompts, rows = case
     for name in study.EVERYWHERE:
-        for test, runs in empty.items():
-            near(np.array(piece["runs"][name][test])[:, -1], runs, within=2e-3)
-    assert abs(empty[study.OWN] - empty[study.MEANS]).max() > 0.01
+        near(rows[name, KEPT]["zero"], differences(model, prompts)[1][COUNT:], within=2e-3)
+        for test in (study.OTHER, study.MEANS):
+            near(rows[name, test]["zero"], rows[study.SECANT, test]["zero"], within=2e-3)
+    assert abs(rows[study.SECANT, KEPT]["zero"] - rows[study.SECANT, study.MEANS]["zero"]).max() > 0.01
+    means = sum(values(model, prompts.corrupted[i], study.KIND) for i in range(COUNT)) / COUNT
+    (empty,) = run(model, row(prompts, COUNT), study.KIND, np.zeros((1, *means.shape), bool), means)
+    near(rows[study.SECANT, study.MEANS]["zero"][0], empty, within=2e-3)
 
 
-def test_the_share_of_other_values_is_zero_for_the_empty_circuit():
-    sizes = len(study.FRACTIONS)
-    measured = np.full((2, sizes + 1), 3.0)
-    measured[:, -1] = 2.0
-    task = {"clean": [9.0, 9.0, 4.0, 4.0], "corrupted": [9.0, 9.0, 1.0, 1.0]}
-    task["runs"] = {"one": {study.OWN: measured.tolist(), study.MEANS: measured.tolist()}}
-    near(study.statistic(task, "one", study.OWN, study.PLAIN), 2 / 3, within=1e-9)
-    near(study.statistic(task, "one", study.MEANS, study.PLAIN), 1 / 2, within=1e-9)
+def test_the_ranking_in_twenty_steps_is_a_mean_over_two_draws():
+    def of(method, difference):
+        runs = [[difference] * len(study.FRACTIONS)]
+        return {"task": "one", "test": KEPT, "method": method, "clean": [9.0], "zero": [1.0], "runs": runs}
+
+    circuits = pd.DataFrame([of(study.SECANT, 1.0), of(study.FIRST, 3.0), of(study.SECOND, 7.0)])
+    scored = study.over_draws(circuits).set_index("method").logf
+    near(scored.to_numpy(), [0, 0.5], within=1e-12)
+    assert list(scored.index) == [study.SECANT, study.FIRST]
 
 
-def test_verdicts_follow_the_rules():
-    above, across, below = (
-        IntervalEstimate(0.05, 0.01, 0.09),
-        IntervalEstimate(0.0, -0.01, 0.01),
-        IntervalEstimate(-0.05, -0.09, -0.01),
-    )
-    names = [
-        *(f"over {ranking}" for ranking in study.RIVALS),
-        *("over secant, overshoot counted", "over secant, removed", "of the secant over random with sixty steps"),
-        *(f"over secant, {test}" for test in (study.OTHER, study.MEANS)),
-    ]
-    every = dict.fromkeys(names, above)
-    assert set(study.verdicts(every).values()) == {"confirmed"}
-    assert (
-        study.verdicts(every | {"over secant": IntervalEstimate(0.02, 0.01, 0.03)})["ahead"]
-        == "confirmed, smaller than predicted"
-    )
-    assert study.verdicts(every | {"over secant, overshoot counted": across})["ahead"] == "not shown"
-    assert study.verdicts(every | {"over secant": below})["ahead"] == "refuted"
-    assert study.verdicts(every | {"over secant": below})["by optimising"] == "not shown"
-    assert study.verdicts(every | {f"over {study.ONE_STEP}": across})["by optimising"] == "not shown"
-    assert study.verdicts(every | {f"over secant, {study.MEANS}": across})["other values"] == "not shown"
-    assert study.verdicts(every | {f"over secant, {study.MEANS}": below})["other values"] == "made for this test"
-    assert study.verdicts(dict.fromkeys(names, below)) == {
-        "ahead": "refuted",
-        "by optimising": "refuted",
-        "other values": "made for this test",
-        "scores needed": "refuted",
-        "number alone": "refuted",
-    }
+ABOVE, ACROSS, BELOW = ([0.05, 0.051], [-0.01, 0.01], [-0.05, -0.051])
+
+
+def decided(number, *leads):
+    return study.STUDY.predictions[number].decide(*map(estimate, leads))
+
+
+def test_a_lead_is_as_predicted_where_both_ways_of_counting_are_above_zero():
+    assert decided(0, ABOVE, ABOVE) == "confirmed"
+    assert decided(0, [0.02, 0.021], ABOVE) == "mixed"
+    assert decided(0, ABOVE, ACROSS) == "undecided"
+    assert decided(0, BELOW, ABOVE) == "refuted"
+
+
+def test_optimising_has_the_credit_only_beside_every_rival():
+    assert decided(1, ABOVE, ABOVE, ABOVE, ABOVE, ABOVE) == "confirmed"
+    assert decided(1, BELOW, ABOVE, ABOVE, ABOVE, ABOVE) == "undecided"
+    assert decided(1, ABOVE, ABOVE, ABOVE, ABOVE, ACROSS) == "undecided"
+    assert decided(1, ABOVE, ABOVE, ABOVE, ABOVE, BELOW) == "refuted"
+    assert decided(1, BELOW, BELOW, BELOW, BELOW, BELOW) == "refuted"
+
+
+def test_further_predictions_are_of_leads_above_zero():
+    for number, leads in ((2, 2), (3, 1), (4, 1)):
+        assert decided(number, *leads * [ABOVE]) == "confirmed"
+        assert decided(number, *(leads - 1) * [ABOVE], ACROSS) == "undecided"
+        assert decided(number, *(leads - 1) * [ABOVE], BELOW) == "refuted"

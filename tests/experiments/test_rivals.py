@@ -5,6 +5,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from cases import GOLDEN
 from helpers import close, near, numbers
@@ -18,8 +19,11 @@ from duat_jax.nn.mlp import GatedMLP
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.program import trace
 from duat_jax.transform.recording import record_kinds
+from experiments import task_curves
+from experiments.estimate import estimate
 from experiments.rivals import atp, backward, network, patching, paths
 from experiments.rivals import run as study
+from experiments.table import render
 
 PROMPT = Prompt(jnp.array([5, 9, 14, 3, 8]), jnp.array([5, 30, 14, 3, 8]), jnp.array(11), jnp.array(7))
 
@@ -255,16 +259,23 @@ def test_a_patched_units_effect_is_that_of_an_edit(model):
         close(effect, read(x) - run(x), layers=4)
 
 
-def test_a_piece_has_a_curve_of_every_method_and_equal_methods_are_level():
-    model, tokenizer = duat.load(), duat.load_tokenizer()
-    with pytest.MonkeyPatch.context() as patch:
-        methods = {name: study.METHODS[name] for name in (*study.OURS, "GIM", "random")}
-        patch.setattr(study, "METHODS", methods | {"the same": study.METHODS["secant"]})
-        patch.setattr(study, "SAMPLE", 20)
-        piece = study._piece(model, tokenizer, "parameter", 2)
-        found = study.summary({"parameter": piece})
-        text = study.fields({"methods": found, "tasks": {"parameter": piece}})["tables"]
-    assert np.shape(piece["runs"]["random"]) == (2, len(FRACTIONS))
-    assert found["the same"]["ahead"]["secant"] == {"value": 0, "low": 0, "high": 0}
-    assert found["the same"]["correlation"] > found["random"]["correlation"]
-    assert all(f"| {name} |" in text for name in methods)
+def test_rows_have_a_curve_of_every_method_and_equal_methods_are_level(monkeypatch):
+    methods = {name: study.METHODS[name] for name in (*study.OURS, "GIM", "random")}
+    monkeypatch.setattr(study, "METHODS", methods | {"the same": study.METHODS["secant"]})
+    monkeypatch.setattr(study, "SAMPLE", 20)
+    rows = study.rows_on_task(duat.load(), "parameter", 2)
+    assert all(np.shape(row["runs"]) == (2, len(FRACTIONS)) for row in rows)
+    circuits = pd.DataFrame(rows).assign(task="parameter")
+    assert task_curves.lead(task_curves.with_statistics(circuits), "secant", "the same")[:3] == (0, 0, 0)
+    means = study.every(circuits).set_index("method").correlation
+    assert means["the same"] == means["secant"] > means["random"]
+    table = render(study.STUDY.tables["All tasks"], {"circuits": circuits})
+    assert {line.split(" | ")[0].strip("| ") for line in table[2:7]} == {*methods, "the same"}
+
+
+@pytest.mark.parametrize(
+    ("leads", "verdict"),
+    [([-0.001, 0.001], "confirmed"), ([0.1, 0.11], "refuted"), ([-0.1, -0.11], "refuted"), ([-0.1, 0.1], "undecided")],
+)
+def test_a_lead_within_a_bound_is_level(leads, verdict):
+    assert study.within(0.02, estimate(leads)) == verdict

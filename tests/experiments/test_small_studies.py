@@ -117,14 +117,14 @@ def test_prompts_stand_at_every_number_or_are_nearly_alike(kind):
 
 
 @pytest.mark.slow
-def test_a_small_study_of_circuits_makes_its_tables(monkeypatch, tmp_path):
-    monkeypatch.setattr(circuits, "WORK", tmp_path)
-    settings = circuits.STUDIES["A code task"]._replace(methods=circuits.PAIR, prompts=3)
-    result = circuits._compared(circuits._measure("A code task", settings))
-    table = circuits._table(result, "neuron x position")
-    assert len(table) == 2 + len(circuits.PAIR)
-    curves = result["tasks"]["parameter"]["curves"]["neuron x position"]["secant"]
-    assert [np.shape(part) for part in curves] == [(3,), (3,), (3, 9), (3, 9)]
+def test_a_small_study_of_circuits_has_rows_of_both_tests():
+    asked = circuits.COMPARISONS["A code task"]._replace(methods=circuits.PAIR, units=("neuron x position",), prompts=3)
+    rows = circuits.rows_on_task(duat.load(), asked, "parameter")
+    assert [(row["method"], row["test"]) for row in rows] == [
+        (method, test) for method in circuits.PAIR for test in ("kept", "removed")
+    ]
+    for row in rows:
+        assert [np.shape(row[part]) for part in ("clean", "zero", "runs")] == [(3,), (3,), (3, 9)]
 
 
 @pytest.mark.slow

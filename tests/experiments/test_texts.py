@@ -36,7 +36,7 @@ def test_the_studies_read_held_out_files(trained, held_out, monkeypatch):
     calibration, evaluation = draws.texts_of(draws.SMOLLM2)
     assert calibration and evaluation and not set(calibration) & set(evaluation)
 
-    functions = faithfulness._functions()
+    functions = faithfulness.held_out_functions()
     whole = "\n".join(held_out)
     assert len(functions) > 200 and all(function.splitlines()[0].strip() in whole for function in functions)
 

@@ -1,6 +1,7 @@
 """Pages of findings, rendered from the records of studies; protocols and tables have a page for each study."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
@@ -13,6 +14,7 @@ from experiments.studies import converted, study_of
 from experiments.study import Study
 from experiments.table import Frames, Table, render
 from experiments.verdict import Verdict
+from typesetting.mathematics import is_formula, latex
 
 FOLDER = ROOT / "docs" / "findings" / "tables"
 """Protocols and tables of studies, outside of the site's navigation and search."""
@@ -32,6 +34,7 @@ PAGES = (
     "emergence",
 )
 """The pages of findings, in the order of the navigation."""
+SPAN = re.compile(r"`([^`]+)`")
 KEYS = {"findings": "headline"}
 OWN = "none: "
 """The beginning of what stands in the place of a claim for a question that the papers don't answer."""
@@ -72,10 +75,15 @@ def summary(shown: Record) -> list[str]:
     ]
 
 
+def _formula(span: re.Match[str]) -> str:
+    """Return a span of code as it is, or between dollars if it is a formula."""
+    return f"${latex(span[1])}$" if is_formula(span[1]) else span[0]
+
+
 def page_of_tables(name: str) -> str:
     """Return the page of a study: its record, its protocol, its predictions and its tables."""
     study, shown = study_of(name), record(name)
-    protocol = study.protocol.partition("\n")[2].strip()
+    protocol = SPAN.sub(_formula, study.protocol.partition("\n")[2].strip())
     decided = table(VERDICTS, [tuple(map(str, of)) for of in shown.predictions])
     lines = [
         f"# {shown.question}",

@@ -102,7 +102,7 @@ def page_of_tables(name: str) -> str:
         "",
         *decided,
         "",
-        _text(tables_of(study, frames_of(name))).rstrip(),
+        SPAN.sub(_formula, _text(tables_of(study, frames_of(name)))).rstrip(),
     ]
     return "\n".join(lines) + "\n"
 

@@ -4,9 +4,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from benchmarks import attribution
 from duat_jax.display.pictures import styled
 from experiments.estimate import estimate
-from experiments.fields import fields_of
+from experiments.kept_results import kept
 from experiments.pictures.panels import colours, dots
 from experiments.run import frames_of
 from experiments.task_curves import KEPT, PLAIN, with_statistics
@@ -16,11 +17,11 @@ COST = "costs / {} / plain forward passes [quartiles] / value"
 
 def kept_and_cost() -> dict[str, Any]:
     """Return every method's cost, and how much of the effect its circuits of neurons keep."""
-    circuits, costs = frames_of("circuits")["circuits"], fields_of("attribution")
-    kept = circuits[(circuits.comparison == "Every method") & (circuits.test == KEPT)]
+    circuits, costs = frames_of("circuits")["circuits"], attribution.fields(kept("attribution"))
+    rows = circuits[(circuits.comparison == "Every method") & (circuits.test == KEPT)]
     return {
         method: [float(costs[COST.format(method)]), *(round(float(number), 3) for number in estimate(of[PLAIN])[:3])]
-        for method, of in with_statistics(kept).groupby("method", sort=False)
+        for method, of in with_statistics(rows).groupby("method", sort=False)
         if COST.format(method) in costs
     }
 

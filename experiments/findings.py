@@ -119,8 +119,10 @@ def _section(of: Record) -> str:
     return "\n\n".join(
         (
             f"### {of.question}",
-            f"*{of.verdict.capitalize()}, n = {of.n} {of.unit}; what decides was stated {of.stated}.* {of.headline}",
-            f"- *Against it:* {of.against}\n- *Limits:* {of.limits}\n- [Protocol and tables](tables/{of.study}.md)",
+            f"*Prediction, stated {of.stated}: {of.predictions[0].prediction}. **{of.verdict.capitalize()}**, n = "
+            f"{of.n} {of.unit}.* {of.headline}",
+            f"- *Compared with:* {of.control}.\n- *Against it:* {of.against}\n- *Limits:* {of.limits}"
+            f"\n- [Protocol and tables](tables/{of.study}.md)",
         )
     )
 

@@ -1,34 +1,72 @@
-"""Question: what does SmolLM2 read of texts of up to 8,192 tokens, by distance, and what does it change?
+"""How far back does SmolLM2 read in texts of up to 8,192 tokens, and what do far tokens change?
 
-Run `python -m experiments long_context`; it writes experiments/results/long_context.json and the tables in
-docs/findings/long-context.md, which states beforehand what decides.  What is measured is kept in
-experiments/results/work as it
-is finished: a run that was stopped goes on.
+**Model and texts.**  SmolLM2-135M-Instruct in four bits, which was trained to 8,192 tokens.  Six documents of which the
+first 8,192 tokens are taken: three chapters of Python's manual, and three modules of its standard library that the
+embedded model wasn't trained on.  SmolLM2's training text may have them.  Shorter texts are the end of these, so that
+texts of all lengths end with the same tokens.  The three documents of a kind are each other's replacements, and so not
+quite independent.
+
+**Read.**  A token's weight at a position is the norm of the vector that attention writes from one to the other.  Its
+share is measured of the norms, of their squares, and along the sum of all vectors, where it may be negative; at 64
+positions of a text's later half, as a mean over layers, and without the first token.  Beside the model stand text whose
+tokens are shuffled, random weights, and equal shares of all visible tokens.
+
+**Replaced.**  16 neighbouring tokens after an eighth of the text, or at its beginning, are replaced by those of the
+next document, and the model is run again.  The divergence `KL(p ‖ q)` of the next token is between the run before, `p`,
+and the run after, `q`.  Controls are the same 16 tokens in another order, and the same in a text whose tokens but the
+first are shuffled, which keeps their frequencies and is no null.  Last, the first three quarters but the very first
+token are replaced.  In texts of 128 and 512 tokens the growth of the loss of the last 16 tokens, with all but the last
+32 replaced, is split exactly by the secant, and each group of distances is also replaced alone.
+
+**Stated beforehand** were the four predictions and their bounds, with intervals by Student's t over the six texts.
+The papers say that each element of attention's output has information from the entire input.  That can't fail, because
+a softmax gives no visible token the weight zero; so it is measured by bounds.  The opposite view is that far tokens are
+read at small weights that change nothing.  The norms were to decide whether far tokens are read, and a
+prediction on which measures differ was to be called one that depends on the measure; it is called mixed here.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
 import duat_jax as duat
-from duat_jax.evaluation.journal import Journal
 from duat_jax.models.transformer import Transformer
 from experiments import smollm2
-from experiments.kept_results import store
+from experiments.estimate import Estimate
 from experiments.long_context.documents import documents, repeated
-from experiments.long_context.reading import ROWS, measure_reading
+from experiments.long_context.picture import distances_in_numbers, draw_distances
+from experiments.long_context.reading import MEASURES, ROWS, Read, measure_reading
 from experiments.long_context.replacing import SPAN, by_distance, compare, losses, replaced, split_and_again, states
-from experiments.long_context.report import tables
-from experiments.long_context.verdicts import EIGHTH, SHUFFLED
-from experiments.markdown import Fields, cells
+from experiments.long_context.tables import (
+    COLUMNS,
+    EIGHTH,
+    FAR,
+    FIRST,
+    FROM,
+    LAST,
+    LONG,
+    MIDDLE,
+    MODEL,
+    ORDER,
+    SECOND,
+    SHORT,
+    SHUFFLED,
+    SHUFFLED_TEXT,
+    TABLES,
+    UNTRAINED,
+    divergences,
+    far_shares,
+    gains,
+    more_than_shuffled,
+)
+from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
+from experiments.table import Frames
+from experiments.verdict import Verdict, above, below, decide, every
 
-WORK = Path("experiments/results/work")
 LENGTHS = (128, 512, 2048, 8192)
 SPLIT = (128, 512)
 """Lengths at which the secant is computed."""
@@ -36,25 +74,8 @@ ORDERED = (128, 512, 2048)
 """Lengths at which tokens are also replaced by the same ones in another order."""
 STORED = 1024
 """The number of a text's last tokens whose losses are kept, and of those that a mean is taken of along a text."""
-DIGITS = 10
-VERSION = 2
-"""Of the measurements; results of another one aren't gone on with."""
-
-ORDER, FIRST, SECOND, FAR = (
-    "after an eighth, order alone",
-    "first tokens",
-    "without the very first",
-    "all but the last quarter and the very first",
-)
-"""The replaced tokens: 16 after an eighth of the text, in another order; the 16 that the text begins with, and these
-without the very first one; and all of the text's first three quarters but the very first one."""
-
-Found = dict[str, Any]
-"""Measurements, as plain data."""
-
-
-def _rounded(values: Any) -> Any:
-    return jax.tree.map(lambda leaf: np.round(np.asarray(leaf, float), DIGITS).tolist(), values)
+TENTH, LITTLE = 0.1, 50
+"""The share from which on far tokens are read, and the gain in thousandths of a nat below which it is little."""
 
 
 def shuffled(ids: np.ndarray, begin: int, end: int) -> np.ndarray:
@@ -75,39 +96,49 @@ def changed_texts(ids: np.ndarray, other: np.ndarray) -> dict[str, tuple[np.ndar
     return texts
 
 
-def measure(model: Transformer, looped: Transformer, ids: np.ndarray, other: np.ndarray) -> Found:
-    """Return what a text's positions read, the losses at its end, and what replaced tokens change."""
-    read, before = measure_reading(model, ids)
+def layer_rows(read: Read) -> list[Row]:
+    """Return what each layer reads."""
+    return [
+        {
+            "layer": layer,
+            **{COLUMNS[measure]: read.shares[measure][layer] for measure in MEASURES},
+            **{f"{COLUMNS[measure]}_rest": read.rest[measure][layer] for measure in MEASURES},
+            "concentration": read.tokens[layer],
+            "distance": read.distance[layer],
+            "distance_rest": read.distance_rest[layer],
+            "largest": read.largest[layer],
+        }
+        for layer in range(len(read.tokens))
+    ]
+
+
+def losses_of(looped: Transformer, ids: np.ndarray) -> Row:
+    """Return the losses at a text's end and along it."""
     own = jnp.asarray(ids)
-    of_tokens = np.asarray(losses(looped, before, own), np.float64)
-    found = {
-        "read": _rounded(read._asdict()),
-        "losses": _rounded(of_tokens[-STORED:]),
-        "by position": _rounded([of_tokens[i : i + STORED].mean() for i in range(0, len(of_tokens), STORED)]),
-        "repeated": round(repeated(ids), DIGITS),
-        "replaced": {
-            name: _rounded(by_distance(compare(looped, before, states(looped, jnp.asarray(text)), own), *span))
-            for name, (text, *span) in changed_texts(ids, other).items()
-        },
-    }
-    if len(ids) in SPLIT:
-        found["split"] = _rounded(split_and_again(looped, ids, other))
-    return found
-
-
-def measure_controls(
-    untrained: Transformer, model: Transformer, looped: Transformer, ids: np.ndarray, other: np.ndarray
-) -> Found:
-    """Return what an untrained model reads, and what is read and replaced tokens change in shuffled text."""
-    (text, instead), eighth = (shuffled(each, 1, len(each)) for each in (ids, other)), len(ids) // 8
-    read, before = measure_reading(model, text)
-    after = states(looped, jnp.asarray(replaced(text, instead, eighth)))
-    change = compare(looped, before, after, jnp.asarray(text))
+    of_tokens = np.asarray(losses(looped, states(looped, own), own), np.float64)
     return {
-        "read": _rounded(measure_reading(untrained, ids)[0]._asdict()),
-        "read, shuffled text": _rounded(read._asdict()),
-        "replaced": {SHUFFLED: _rounded(by_distance(change, eighth))},
+        "losses": of_tokens[-STORED:],
+        "by_position": [of_tokens[i : i + STORED].mean() for i in range(0, len(of_tokens), STORED)],
+        "repeated": repeated(ids),
     }
+
+
+def changes(looped: Transformer, ids: np.ndarray, other: np.ndarray) -> list[Row]:
+    """Return what replaced tokens change by distance, in the text and in shuffled text."""
+
+    def change(before: np.ndarray, after: np.ndarray, *span: int) -> dict[str, list[float]]:
+        texts = [jnp.asarray(text) for text in (before, after)]
+        return by_distance(compare(looped, *(states(looped, text) for text in texts), texts[0]), *span)
+
+    rows = [{"replaced": name, **change(ids, text, *span)} for name, (text, *span) in changed_texts(ids, other).items()]
+    (text, instead), eighth = (shuffled(each, 1, len(each)) for each in (ids, other)), len(ids) // 8
+    return [*rows, {"replaced": SHUFFLED, **change(text, replaced(text, instead, eighth), eighth)}]
+
+
+def parts_of(looped: Transformer, ids: np.ndarray, other: np.ndarray) -> list[Row]:
+    """Return the parts of replaced tokens by distance, and what replacing each group alone costs."""
+    found = split_and_again(looped, ids, other)
+    return [{"distance": name, "part": of["part"], "again": of["run again"]} for name, of in found.items()]
 
 
 @cache
@@ -120,39 +151,133 @@ def _untrained() -> Transformer:
     return Transformer(_model(False).config, rngs=nnx.Rngs(0))
 
 
-def _pieces() -> Iterator[tuple[str, Callable[[], Found]]]:
-    """Yield the measurements, all lengths of one text before the next text."""
-    texts = documents(duat.load_tokenizer(smollm2.path()))
-    for kind, ids in texts.items():
-        for text in range(len(ids)):
+def reading_of(model: Callable[[], Transformer], ids: np.ndarray) -> list[Row]:
+    """Return what each layer of a model reads of a text."""
+    return layer_rows(measure_reading(model(), ids)[0])
+
+
+def measure() -> Measurements:
+    """Yield all measurements, all lengths of one text before the next text."""
+    for kind, of_kind in documents(duat.load_tokenizer(smollm2.path())).items():
+        for text in range(len(of_kind)):
             for tokens in LENGTHS:
                 # Texts of all lengths end with the same tokens.
-                own, other = (ids[i % len(ids), -tokens:] for i in (text, text + 1))
-                yield f"{kind} {text}, {tokens}", partial(_measured, own, other)
-                yield f"{kind} {text}, {tokens}, controls", partial(_controls, own, other)
+                ids, other = (of_kind[i % len(of_kind), -tokens:] for i in (text, text + 1))
+                keys = {"text": f"{kind} {text}", "tokens": tokens}
+                yield from pieces_of(keys, ids, other)
 
 
-def _measured(ids: np.ndarray, other: np.ndarray) -> Found:
-    return measure(_model(False), _model(True), ids, other)
+def pieces_of(keys: Row, ids: np.ndarray, other: np.ndarray) -> Measurements:
+    """Yield the measurements on one text of one length."""
+    reads: dict[str, tuple[Callable[[], Transformer], Any]] = {
+        MODEL: (partial(_model, False), ids),
+        SHUFFLED_TEXT: (partial(_model, False), shuffled(ids, 1, len(ids))),
+        UNTRAINED: (_untrained, ids),
+    }
+    for weights, of in reads.items():
+        yield Piece("read", {**keys, "weights": weights}, partial(reading_of, *of))
+    yield Piece("losses", keys, lambda: losses_of(_model(True), ids))
+    yield Piece("replaced", keys, lambda: changes(_model(True), ids, other))
+    if len(ids) in SPLIT:
+        yield Piece("split", keys, lambda: parts_of(_model(True), ids, other))
 
 
-def _controls(ids: np.ndarray, other: np.ndarray) -> Found:
-    return measure_controls(_untrained(), _model(False), _model(True), ids, other)
+def used(difference: Estimate, positive: Estimate, in_shuffled: Estimate) -> Verdict:
+    """Return whether far tokens are used for more than their frequencies."""
+    return decide(difference.low > 0 and positive.value == 1, difference.high < TENTH * in_shuffled.value)
 
 
-def fields(results: Found) -> Fields:
-    """Return the fields of the documentation pages."""
-    text = tables(results["pieces"])
-    return {"tables": text, **cells(text)}
+def needed(gain: Estimate, positive: Estimate) -> Verdict:
+    """Return whether the loss falls with a longer text."""
+    return decide(gain.low > 0 and positive.value == 1, gain.high < 0)
 
 
-def main() -> None:
-    """Run what isn't measured yet, and store the results."""
-    WORK.mkdir(parents=True, exist_ok=True)
-    sizes = {"lengths": LENGTHS, "split": SPLIT, "ordered": ORDERED, "stored": STORED, "span": SPAN, "rows": ROWS}
-    journal = Journal(WORK / "long_context.jsonl", {"version": VERSION, "digits": DIGITS, **sizes})
-    pieces = {}
-    for name, compute in _pieces():
-        pieces[name] = journal.once(name, compute)
-        print(name, flush=True)
-    store("long_context", {"pieces": pieces})
+def _gain(frames: Frames) -> np.ndarray:
+    return gains(frames, MIDDLE, LONG, FROM)
+
+
+PREDICTIONS = (
+    Prediction(
+        "tokens 1,024 or more away are read",
+        f"confirmed if above {TENTH:.0%} of the norms, the squared norms and the shares along the sum in texts of"
+        f" {LONG:,} tokens, without the first token; refuted if below by all three",
+        tuple(
+            Measure(f"share, {measure}, in %", partial(far_shares, tokens=LONG, weights=MODEL, measure=measure), 1)
+            for measure in MEASURES
+        ),
+        every(above, 100 * TENTH),
+    ),
+    Prediction(
+        "they are used for more than frequencies",
+        f"confirmed if the divergence is larger than in shuffled text of {MIDDLE:,} tokens in the mean and every text;"
+        " refuted if the difference is below a tenth of the divergence in shuffled text",
+        (
+            Measure("divergence, more than in shuffled text, thousandths of a nat", more_than_shuffled, 2, "+"),
+            Measure("share of texts above zero", lambda of: more_than_shuffled(of) > 0, 2),
+            Measure("divergence in shuffled text", partial(divergences, tokens=MIDDLE, place=SHUFFLED), 2),
+        ),
+        used,
+    ),
+    Prediction(
+        "they are needed",
+        f"confirmed if the loss of the last {FROM:,} tokens falls from {MIDDLE:,} to {LONG:,} tokens in the mean and"
+        " every text; refuted if it grows",
+        (
+            Measure("fall of the loss, thousandths of a nat", _gain, 1, "+"),
+            Measure("share of texts above zero", lambda of: _gain(of) > 0, 2),
+        ),
+        needed,
+    ),
+    Prediction(
+        f"little is gained from {SHORT} tokens on (the opposite view)",
+        f"confirmed if the loss of the last {LAST} tokens falls by less than {LITTLE} thousandths of a nat from"
+        f" {SHORT} to {LONG:,} tokens; refuted if by more",
+        (
+            Measure(
+                "fall of the loss, thousandths of a nat",
+                partial(gains, short=SHORT, long=LONG, last=LAST),
+                1,
+                "+",
+            ),
+        ),
+        lambda gain: below(gain, LITTLE),
+    ),
+)
+
+STUDY = Study(
+    protocol=__doc__,
+    page="long-context",
+    claim='"each element in the output … contains global information" (Section 4.1)',
+    unit="texts",
+    stated="before the run",
+    predictions=PREDICTIONS,
+    control=Measure("share, norms, in shuffled text, in %", partial(far_shares, tokens=LONG, weights=SHUFFLED_TEXT), 1),
+    headline="Tokens 1,024 or more back have {outcome} % of what SmolLM2 reads by norms (shuffled text: {control} %;"
+    " {n} texts); replacing 16 moves predictions by {Divergence after replaced tokens, in thousandths of a nat /"
+    " 2,048, after an eighth / 1,024 to 4,095 / value} thousandths of a nat, in shuffled text by {Divergence after"
+    " replaced tokens, in thousandths of a nat / 2,048, after an eighth, shuffled text / 1,024 to 4,095 / value}.",
+    against="By squared norms they have {Tokens 1,024 or more away, by measure / SmolLM2-135M / squared norms} % and"
+    " along the sum {Tokens 1,024 or more away, by measure / SmolLM2-135M / along the sum} %, and untrained weights"
+    " give them {Tokens 1,024 or more away, by measure / untrained / norms} % by norms.",
+    limits="One small model in four bits, and six texts of two kinds that are each other's replacements and may be in"
+    " its training text. Means over positions hide a name that comes again.",
+    tables=TABLES,
+    measure=measure,
+    pictures={
+        "long-context": Picture(
+            distances_in_numbers,
+            draw_distances,
+            "Left: the share of written norms by distance, without the first token. Middle: the divergence of"
+            " predictions behind 16 replaced tokens. Right: the growth of the last quarter's loss by the distance to"
+            " the replaced three quarters. Texts of 8,192 tokens; lines are 95 % intervals over {n} texts.",
+        )
+    },
+    settings={
+        "lengths": LENGTHS,
+        "split": SPLIT,
+        "ordered": ORDERED,
+        "stored": STORED,
+        "span": SPAN,
+        "rows": ROWS,
+    },
+)

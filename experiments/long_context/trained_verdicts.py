@@ -7,9 +7,9 @@ from jaxtyping import Float
 
 from duat_jax.evaluation.statistics import students_mean
 from experiments.long_context.networks import FEATURES, FULL, NONE, PATTERN, TOKENS, WINDOW
-from experiments.long_context.verdicts import CONFIRMED, UNDECIDED, decided
 from experiments.markdown import table
 
+CONFIRMED, REFUTED, UNDECIDED = "confirmed", "refuted", "undecided"
 NOT_TUNED, INTERPOLATED = "not fine-tuned", "not fine-tuned, interpolated"
 SHORT_TEXTS = "texts of 128 tokens, all weights"
 LEVEL = 0.01
@@ -23,6 +23,11 @@ Found = dict[str, Any]
 """Measurements, as plain data."""
 Units = Float[np.ndarray, "seeds texts"]
 """A number of every seed and text."""
+
+
+def decided(confirmed: bool, refuted: bool) -> str:
+    """Return the verdict; a difference below the bound of the opposite view counts as none."""
+    return REFUTED if refuted else CONFIRMED if confirmed else UNDECIDED
 
 
 def above(values: Units) -> bool:

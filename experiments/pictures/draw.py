@@ -23,30 +23,3 @@ def draw_families(numbers: Numbers) -> Figure:
     axes.set_xlabel("largest difference to Hugging Face transformers, of the largest entry")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper")
     return figure
-
-
-@styled
-def draw_long_context(numbers: Numbers) -> Figure:
-    """Draw what is read of long texts by distance, and what replaced tokens change."""
-    figure = Figure(figsize=(10.4, 3.8))
-    read, changed, lost = figure.subplots(1, 3)
-    colours = {"SmolLM2-135M": OURS, "the text": OURS, "shuffled text": OTHER, "equal shares": "black"}
-    for axes, lines in ((read, numbers["read"]), (changed, numbers["changed"]), (lost, {"": numbers["lost"]})):
-        for name, of in lines.items():
-            values = np.array(list(of.values()))
-            axes.errorbar(
-                range(len(values)),
-                values[:, 0],
-                np.abs(values[:, 1:] - values[:, :1]).T,
-                fmt=".-",
-                color=colours.get(name, OURS),
-                label=name,
-            )
-        axes.set_xticks(range(len(numbers["read"]["SmolLM2-135M"])), list(numbers["read"]["SmolLM2-135M"]), rotation=60)
-        axes.set_xlabel("distance in tokens")
-    read.set(ylabel="share of what is written, in %", title="read, without the first token")
-    changed.set(yscale="log", ylabel="divergence, thousandths of a nat", title="16 tokens replaced")
-    lost.set(yscale="log", ylabel="loss, thousandths of a nat", title="three quarters replaced")
-    for axes in (read, changed):
-        axes.legend(fontsize="small")
-    return figure

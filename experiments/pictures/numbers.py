@@ -32,29 +32,6 @@ def _of(study: str, field: str, names: Iterable[str] | Mapping[str, str]) -> dic
     return {shown: estimate(fields[field.format(name)]) for shown, name in named.items()}
 
 
-DISTANCES = ("1 to 3", "4 to 15", "16 to 63", "64 to 255", "256 to 1,023", "1,024 to 4,095", "4,096 to 16,383")
-
-
-def long_context() -> Numbers:
-    """Return what is read of texts of 8,192 tokens, and what replaced tokens change in them, by distance."""
-    weights = {name: f"{name}, left out" for name in ("SmolLM2-135M", "shuffled text", "equal shares")}
-    spans = {"the text": "after an eighth", "shuffled text": "after an eighth, shuffled text"}
-
-    def by_distance(heading: str, rows: Mapping[str, str]) -> Numbers:
-        return {name: _of("long_context", f"{heading} / 8,192, {row} / {{}}", DISTANCES) for name, row in rows.items()}
-
-    return {
-        "read": by_distance("What is read, by norms", weights),
-        "changed": by_distance("Divergence after replaced tokens, in thousandths of a nat", spans),
-        "lost": _of(
-            "long_context",
-            "Loss after replaced tokens, in thousandths of a nat / 8,192, all but the last quarter and the very first"
-            " / {}",
-            DISTANCES[:-1],
-        ),
-    }
-
-
 def limited_reach() -> Numbers:
     """Return the losses of networks trained with windows, convolutions and attention, and after fine-tuning."""
     trained, study = kept("long_context_trained"), "long_context_trained"

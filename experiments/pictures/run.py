@@ -21,9 +21,7 @@ from experiments.study import Picture
 FOLDER = ROOT / "docs" / "findings"
 
 
-PICTURES = {
-    "long-context": Picture(numbers.long_context, draw.draw_long_context),
-}
+PICTURES: dict[str, Picture] = {}
 """The picture of every page of results, by the name of the page."""
 
 FURTHER = {

@@ -5,6 +5,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from flax import nnx
 from helpers import close, far, near
@@ -12,8 +13,11 @@ from helpers import close, far, near
 from duat_jax.evaluation.running_text import token_losses
 from duat_jax.in_context import measure_reach
 from duat_jax.verification.networks import randomised
-from experiments.long_context import reading, replacing, run, verdicts
+from experiments.findings import tables_of
+from experiments.long_context import reading, replacing, run, tables
 from experiments.long_context.networks import FULL, Sizes, network
+from experiments.markdown import cells
+from experiments.significant import significant
 
 SMALL = Sizes(kind=FULL, layers=2, features=16, neurons=12, tokens=1024, vocab=40)
 
@@ -146,9 +150,19 @@ def test_shuffled_text_keeps_its_first_token_and_gets_shuffled_tokens(model, mon
 
     monkeypatch.setattr(run, "states", seeing(replacing.states))
     monkeypatch.setattr(run, "measure_reading", seeing(reading.measure_reading))
-    run.measure_controls(model, model, model, ids, other)
-    text, after, natural = (np.asarray(each) for each in seen)
-    assert (natural == ids).all() and text[0] == ids[0] and (np.sort(text) == np.sort(ids)).all()
+    monkeypatch.setattr(run, "_model", lambda scanned: model)
+    monkeypatch.setattr(run, "_untrained", lambda: model)
+    of_weights = {
+        piece.keys["weights"]: piece.compute for piece in run.pieces_of({}, ids, other) if piece.frame == "read"
+    }
+    for compute in of_weights.values():
+        compute()
+    own, read, natural = (np.asarray(each) for each in seen)
+    assert [*of_weights] == [run.MODEL, run.SHUFFLED_TEXT, run.UNTRAINED]
+    assert (own == ids).all() and (natural == ids).all()
+    run.changes(model, ids, other)
+    text, after = (np.asarray(each) for each in seen[-2:])
+    assert (read == text).all() and text[0] == ids[0] and (np.sort(text) == np.sort(ids)).all()
     assert (text != ids).sum() > 64
     span = slice(16, 16 + replacing.SPAN)
     outside = np.delete(np.arange(128), span)
@@ -158,27 +172,22 @@ def test_shuffled_text_keeps_its_first_token_and_gets_shuffled_tokens(model, mon
 
 def invented(far=0.2, squares=None, difference=2e-3, gain=0.1, beyond=0.2, spread=0.01):
     """Return measurements of six texts, which differ by the spread, a share of every number."""
-    pieces = {}
+    frames = {"read": [], "losses": [], "replaced": []}
     for text in range(6):
         factor = 1 + spread * (text - 2.5)
-        shares = {measure: [[0.5 - far * factor, 0, 0, 0, 0, 0, far * factor, 0.0]] for measure in reading.MEASURES}
-        if squares is not None:
-            shares[reading.SQUARES] = [[0.5 - squares, 0, 0, 0, 0, 0, squares, 0.0]]
-        read = {"rest": shares}
+        shares = {
+            f"{column}_rest": [0.5 - far * factor, 0, 0, 0, 0, 0, far * factor, 0] for column in ("norms", "along")
+        }
+        of_squares = far * factor if squares is None else squares
+        shares["squares_rest"] = [0.5 - of_squares, 0, 0, 0, 0, 0, of_squares, 0]
+        frames["read"].append({"text": text, "tokens": 8192, "weights": run.MODEL, **shares})
         losses = {512: 3.0, 2048: 3.0 - (beyond - gain) * factor, 8192: 3.0 - beyond * factor}
         for tokens, loss in losses.items():
-            natural, shuffled = ([0.0] * 5 + [number, 0.0] for number in (1e-2 + difference * factor, 1e-2))
-            pieces[f"manual {text}, {tokens}"] = {
-                "read": read,
-                "losses": [loss] * 1024,
-                "replaced": {verdicts.EIGHTH: {"divergence": natural}},
-            }
-            pieces[f"manual {text}, {tokens}, controls"] = {
-                "read": read,
-                "read, shuffled text": read,
-                "replaced": {verdicts.SHUFFLED: {"divergence": shuffled}},
-            }
-    return pieces
+            frames["losses"].append({"text": text, "tokens": tokens, "losses": [loss] * 1024})
+        for place, number in ((run.EIGHTH, 1e-2 + difference * factor), (run.SHUFFLED, 1e-2)):
+            found = {"replaced": place, "divergence": [0.0] * 5 + [number, 0.0]}
+            frames["replaced"].append({"text": text, "tokens": 2048, **found})
+    return {name: pd.DataFrame(rows) for name, rows in frames.items()}
 
 
 @pytest.mark.parametrize(
@@ -186,43 +195,43 @@ def invented(far=0.2, squares=None, difference=2e-3, gain=0.1, beyond=0.2, sprea
     [
         ({}, ["confirmed", "confirmed", "confirmed", "refuted"]),
         ({"far": 0.02, "gain": 0.0, "beyond": 0.02}, ["refuted", "confirmed", "undecided", "confirmed"]),
-        ({"squares": 0.01}, ["depends on the measure", "confirmed", "confirmed", "refuted"]),
+        ({"squares": 0.01}, ["mixed", "confirmed", "confirmed", "refuted"]),
         ({"difference": 5e-4, "gain": -0.01}, ["confirmed", "refuted", "refuted", "refuted"]),
         # One of the six texts has the other sign here, though the intervals of differences are above zero.
         ({"far": 0.05, "beyond": 0.05, "spread": 0.5}, ["undecided", "undecided", "undecided", "undecided"]),
     ],
 )
-def test_verdicts_follow_their_bounds(numbers, expected):
-    rows = verdicts.verdicts(invented(**numbers))[2:]
-    assert [row.split(" | ")[1] for row in rows] == expected
+def test_predictions_follow_their_bounds(numbers, expected):
+    frames = invented(**numbers)
+    assert [prediction.verdict(frames) for prediction in run.PREDICTIONS] == expected
 
 
 def test_a_piece_is_measured_and_written(model, monkeypatch):
     """The whole of the study on one text, taken for one of every length, and the tables that are written of it."""
-    monkeypatch.setattr(verdicts, "FAR", 3)
+    monkeypatch.setattr(tables, "FROM", 16)
+    monkeypatch.setattr(run, "_model", lambda scanned: model)
+    monkeypatch.setattr(run, "_untrained", lambda: network(replace(SMALL), nnx.Rngs(1)))
     ids, other = random_ids(128), random_ids(128, 1)
-    untrained = network(replace(SMALL), nnx.Rngs(1))
-    pieces = {
-        f"{kind} {text}, {tokens}{end}": found
-        for end, found in (
-            ("", run.measure(model, model, ids, other)),
-            (", controls", run.measure_controls(untrained, model, model, ids, other)),
-        )
-        for kind in ("manual", "source")
-        for text in range(2)
-        for tokens in run.LENGTHS
-    }
-    fields = run.fields({"pieces": pieces})
-    found = pieces["manual 0, 128"]
-    everything = found["split"]["all"]
-    near(everything["part"], everything["run again"], within=2e-6)
-    near(sum(group["part"] for group in found["split"].values()), 2 * everything["part"], within=1e-5)
-    assert fields["Parts by distance / 128, all / part by the secant"] == f"{everything['part']:+.3f}"
+    of_text = [(piece.frame, piece.keys, significant(piece.compute())) for piece in run.pieces_of({}, ids, other)]
+    frames = {}
+    for frame, keys, rows in of_text:
+        for text in ("manual 0", "manual 1"):
+            for tokens in run.LENGTHS:
+                for row in rows if isinstance(rows, list) else [rows]:
+                    frames.setdefault(frame, []).append({"text": text, "tokens": tokens, **keys, **row})
+    frames = {name: pd.DataFrame(rows) for name, rows in frames.items()}
+    shown = tables_of(run.STUDY, frames)
+    fields = cells("\n".join(line for title, lines in shown.items() for line in (f"## {title}", "", *lines, "")))
+    split = frames["split"][(frames["split"].text == "manual 0") & (frames["split"].tokens == 128)]
+    split = split.set_index("distance")
+    near(split.part["all"], split.again["all"], within=1e-5)
+    near(split.part.sum(), 2 * split.part["all"], within=1e-5)
+    assert fields["Parts by distance / 128, all / part by the secant"] == f"{split.part['all']:+.3f}"
     losses = token_losses(model, jnp.asarray(ids)[None])[0]
-    near(found["losses"], losses, within=1e-6)
-    near(found["by position"], [losses.mean()], within=1e-6)
-    assert fields["Loss at the end, by length / all / 128"] == f"{losses[-verdicts.LAST :].mean():.3f}"
-    for measure in reading.MEASURES:
-        assert fields[f"What is read, by {measure} / 128, equal shares, counted / on it"].endswith("%")
-    assert set(found["replaced"]) == {verdicts.EIGHTH, run.ORDER, run.FIRST, run.SECOND, run.FAR}
-    assert fields["Verdicts / needed / verdict"] == "undecided", "texts of all lengths are the same"
+    near(frames["losses"].losses[0], losses, within=1e-4)
+    near(frames["losses"].by_position[0], [losses.mean()], within=1e-4)
+    assert fields["Loss at the end, by length / the last 64 / 128"] == f"{losses[-run.LAST :].mean():.3f}"
+    assert fields["What is read, by norms / 128, equal shares / itself"] == "1.1"
+    changed = {run.EIGHTH, run.ORDER, run.FIRST, run.SECOND, run.FAR, run.SHUFFLED}
+    assert set(frames["replaced"].replaced) == changed
+    assert run.PREDICTIONS[2].verdict(frames) == "undecided", "texts of all lengths are the same"

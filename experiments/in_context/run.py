@@ -272,8 +272,8 @@ STUDY = Study(
     control=GAIN,
     headline="Four demonstrations with wrong answers (Min et al., 2022) add {outcome} of the {control} nats that right"
     " ones add (SmolLM2-135M, three tasks, {n} draws).",
-    short="Demonstrations with wrong answers add {outcome / value} of what right ones add, as Min et al. (2022) found"
-    " first.",
+    short="Four demonstrations with exchanged answers add {outcome / value} of the log-probability that right ones add"
+    " (SmolLM2; after Min et al., 2022).",
     against="Right answers add {What demonstrations add / antonyms, 4 / mapping: right − exchanged} nats more for"
     " antonyms, {What demonstrations add / uppercase, 4 / mapping: right − exchanged} for uppercase.",
     limits="An answer counts by its first token. Exchanged answers may mislead, which right ones don't.",

@@ -307,8 +307,8 @@ STUDY = Study(
     " token, by the theory's own ‖W'3‖ by {A quarter / ‖W'3‖ / SmolLM2-135M: 8 of 30 layers}, without random ones by"
     " {control}"
     " ({n} draws, ten orders).",
-    short="The size of weights doesn't tell which layers can go: SmolLM2's eight smallest cost {outcome / value} nats a"
-    " token, about as random ones (see also ShortGPT and Gromov et al., 2024).",
+    short="Small weights tell which layers can go up to four of SmolLM2's thirty; the eight smallest cost"
+    " {outcome / value} nats a token, about as random ones (see also ShortGPT and Gromov et al., 2024).",
     against="By ‖W'3‖ SmolLM2's layers cost half of what random ones do; but block influence (ShortGPT) costs"
     " {A quarter / block influence / SmolLM2-135M: 8 of 30 layers}, and in the embedded model ‖W'3‖ costs"
     " {A quarter / ‖W'3‖ / embedded: 2 of 6 layers} where random orders cost"

@@ -157,7 +157,7 @@ STUDY = Study(
     headline="Without half of its neurons the embedded model loses {outcome} nats a token more if the rest is fitted"
     " anew; random ones, refitted as well, cost {control}, and the same neurons without a refit"
     " {Every layer loses the same share / embedded, contributions, none / 50%} ({n} draws of text).",
-    short="Half of a small model's neurons can go for {outcome / value} nats a token, if the rest is fitted anew.",
+    short="Half of the embedded model's neurons can go for {outcome / value} nats a token, if the rest is fitted anew.",
     against="In SmolLM2-135M the ranking counts for more than the refit: by contributions half of the neurons cost"
     " {Every layer loses the same share / SmolLM2-135M, contributions, none / 50%} nats with nothing in their place,"
     " at random and refitted {Every layer loses the same share / SmolLM2-135M, random, refit / 50%}.",

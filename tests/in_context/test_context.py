@@ -310,7 +310,7 @@ def test_with_another_part_the_columns_sum_to_the_difference_of_two_plain_runs(m
     # Inputs move at the part alone, and parameters both there and after it.
     assert not exchange.inputs[~HIDDEN].any() and np.abs(exchange.inputs[HIDDEN]).min() > 1e-9
     assert np.abs(exchange.layers[:, 0]).sum() > 1e-6 and np.abs(exchange.layers[:, 1:]).sum() > 1e-6
-    assert "moved inputs" in str(exchange) and len(exchange.plot().axes) == 2
+    assert "Moved inputs" in str(exchange) and len(exchange.plot().axes) == 2
     assert json.loads(json.dumps(exchange.as_dict(), allow_nan=False))["inputs"] == exchange.inputs.tolist()
 
 

@@ -35,14 +35,20 @@ UNKNOWN = frozenset(_NAMES.split())
 REGISTERED = {
     "albert": "AlbertTokenizer",
     "bert": "BertTokenizer",
+    "camembert": "CamembertTokenizer",
     "cohere": "CohereTokenizer",
+    "cohere2": "CohereTokenizer",
     "distilbert": "BertTokenizer",
+    "electra": "BertTokenizer",
     "gemma": "GemmaTokenizer",
     "gemma2": "GemmaTokenizer",
+    "gemma3": "GemmaTokenizer",
     "gemma3_text": "GemmaTokenizer",
     "gpt2": "GPT2Tokenizer",
+    "gpt_neo": "GPT2Tokenizer",
     "gpt_neox": "GPTNeoXTokenizer",
     "gptj": "GPT2Tokenizer",
+    "olmoe": "GPTNeoXTokenizer",
     "opt": "GPT2Tokenizer",
     "phi": "GPT2Tokenizer",
     "qwen2": "Qwen2Tokenizer",
@@ -57,7 +63,24 @@ REGISTERED = {
 ALWAYS = frozenset({"qwen2"})
 """The families whose tokenizers have that class although another one is stated."""
 
-AS_THEY_ARE = frozenset({"granite", "mistral", "mixtral", "modernbert", "olmo2", "olmo3", "phi3", "stablelm"})
+AS_THEY_ARE = frozenset(
+    [
+        "ernie4_5",
+        "glm",
+        "glm4",
+        "gpt_bigcode",
+        "granite",
+        "granitemoe",
+        "ministral",
+        "mistral",
+        "mixtral",
+        "modernbert",
+        "olmo2",
+        "olmo3",
+        "phi3",
+        "stablelm",
+    ]
+)
 """The families whose tokenizers are those of `tokenizer.json` although a class is stated."""
 
 

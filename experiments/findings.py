@@ -69,7 +69,7 @@ def summary(shown: Record) -> list[str]:
         f"- **Units.** {shown.n} {shown.unit}; what decides was stated {shown.stated}.",
         f"- **Outcome.** {shown.outcome} (95 % interval: {shown.method}).",
         f"- **Control.** {shown.control}.",
-        f"- **Verdict.** {shown.verdict}.",
+        f"- **Verdict.** The prediction is {shown.verdict}: {shown.answer}.",
         f"- **Strongest result against it.** {shown.against}",
         f"- **Limits.** {shown.limits}",
     ]
@@ -114,17 +114,16 @@ def write_pages_of_tables(names: Sequence[str] | None = None) -> None:
         (FOLDER / f"{name}.md").write_text(page_of_tables(name), encoding="utf-8")
 
 
-def _section(of: Record) -> str:
-    """Return a record as a section: question, verdict, finding, what speaks against it, and limits."""
-    return "\n\n".join(
-        (
-            f"### {of.question}",
-            f"*Prediction, stated {of.stated}: {of.predictions[0].prediction}. **{of.verdict.capitalize()}**, n = "
-            f"{of.n} {of.unit}.* {of.headline}",
-            f"- *Compared with:* {of.control}.\n- *Against it:* {of.against}\n- *Limits:* {of.limits}"
-            f"\n- [Protocol and tables](tables/{of.study}.md)",
-        )
-    )
+def _studies(first: Record, others: Sequence[Record]) -> str:
+    """Return the studies of a page: the first one, whose finding heads the page, and a table of the others."""
+    shown = [
+        f"**{first.question}** {first.answer.capitalize()}. *The prediction, stated {first.stated}: "
+        f"{first.predictions[0].prediction}: {first.verdict}, n = {first.n} {first.unit}.*",
+        f"- *Compared with:* {first.control}.\n- *Against it:* {first.against}\n- *Limits:* {first.limits}"
+        f"\n- [Protocol and tables](tables/{first.study}.md); `python -m experiments {first.study}` measures again",
+    ]
+    rows = [(f"[{of.question}](tables/{of.study}.md)", of.answer, of.headline) for of in others]
+    return "\n\n".join([*shown, "\n".join(table(("question", "answer", "finding"), rows))] if rows else shown)
 
 
 def claims() -> dict[str, list[Record]]:
@@ -141,7 +140,7 @@ def _summary() -> Fields:
     """Return the fields of the summary and of the page of claims."""
     verdicts = Counter(Verdict(of.verdict) for of in records())
     of_pages = [(page, records(page)[0]) for page in PAGES if records(page)]
-    findings = [(f"[{_title(page)}]({page}.md)", of.headline, of.verdict) for page, of in of_pages]
+    findings = [(f"[{_title(page)}]({page}.md)", of.question, of.answer, of.headline) for page, of in of_pages]
     decided = [
         (claim, verdict_on(claim, of), "; ".join(f"[{each.question}](tables/{each.study}.md)" for each in of))
         for claim, of in claims().items()
@@ -149,7 +148,7 @@ def _summary() -> Fields:
     return {
         "studies": str(len(records())),
         "verdicts": ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in Verdict),
-        "summary": "\n".join(table(("page", "finding", "verdict"), findings)),
+        "summary": "\n".join(table(("page", "question", "answer", "finding"), findings)),
         "claims": "\n".join(table(("claim", "verdict", "by"), decided)),
     }
 
@@ -164,7 +163,7 @@ def fields(kept: dict[str, Any]) -> Fields:
     found = _summary()
     for page in dict.fromkeys(of.page for of in records()):
         of_page = records(page)
-        found[f"{page} / studies"] = "\n\n".join(map(_section, of_page))
+        found[f"{page} / studies"] = _studies(of_page[0], of_page[1:])
         for key in ("findings", "against", "limits"):  # until no page shows them apart
             found[f"{page} / {key}"] = "\n".join(f"- {of._asdict()[KEYS.get(key, key)]}" for of in of_page)
     return found

@@ -11,6 +11,8 @@ from experiments.verdict import Verdict, together
 
 NAMED = re.compile(r"\{([^{}]+)\}")
 UNMEASURED = re.compile(r"\b(not|never|weren't|wasn't|isn't|aren't)\s+(measured|tested|tried)\b", re.IGNORECASE)
+ASKED = re.compile(r"(Is|Are|Do|Does|Did|Can|Has|Have)\b.*\?")
+"""A question that yes or no answers."""
 NEEDED = "{outcome}", "{control}", "{n}"
 """Fields without which a headline misleads."""
 
@@ -38,6 +40,7 @@ class Record(NamedTuple):
         study: its name: `python -m experiments NAME` runs it.
         page: the page of findings.
         question: the question.
+        answer: yes, no, partly, or open, by the verdict.
         claim: the papers' claim with its place, or where the question is from.
         unit: of what n are.
         n: the number of units.
@@ -56,6 +59,7 @@ class Record(NamedTuple):
     study: str
     page: str
     question: str
+    answer: str
     claim: str
     unit: str
     n: int
@@ -115,6 +119,7 @@ def record_of(name: str, study: Study, frames: Frames, cells: Fields) -> Record:
         study=name,
         page=study.page,
         question=study.question,
+        answer=Verdict(decided[0].verdict).answer,
         claim=study.claim,
         unit=study.unit,
         n=estimate.n,
@@ -138,8 +143,8 @@ def faults(name: str, study: Study) -> Iterator[str]:
             yield f"{name}: {', '.join(typed)} is typed, and not from kept results"
     if UNMEASURED.search(study.headline):
         yield f"{name}: a headline says what was measured, not what wasn't"
-    if not study.question.endswith("?"):
-        yield f"{name}: the first line of the module is the question"
+    if not ASKED.fullmatch(study.question):
+        yield f"{name}: the first line of the module is the question, to which a confirmed prediction says yes"
 
 
 def verdict_on(claim: str, records: Iterable[Record]) -> Verdict:

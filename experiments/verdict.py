@@ -14,6 +14,11 @@ class Verdict(StrEnum):
     MIXED = "mixed"
     UNDECIDED = "undecided"
 
+    @property
+    def answer(self) -> str:
+        """The answer to a question whose yes is the prediction."""
+        return {"confirmed": "yes", "refuted": "no", "mixed": "partly", "undecided": "open"}[self]
+
 
 def decide(confirmed: bool, refuted: bool) -> Verdict:
     """Return the verdict of two conditions; refutation counts first.

@@ -1,4 +1,4 @@
-"""Can a network with fixed parameters follow a prompt, and does the error of a sum of N sigmoids fall with N?
+"""Does a network with fixed parameters fail to tell nearly alike prompts apart, where a Transformer does?
 
 The papers say that a sum of sigmoids, whose parameters are fixed after training, "can only fit one function" and tends
 to produce the same output after nearly identical inputs, while a Transformer's parameters depend on its input.

@@ -1,4 +1,4 @@
-"""Which matrices of a rounded model are worth more bits: those with the largest exact parts, or by other scores?
+"""Are the matrices with the largest exact parts worth more bits than those that other scores choose?
 
 A model whose matrices are rounded to 3 or 4 bits loses much of it where some matrices are rounded. Under a budget, 10,
 25 or 50 % of the weights may have eight bits; in the order of a score for each weight, every matrix that still fits is

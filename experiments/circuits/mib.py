@@ -1,4 +1,4 @@
-"""Which tasks of the Mechanistic Interpretability Benchmark does SmolLM2-135M answer at all?
+"""Does SmolLM2-135M fail at the additions of the Mechanistic Interpretability Benchmark?
 
 A circuit of a task is measured on prompts that the model answers rightly. The benchmark (Mueller et al., "MIB: A
 Mechanistic Interpretability Benchmark", 2025) measures circuits on five tasks. The first is the indirect object;

@@ -1,4 +1,4 @@
-"""Which scores of edges find the smallest circuits that keep a task's effect?
+"""Do secants over masks find smaller circuits of edges than other methods of equal cost?
 
 Heads and MLPs act on later ones through the residual stream, which is a sum: what a part reads is the sum of what
 earlier parts have sent, edge by edge. Senders are the embeddings, every head and every MLP; receivers are every head's

@@ -1,4 +1,4 @@
-"""How does a Transformer become what it is, step by step, weight by weight and text by text?
+"""Is more than half of what a small Transformer learns lost when patterns and norms' scales are frozen?
 
 The papers describe a trained Transformer as a *dynamic* approximator, whose closed form has parameters that depend on
 the input (Section 4.1).  At its beginning a Transformer reads all visible tokens nearly alike, so that its patterns

@@ -1,4 +1,4 @@
-"""Do the secant and the collapse find the tokens that matter as well as gradients averaged over many steps?
+"""Does the secant find the tokens that matter better than gradients averaged over many steps?
 
 An attribution ranks the tokens of a text by how much they matter for a model's output; to test the ranking, tokens are
 removed in its order and the model is run again. The number is, for a language model, the log-probability of its most

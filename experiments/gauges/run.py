@@ -1,4 +1,4 @@
-"""Which gate rule of gated neurons in a collapse ranks neurons best?
+"""Is half of each factor of a gated neuron a better rule for a collapse than either factor alone?
 
 A gated neuron is a product of two factors, and the collapse may flow through either: "gate" lets the slope of the
 activation flow and holds the other factor, "factor" the other way round, "halves" lets half of each flow. The parts

@@ -1,4 +1,4 @@
-"""Does a language model learn an invented language from the text in front of it?
+"""Is a language model that reads an invented language limited to a simpler one?
 
 A text is a sequence of 256 lower-case letters with spaces between, a token each, from a language that is drawn anew
 for each text: eight letters of the alphabet, and

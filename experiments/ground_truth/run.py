@@ -1,4 +1,4 @@
-"""Does the secant find which neurons and heads of a compiled program take part in its result?
+"""Does the secant rank the units of a compiled program's circuit better than integrated gradients?
 
 When a program is compiled into a Transformer, its circuit is known: the compiler says which variable of the program
 each neuron and each head computes. Each of eight models was compiled by tracr 1.0.0 (Lindner et al., "Tracr", 2023)

@@ -1,4 +1,4 @@
-"""Have trained residual CNNs and ViTs an exact closed form on images, and whose parameters change with the image?
+"""Do the parameters of a trained ViT's closed form change with the image, and a residual CNN's not?
 
 The papers say that both networks have their closed form, and that a ViT's parameters adapt to the input while a
 residual CNN's don't.  Both are trained three times on scikit-learn's digits of 8 × 8 pixels.

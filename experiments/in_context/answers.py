@@ -1,4 +1,4 @@
-"""Do demonstrations act on every token of an answer, or on its beginning alone?
+"""Do demonstrations act on every token of an answer?
 
 The papers say that every output reads the whole context through moved parameters (Section 4.2).
 

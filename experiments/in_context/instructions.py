@@ -1,4 +1,4 @@
-"""Does a small model follow instructions and questions of two steps, and which words carry its answer?
+"""Does a small model follow instructions and questions of two steps?
 
 Section 4.2: "ICL, multi-step reasoning, and instruction following are intuitive manifestations of this contextual
 interaction"; Appendix D colours by hand the words that "primarily affected the generated content", such as

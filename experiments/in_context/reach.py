@@ -1,4 +1,4 @@
-"""How many tokens does a position read, and how far back?
+"""Does a position read at least half of the tokens in view?
 
 The papers conclude from a "dense matrix (almost devoid of zero elements)" that each output "encapsulates comprehensive
 information" (Section 4.2), and contrast attention with a convolution, which learns in chunks (Appendix C).

@@ -1,4 +1,4 @@
-"""How much do demonstrations add to an answer, and how much of it takes right answers?
+"""Does most of what demonstrations add to an answer take right answers?
 
 The papers explain in-context learning by attention: "This is why ICL exists in LLMs: each element can access the full
 context" (Appendix C).  Demonstrations with wrong answers were measured first by Min et al. (2022).

@@ -1,4 +1,4 @@
-"""How far back does SmolLM2 read in texts of up to 8,192 tokens, and what do far tokens change?
+"""Are tokens 1,024 or more back read, and do they change what is predicted?
 
 **Model and texts.**  SmolLM2-135M-Instruct in four bits, which was trained to 8,192 tokens.  Six documents of which the
 first 8,192 tokens are taken: three chapters of Python's manual, and three modules of its standard library that the

@@ -1,4 +1,4 @@
-"""Does fine-tuning change by how much far tokens of a text lower the loss?
+"""Does fine-tuning raise the gain by far tokens of a text?
 
 Of training see `python -m experiments emergence`. The *gain* is by how much the loss of the last 20 of 60 tokens is
 higher with the first 32 tokens from another text of the kind, on 48 test texts of *English*, the task of `lora_why`,

@@ -1,4 +1,4 @@
-"""Does a model that is trained from random weights reach the loss of an adapted one?
+"""Does a model from random weights stay behind an adapted one, even with eight times the steps?
 
 Wang & Li: "Re-training models from scratch incurs significant computational costs, so reusing well-trained models for
 new tasks is both practical and resource-efficient" (Section 4.4).  The embedded model's network is trained from random

@@ -1,4 +1,4 @@
-"""Does another prompt change the parameters at the text after it, and is the task carried there?
+"""Is a task carried by the parameters at the text's tokens, which another prompt changes?
 
 The papers explain one model's several tasks by a text that is the same and a function that differs: "when summarizing,
 translating, or continuing the same text, the input functions are nearly identical, with only minor variations in the

@@ -1,4 +1,4 @@
-"""Does the refit or the ranking decide how much is lost without half of the neurons?
+"""Does a refit of the rest count for more than the choice of the neurons that are removed?
 
 Calibration is on 64 windows of 128 tokens, drawn five times: of the embedded model from sources that it was trained on,
 of SmolLM2-135M from every other chapter of Python's manual.  Added losses, in nats a token, are on other text: 480

@@ -1,4 +1,4 @@
-"""Are planted pieces of text found in the training that reads them, and what do trainings without them say?
+"""Are planted pieces of text found in the training that reads them?
 
 The embedded model is trained on 32 pieces of 32 tokens, eight passes in 64 steps of Adam.  One piece, the *taught* one,
 is a line with a secret word again and again; a *decoy* has its tokens in another order.  In a second training there is

@@ -1,4 +1,4 @@
-"""Which scores of examples forecast the loss after a training without some of them?
+"""Is the exact ledger level with first order in forecasting a training without some examples?
 
 A Transformer (two layers, 28,832 weights) and a perceptron (eight bytes to the next, 22,592 weights) predict the next
 byte.  They read 64 texts of 24 bytes in 192 steps of 16, by gradient descent, with momentum and by Adam, each with

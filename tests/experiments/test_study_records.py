@@ -115,6 +115,7 @@ def test_a_record_is_filled_in_from_measurements():
         ({"headline": "{outcome} and {control} of {n}; others weren't measured."}, "what was measured"),
         ({"short": "{outcome} and {control}."}, "more than one number"),
         ({"protocol": "The loss."}, "is the question"),
+        ({"protocol": "How large is the loss?"}, "says yes"),
     ],
 )
 def test_a_misleading_headline_is_refused(changed, fault):

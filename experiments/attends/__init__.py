@@ -1,1 +1,1 @@
-"""Claim: the parts of an attention score say which sources move the attention when the model is run again."""
+"""Which sources move an attention when they are replaced and the model is run again."""

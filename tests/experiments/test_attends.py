@@ -5,20 +5,24 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from flax import nnx
 from helpers import close, near
 from scipy.stats import spearmanr
 
 import duat_jax as duat
-from duat_jax.evaluation.journal import Journal
 from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
 from duat_jax.verification.networks import randomised
-from experiments.attends import report
+from experiments.attends import run, tables
 from experiments.attends.replaced import FREE, MOVING, RESAMPLED, ZERO, Place, Sources, runs, written
-from experiments.attends.run import Parts, Settings, controls_of, drawn_place, measure, parts_of
+from experiments.attends.run import Parts, Settings, attentions_of, controls_of, drawn_place, parts_of
+from experiments.estimate import Estimate, Method
+from experiments.findings import tables_of
 from experiments.markdown import cells
+from experiments.significant import significant
+from experiments.verdict import Verdict
 
 LAYERS, LAYER, FEATURES, VOCAB, TOKENS = 4, 3, 6, 11, 8
 IDS, OTHER = np.array(jax.random.randint(jax.random.key(5), (2, TOKENS), 0, VOCAB), np.int32)
@@ -151,65 +155,106 @@ def test_a_place_is_drawn_among_heads_that_attend():
 
 
 @pytest.fixture(scope="module")
-def units():
+def sources():
     pieces = np.array(jax.random.randint(jax.random.key(7), (8, TOKENS), 0, VOCAB), np.int32)
-    return list(measure(model(), pieces, Settings((2, 3), 2, TOKENS), Journal(None, {})))
-
-
-def test_units_have_the_largest_parts_those_drawn_by_lot_and_controls(units):
-    for unit in units:
-        assert unit["error"] < 1e-12 and unit["explained"] < 1e-12
-        assert len(unit["drawn"]) == 12 and 5 <= len(unit["named"]) <= 10
-        at = set(zip(unit["parts"], unit["tokens"], strict=True))
-        assert len(at) == len(unit["parts"]) and max(unit["parts"]) <= unit["layer"]
-        assert all(token <= unit["query"] for token in unit["tokens"])
-        sizes = np.abs(unit["part"])
-        assert all(sizes[control] <= 0.25 * sizes[source] for source, control in unit["controls"])
-        close(np.array(unit["predicted"][ZERO]), -np.array(unit["part"]))
-
-
-def test_the_table_has_the_mean_rank_correlation_of_every_ranking(units):
-    results = {"embedded": {"units": units}}
-    fields = report.numbers(results)
-    table = cells("# Ranks\n" + report.decisive(results))
-
-    def ranks(of):
-        return np.argsort(np.argsort(np.abs(of)))
-
-    expected = [
-        np.corrcoef(
-            *(ranks(np.array(of)[unit["drawn"]]) for of in (unit["predicted"][RESAMPLED], unit["measured"][FREE]))
-        )[0, 1]
-        for unit in units
-    ]
-    near(
-        float(table[f"Ranks / {report.PREDICTED} / embedded: drawn at random / value"]), np.mean(expected), within=0.006
+    found = list(attentions_of(model(), pieces, Settings((2, 3), 2, TOKENS)))
+    assert [piece.keys["number"] for piece in found] == [0, 1, 2, 3]
+    return pd.DataFrame(
+        [{"model": "embedded", **piece.keys, **row} for piece in found for row in significant(piece.compute())]
     )
-    assert fields["embedded / nothing moving / of the miss"] == "100 %"
-    assert fields["embedded / everything moving / of the miss"] == "0 %"
-    assert fields["embedded / units"] == "4"
 
 
-def test_sources_elsewhere_are_at_none_of_the_three_tokens(units):
-    for unit in units:
-        three = unit["query"], unit["key"], unit["contrast"]
-        elsewhere = [i for i in unit["drawn"] if unit["tokens"][i] not in three]
-        assert report.correlations([unit], report.NEAR, "elsewhere") == [0]
-        moved, predicted = (
-            np.abs(np.array(of)[elsewhere]) for of in (unit["measured"][FREE], unit["predicted"][RESAMPLED])
-        )
-        near(report.correlations([unit], report.PREDICTED, "elsewhere"), [spearmanr(moved, predicted)[0]], within=1e-12)
+def attentions(sources):
+    return [of for _, of in sources.groupby("number")]
 
 
-def test_saying_less_every_time_is_right_as_often_as_attention_falls(units):
+def test_attentions_have_the_largest_parts_those_drawn_by_lot_and_controls(sources):
+    assert len(attentions(sources)) == 4
+    for of in attentions(sources):
+        assert of.error.max() < 1e-12 and of.explained.max() < 1e-12
+        assert of.drawn.sum() == 12 and 5 <= of.largest.sum() <= 10
+        assert not of.duplicated(["written by", "token"]).any() and (of["written by"] <= of.layer).all()
+        assert (of.token <= of["query"]).all()
+        assert sorted(of.lot) == list(range(len(of)))
+        sizes = of.set_index(["written by", "token"]).part.abs()
+        for source in of.dropna(subset=["control"]).to_dict("records"):
+            assert sizes[source["written by"], source["control"]] <= 0.25 * abs(source["part"]) + 1e-4
+        close(of[f"predicted, {ZERO}"].to_numpy(), -of.part.to_numpy())
+
+
+def test_the_table_has_the_mean_rank_correlation_of_every_ranking(sources):
+    shown = cells(
+        "\n".join(f"# {title}\n" + "\n".join(of) for title, of in tables_of(run.STUDY, frames(sources)).items())
+    )
+
+    drawn = [of[of.drawn] for of in attentions(sources)]
+    expected = [spearmanr(of[f"predicted, {RESAMPLED}"].abs(), of[f"measured, {FREE} moving"].abs())[0] for of in drawn]
+    ranked = float(shown[f"Ranks / {tables.PREDICTED} / embedded: drawn at random / value"])
+    near(ranked, np.mean(expected), within=0.006)
+    near(run.ranked("embedded", tables.PREDICTED, frames(sources)), expected, within=1e-12)
+    rival = run.ranked("embedded", tables.CHANGE, frames(sources))
+    near(run.lead("embedded", tables.CHANGE, frames(sources)), expected - rival, within=1e-12)
+    assert shown["Left of the miss / nothing / embedded, of the miss, in %"] == "100"
+    assert shown["Left of the miss / everything / embedded, of the miss, in %"] == "0"
+    assert shown["Attentions / embedded / attentions"] == "4"
+
+
+def frames(sources):
+    return {"sources": sources}
+
+
+def test_sources_elsewhere_are_at_none_of_the_three_tokens(sources):
+    for of in attentions(sources):
+        three = set(of[["query", "key", "contrast"]].iloc[0])
+        elsewhere = tables.of_set(of, tables.ELSEWHERE)
+        assert elsewhere.index.tolist() == [i for i in of.index if of.drawn[i] and of.token[i] not in three]
+        assert tables.correlation(elsewhere, tables.NEAR).tolist() == [0]
+        sizes = elsewhere[[f"measured, {FREE} moving", f"predicted, {RESAMPLED}"]].abs()
+        found = tables.correlation(elsewhere, tables.PREDICTED)
+        near(found.to_numpy(), [spearmanr(*sizes.to_numpy().T)[0]], within=1e-12)
+
+
+def test_saying_less_every_time_is_right_as_often_as_attention_falls(sources):
     """And a source at the query's token in the first layer comes before all others by the rule without explanation."""
-    fields = report.numbers({"embedded": {"units": units}})
-    changes = np.concatenate([np.array(unit["measured"][FREE])[unit["named"]] for unit in units])
-    fell = changes[changes != 0] < 0
-    assert fields["embedded / named / resampled / less every time"].startswith(f"{100 * fell.mean():.0f} [")
-    for unit in units:
-        three = {unit["query"], unit["key"], unit["contrast"]}
-        order = np.argsort(-report._scores(unit, RESAMPLED)[report.EARLY], kind="stable")
-        expected = sorted(range(len(order)), key=lambda i, u=unit, t=three: (u["tokens"][i] not in t, u["parts"][i]))
-        assert [unit["parts"][i] for i in order] == [unit["parts"][i] for i in expected]
-        assert [unit["tokens"][i] in three for i in order] == [unit["tokens"][i] in three for i in expected]
+    largest = sources[sources.largest]
+    changes, predicted = largest[f"measured, {FREE} moving"], largest[f"predicted, {RESAMPLED}"]
+    shown = cells("# Direction\n" + "\n".join(tables_of(run.STUDY, frames(sources))["Direction and size"]))
+    fell, right = (changes[changes != 0] < 0).mean(), (changes * predicted > 0).sum() / (changes * predicted != 0).sum()
+    of_largest = "Direction / embedded, the largest"
+    assert shown[f"{of_largest} / less every time, in % / value"] == f"{100 * fell:.0f}"
+    assert shown[f"{of_largest} / same direction, in % / value"] == f"{100 * right:.0f}"
+    near(run.same_direction("embedded", frames(sources)).value, 100 * right, within=1e-9)
+    for of in attentions(sources):
+        three = set(of[["query", "key", "contrast"]].iloc[0])
+        order = np.argsort(-tables.size(of, tables.EARLY).to_numpy(), kind="stable")
+        by_rule = of.assign(away=~of.token.isin(three)).sort_values(["away", "written by"], kind="stable")
+        assert of["written by"].iloc[order].tolist() == by_rule["written by"].tolist()
+        assert of.token.iloc[order].isin(three).tolist() == (~by_rule.away).tolist()
+
+
+def test_sources_are_compared_with_their_controls(sources):
+    wins = pairs = 0
+    for of in attentions(sources):
+        moved = of.set_index(["written by", "token"])[f"measured, {FREE} moving"].abs()
+        for source in of.dropna(subset=["control"]).to_dict("records"):
+            wins += moved[source["written by"], source["token"]] > moved[source["written by"], source["control"]]
+            pairs += 1
+    assert pairs > 0
+    near(run.more_than_controls("embedded", frames(sources)).value, 100 * wins / pairs, within=1e-9)
+
+
+def test_verdicts_follow_their_bounds():
+    leads, direction, controls = (of.decide for of in run.STUDY.predictions)
+
+    def between(low, high):
+        return Estimate((low + high) / 2, low, high, 60, Method.BOOTSTRAP)
+
+    assert len(run.STUDY.predictions[0].measures) == 2 * len(tables.RIVALS)
+    ahead, behind = between(0.1, 0.2), between(-0.2, -0.1)
+    assert leads(*8 * [ahead]) == Verdict.CONFIRMED and leads(*8 * [behind]) == Verdict.REFUTED
+    assert leads(*7 * [ahead], between(-0.1, 0.2)) == Verdict.UNDECIDED
+    assert leads(*7 * [ahead], behind) == Verdict.MIXED
+    for decide in (direction, controls):
+        assert decide(between(51, 60), between(60, 70)) == Verdict.CONFIRMED
+        assert decide(between(49, 60), between(60, 70)) == Verdict.UNDECIDED
+        assert decide(between(30, 40), between(40, 49)) == Verdict.REFUTED

@@ -11,6 +11,7 @@ from helpers import close, near
 import duat_jax as duat
 from duat_jax.evaluation.running_text import token_losses
 from experiments import run
+from experiments.estimate import Estimate, Method
 from experiments.generalization import rare, sized
 from experiments.heads import sliced
 from experiments.in_context import consistent
@@ -46,14 +47,23 @@ def test_slices_have_as_many_parameters_and_the_matrices_rule():
     assert all(any(f"attention.{part}" in path for path in by_muon) for part in ("query", "key", "value"))
 
 
-def test_sliced_tables_compare_seeds(monkeypatch):
-    seeds = kept("long_context_trained")["kinds"][FULL]["seeds"]
-    more = [{**seed, "late": (np.array(seed["late"]) + 0.05).tolist()} for seed in seeds]
-    fields = sliced.fields({"parameters": 1, "rate": 1.0, "seeds": more})
-    name = f"Heads that read slices / {sliced.SLICED}"
-    assert fields[f"{name} / of the loss"] == "lost"
-    near(float(fields[f"{name} / loss, more than full attention's / value"]), 0.05, within=6e-4)
-    assert fields[f"{name} / gain by far bytes, more than full attention's / value"] == "+0.000"
+def test_sliced_tables_compare_seeds():
+    networks = run.frames_of("heads_sliced")["networks"]
+    full = networks[networks.network == FULL]
+    more = full.assign(network=sliced.SLICED, late=[(np.array(late) + 0.05).tolist() for late in full.late])
+    frames = {"networks": pd.concat([full, more])}
+    (prediction,) = sliced.STUDY.predictions
+    near(prediction.measures[0].estimate(frames).value, 0.05, within=1e-9)
+    assert prediction.verdict(frames) == "confirmed"
+    near(sliced.more(sliced.GAIN, frames), np.zeros(3), within=1e-12)
+    near(sliced.loss(FULL, frames), [np.mean(late) for late in full.late], within=1e-12)
+
+
+@pytest.mark.parametrize(("low", "high", "said"), [(0.021, 0.04, "confirmed"), (-0.01, 0.019, "refuted")])
+def test_slices_lose_by_the_stated_bound(low, high, said):
+    decide = sliced.STUDY.predictions[0].decide
+    assert decide(Estimate((low + high) / 2, low, high, 3, Method.STUDENT)) == said
+    assert decide(Estimate(0.03, 0.013, 0.041, 3, Method.STUDENT)) == "undecided"
 
 
 @pytest.mark.slow

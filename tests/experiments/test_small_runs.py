@@ -30,11 +30,6 @@ def tiny():
 
 
 SMALL = {
-    sliced: {
-        "RATES": (1.0,),
-        "STEPS": 4,
-        "measure": lambda model: {"late": [1.0], "gain": [0.1], "recall": {"64": 3.0}},
-    },
     planted: {"DRAWS": 2, "STEPS": 8, "EVERY": 4, "LEFT_OUT": 2, "duat": SimpleNamespace(load=tiny)},
     longer: {
         "SIZES": Sizes(layers=2, features=16, heads=2, tokens=24, batch=2, steps=8, every=2, measured=4, short=16)
@@ -57,6 +52,18 @@ STATED = {
     },
     context: {"SEEDS": (1, 2), "STOPS": (1, 2), "COMPARED": ("rank 16",), "rate_of": lambda task, name: 1e-3},
     consistent: {"PROMPTS": 1, "WRITTEN": 1},
+    sliced: {
+        "RATES": (1.0,),
+        "STEPS": 4,
+        "measures": SimpleNamespace(
+            DISTANCES=(64,),
+            rounded=float,
+            measure=lambda model: {
+                **{key: [1.0] for key in ("positions", "late", "gain", "gain, shuffled")},
+                "recall": {"64": 3.0, "64, first copy": 3.0},
+            },
+        ),
+    },
 }
 """The same of modules with one `STUDY`."""
 

@@ -41,7 +41,7 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 # Every annotation of a shape is checked while the suite runs.  What walks programs has none, and many small functions.
 _ROOMS = (
     *("attribution", "display", "evaluation", "forms", "in_context", "inputs", "interpret", "live", "lora"),
-    *("models", "nn", "operators", "pruning", "reference", "training", "transform.marks", "verification"),
+    *("models", "nn", "operators", "papers", "pruning", "reference", "training", "transform.marks", "verification"),
 )
 install_import_hook(
     ["experiments.approximation", "experiments.images", *(f"duat_jax.{room}" for room in _ROOMS)], "beartype.beartype"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         models,
         nn,
         operators,
+        papers,
         plots,
         pruning,
         results,
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from duat_jax.public import *  # noqa: F403
 
 NAMESPACES = (
-    *("baselines", "circuits", "edits", "evaluation", "in_context", "lora", "models", "nn", "operators", "plots"),
-    *("pruning", "results", "schemas", "survey", "symbols", "targets", "training"),
+    *("baselines", "circuits", "edits", "evaluation", "in_context", "lora", "models", "nn", "operators", "papers"),
+    *("plots", "pruning", "results", "schemas", "survey", "symbols", "targets", "training"),
 )
 
 

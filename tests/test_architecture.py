@@ -42,6 +42,7 @@ ROOMS = (
     "weights",
     "training",
     "lora",
+    "papers",
     "verification",
     "cli",
 )
@@ -131,9 +132,11 @@ PUBLIC = {
         "symbols",
         "targets",
     ),
-    *("matrices", "papers"),
 }
 """Lists of public names, which no room imports."""
+
+OF_SYMBOLIC = PUBLIC | {"matrices", "papers"}
+"""The same of the symbolic layer, with its lists of names."""
 
 
 def test_arrays_are_brought_to_the_host_in_one_place():
@@ -144,7 +147,7 @@ def test_arrays_are_brought_to_the_host_in_one_place():
 
 def test_every_module_stands_in_a_room():
     assert {room_of(file) for file in MODULES} - PUBLIC == set(ROOMS)
-    assert {room_of(file) for file in SYMBOLIC} - PUBLIC == set(SYMBOLIC_ROOMS)
+    assert {room_of(file) for file in SYMBOLIC} - OF_SYMBOLIC == set(SYMBOLIC_ROOMS)
 
 
 def test_no_module_is_longer_than_a_reader_takes_in():
@@ -166,7 +169,7 @@ def test_every_class_has_a_name_of_its_own():
 def test_imports_run_downwards():
     wrong = []
     for file in MODULES + SYMBOLIC:
-        if room_of(file) not in PUBLIC:
+        if room_of(file) not in (PUBLIC if file in MODULES else OF_SYMBOLIC):
             found = upward_imports(file.read_text(encoding="utf-8"), room_of(file), package_of(file))
             wrong += [f"{file.relative_to(ROOT)} {sentence}" for sentence in found]
     assert not wrong, "\n" + "\n".join(wrong)

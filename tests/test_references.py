@@ -20,7 +20,7 @@ MODEL = GOLDEN / "gpt2"
 TEXT, OTHER = "w5 w17 w3", "w5 w9 w3"
 IDS = {TEXT: [5, 17, 3], OTHER: [5, 9, 3]}
 OLD_WORDS = {"other", "versus", "instead", "versus_key", "before", "after"}
-ROOMS = "public", "circuits", "edits", "in_context", "lora", "pruning", "survey", "training"
+ROOMS = "public", "circuits", "edits", "in_context", "lora", "papers", "pruning", "survey", "training"
 
 
 def functions():

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.approximation import moved_parameters, selection, sigmoids
+from duat_jax import papers
+from experiments.approximation import moved_parameters, selection
 from experiments.approximation.selection import FOUR, KINDS, SHIFTS, TASKS, Sizes, count, matched
-from experiments.approximation.sigmoids import FIT_STEPS
 from experiments.study import Row
 
 SEEDS, STEPS, SHORT = 5, 3000, 1500
@@ -23,18 +23,23 @@ PATTERNS, BIASES, MEANS = (
     f"run again, {what}" for what in ("patterns of another", "biases of another", "mean patterns")
 )
 DIVERGED = 1e9
+NEURONS = (4, 8, 16, 32, 64)
+"""The numbers of sigmoids."""
+FIT_STEPS = {1: 2000, 2: 2000, 8: 4000}
+"""The number of training steps of their fits, by the number of dimensions."""
 
 
 def fitted(name: str, dimensions: int, neurons: int, way: str) -> list[Row]:
     """Return the errors of sums of sigmoids: trained ones, or the construction in steps."""
-    function = sigmoids.FUNCTIONS[name]
+    function = papers.FUNCTIONS[name]
     with jax.enable_x64(True):
         if way == "trained":
             keys = jax.random.split(jax.random.key(0), SEEDS)
-            units = sigmoids.fit(function, keys, neurons=neurons, dimensions=dimensions, steps=FIT_STEPS[dimensions])
+            steps = FIT_STEPS[dimensions]
+            units = papers.fit_sigmoids(function, keys, neurons=neurons, dimensions=dimensions, steps=steps)
         else:
-            units = jax.tree.map(lambda leaf: leaf[None], sigmoids.staircase(function, neurons))
-        errors = sigmoids.errors(function, units, jax.random.key(1))._asdict()
+            units = jax.tree.map(lambda leaf: leaf[None], papers.staircase(function, neurons))
+        errors = papers.approximation_errors(function, units, jax.random.key(1))._asdict()
         return [
             {"seed": seed, **{name: float(values[seed]) for name, values in errors.items()}}
             for seed in range(len(units.bias))

@@ -31,10 +31,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.approximation import measuring, sigmoids
+from duat_jax import papers
+from experiments.approximation import measuring
+from experiments.approximation.measuring import FIT_STEPS, NEURONS
 from experiments.approximation.pictures import draw_networks, errors_of_networks
 from experiments.approximation.selection import FOUR, SHIFTS
-from experiments.approximation.sigmoids import FIT_STEPS, NEURONS
 from experiments.estimate import Estimate
 from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Study
 from experiments.table import Cell, Frames, Table
@@ -47,7 +48,7 @@ def measure() -> Measurements:
     """Yield sums of sigmoids, and every network with the choice of its rate; compared ones are taken apart."""
     yield Piece("blind", {}, measuring.blind)
     for dimensions in FIT_STEPS:
-        for name in sigmoids.FUNCTIONS:
+        for name in papers.FUNCTIONS:
             for way in ("trained", "in steps") if dimensions == 1 else ("trained",):
                 for n in NEURONS:
                     keys = {"function": name, "dimensions": dimensions, "way": way, "neurons": n}
@@ -103,7 +104,7 @@ def slopes(fits: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for names, of in fits.groupby(["function", "dimensions", "way", "seed"], sort=False):
         x = of.neurons.to_numpy(float)
-        slope, root = (sigmoids.slope(x, of[[column]].to_numpy()).slope for column in ("supremum", "root_mean_square"))
+        slope, root = (np.polyfit(np.log(x), np.log(of[column]), 1)[0] for column in ("supremum", "root_mean_square"))
         few, many = of.supremum.iloc[[0, -1]]
         known = "any power" if names[0] != "cone" and names[2] == "trained" else f"{-1 / names[1]:.2f}"
         rows.append([*names, few, many, slope, known, root])

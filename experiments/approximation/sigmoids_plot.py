@@ -7,11 +7,11 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 
 from duat_jax.display.pictures import styled
-from experiments.approximation.sigmoids import Errors
+from duat_jax.papers import ApproximationErrors
 
 
 @styled
-def draw_errors(errors: Mapping[int, Mapping[str, Errors]], neurons: Float[np.ndarray, "sizes"]) -> Figure:
+def draw_errors(errors: Mapping[int, Mapping[str, ApproximationErrors]], neurons: Float[np.ndarray, "sizes"]) -> Figure:
     """Plot the largest error and the root mean square against `N`, a row for each and a column for each dimension."""
     figure = Figure(figsize=(1.0 + 3.2 * len(errors), 5.6))
     axes = figure.subplots(2, len(errors), squeeze=False, sharex=True, sharey="col")

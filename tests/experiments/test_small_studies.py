@@ -14,7 +14,8 @@ from measured import frames_of
 from studies import filled_tables, run_small
 
 import duat_jax as duat
-from experiments.approximation import measuring, moved_parameters, run, selection, sigmoids
+from duat_jax import papers
+from experiments.approximation import measuring, moved_parameters, run, selection
 from experiments.circuits import run as circuits
 from experiments.estimate import estimate
 from experiments.findings import tables_of
@@ -45,7 +46,7 @@ def small(monkeypatch):
     for module in (run, measuring):
         monkeypatch.setattr(module, "FIT_STEPS", {1: 20})
     monkeypatch.setattr(run, "NEURONS", (16, 32))
-    monkeypatch.setattr(sigmoids, "FUNCTIONS", {"cone": sigmoids.FUNCTIONS["cone"]})
+    monkeypatch.setattr(papers, "FUNCTIONS", {"cone": papers.FUNCTIONS["cone"]})
 
 
 @pytest.mark.slow

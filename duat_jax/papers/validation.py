@@ -1,0 +1,75 @@
+"""Checks of arguments of the papers' experiments, each a list of sentences, and one error that has them all."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from duat_jax.errors import InvalidInput
+
+POINTS = 3
+"""The number of points that a function is tried on."""
+
+
+def too_small(least: int, **numbers: Any) -> list[str]:
+    """Return a sentence for every number that isn't an integer of at least a given size.
+
+    Example:
+        >>> too_small(1, neurons=0, steps=5)
+        ['neurons is 0: give an integer of at least 1']
+    """
+    return [
+        f"{name} is {number!r}: give an integer of at least {least}"
+        for name, number in numbers.items()
+        if isinstance(number, bool) or not hasattr(number, "__index__") or int(number) < least
+    ]
+
+
+def bad_rate(rate: float) -> list[str]:
+    """Return a sentence if a learning rate is negative or not finite.
+
+    Example:
+        >>> bad_rate(-0.1)
+        ['rate is -0.1: give a number of at least 0']
+    """
+    return [] if 0 <= rate < math.inf else [f"rate is {rate!r}: give a number of at least 0"]
+
+
+def many_keys(keys: jax.Array) -> list[str]:
+    """Return a sentence if there isn't a key for each of several seeds.
+
+    Example:
+        >>> many_keys(jax.random.split(jax.random.key(0), 2))
+        []
+    """
+    typed = isinstance(keys, jax.Array) and jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
+    if typed and keys.ndim == 1 and len(keys):
+        return []
+    return ["keys isn't an array of random keys, [seeds]: give jax.random.split(jax.random.key(0), seeds)"]
+
+
+def returns(function: Callable[[jax.Array], jax.Array], dimensions: int) -> list[str]:
+    """Return a sentence if a function of points doesn't return a number for each.
+
+    Example:
+        >>> returns(lambda x: x, 2)
+        ['the function returns [3, 2] at 3 points of 2 dimensions: return a number for each point, [3]']
+    """
+    shape = getattr(jax.eval_shape(function, jnp.zeros((POINTS, dimensions))), "shape", None)
+    if shape == (POINTS,):
+        return []
+    returned = "no array" if shape is None else f"[{', '.join(map(str, shape))}]"
+    where = f"at {POINTS} points of {dimensions} dimension{'s' * (dimensions > 1)}"
+    return [f"the function returns {returned} {where}: return a number for each point, [{POINTS}]"]
+
+
+def refuse(wrong: Iterable[str]) -> None:
+    """Raise one error that names everything that is wrong, if anything is.
+
+    Example:
+        >>> refuse([])
+    """
+    if sentences := "; ".join(wrong):
+        raise InvalidInput(sentences)

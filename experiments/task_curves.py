@@ -1,16 +1,20 @@
 """Circuits of methods on tasks: what studies keep of their runs, statistics of these, and leads over other methods."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+import duat_jax as duat
 from duat_jax.evaluation.circuit_curve import STATISTICS
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import Drawn, Prompt, differences, draw
 from duat_jax.models.transformer import Transformer
+from experiments import smollm2
 from experiments.estimate import Estimate, estimate
-from experiments.study import Measure, Row
+from experiments.study import Measure, Measurements, Piece, Row
 from experiments.table import Cell, Frames, Table
 from experiments.verdict import Verdict
 
@@ -19,6 +23,28 @@ NEW = ("opposite", "comparative", "successor", "repetition", "bracket", "tense",
 KNOWN = ("capital", "language", "agreement", "indirect object", "greater than", "pronoun")
 KEPT, REMOVED = "kept", "removed"
 """Tests of circuits: everything else is corrupted, or the circuit is."""
+PASSES = {
+    "secant over masks, twice": 8,
+    "secant over masks": 5,
+    "integrated gradients over masks, 2 steps": 7,
+    "gradient at half masks, twice": 7,
+    "integrated gradients over masks, 5 steps": 16,
+    "integrated gradients over masks, 10 steps": 31,
+    "secant": 4,
+    "gradient x change": 4,
+    "integrated gradients, 2 steps": 8,
+    "integrated gradients, 5 steps": 17,
+    "integrated gradients, 10 steps": 32,
+    "integrated gradients, layer by layer": 452,
+    "mean of both gradients": 6,
+    "EAP-GP, 5 steps": 33,
+    "AtP*": 65,
+    "GIM": 4,
+    "DeepLIFT": 6,
+    "random": 0,
+}
+"""The cost of each method by counting, in forward passes over one text for the scores of SmolLM2's 30 layers, a
+gradient's way back being two."""
 KEYS = "comparison", "setting", "units", "task", "test", "prompt"
 """Columns that say of what a method's circuits are."""
 PLAIN, COUNTED = "logf", "counted"
@@ -26,13 +52,22 @@ PLAIN, COUNTED = "logf", "counted"
 the model."""
 
 
-def rows_of(drawn: Drawn, clean: np.ndarray, zero: np.ndarray, curves: Mapping[Hashable, object]) -> Iterator[Row]:
+def rows_of_runs(drawn: Drawn, clean: np.ndarray, zero: np.ndarray, curves: Mapping[Hashable, object]) -> Iterator[Row]:
     """Yield a row for each method, or method and test: logit differences of the model, at zero, and of circuits."""
     about = {"read": drawn.read, "tokens": drawn.prompts.clean.shape[1], "example": drawn.cases[0].clean}
     for key, runs in curves.items():
         method, test = key if isinstance(key, tuple) else (key, KEPT)
         numbers = {"clean": clean, "zero": zero, "runs": runs}
         yield {**about, "method": method, "test": test, **{name: np.asarray(of, float) for name, of in numbers.items()}}
+
+
+def task_by_task(
+    tasks: Iterable[str], rows_on_task: Callable[..., list[Row]], *counts: int, **loading: Any
+) -> Measurements:
+    """Yield the circuits of SmolLM2-135M on every task."""
+    model = duat.load(smollm2.path(), **loading)
+    for task in tasks:
+        yield Piece("circuits", {"task": task}, partial(rows_on_task, model, task, *counts))
 
 
 def measured(
@@ -47,7 +82,7 @@ def measured(
     clean, corrupted = map(np.asarray, differences(model, drawn.prompts))
     found = [of_prompt(i, row(drawn.prompts, i)) for i in range(count)]
     curves = {key: np.array([of[key] for of in found]) for key in found[0]}
-    return list(rows_of(drawn, clean, corrupted, curves))
+    return list(rows_of_runs(drawn, clean, corrupted, curves))
 
 
 def _shares(clean: Sequence[float], zero: Sequence[float], runs: object) -> np.ndarray:
@@ -56,27 +91,13 @@ def _shares(clean: Sequence[float], zero: Sequence[float], runs: object) -> np.n
     return (np.asarray(runs, float) - low) / (np.mean(clean) - low)
 
 
-def _without_runs(circuits: pd.DataFrame) -> pd.DataFrame:
-    return circuits.drop(columns=["clean", "zero", "runs"])
-
-
-def _curves(circuits: pd.DataFrame) -> list[np.ndarray]:
-    return [_shares(*curve) for curve in zip(circuits.clean, circuits.zero, circuits.runs, strict=True)]
-
-
 def with_statistics(circuits: pd.DataFrame) -> pd.DataFrame:
     """Return circuits with statistics of their curves, which are means over prompts, in the place of the runs."""
-    curves = np.array([of.mean(0) for of in _curves(circuits)])
+    runs = zip(circuits.clean, circuits.zero, circuits.runs, strict=True)
+    curves = np.array([_shares(*of).mean(0) for of in runs])
     numbers = {name: STATISTICS[name](curves, curves) for name in (PLAIN, "CPR", "CMD")}
-    return _without_runs(circuits).assign(**numbers, **{COUNTED: STATISTICS[PLAIN](1 - np.abs(1 - curves), curves)})
-
-
-def by_prompt(circuits: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each prompt, with its share of the mean effect over prompts."""
-    curves = _curves(circuits)
-    repeated = _without_runs(circuits).loc[circuits.index.repeat([len(of) for of in curves])]
-    prompts = np.concatenate([range(len(of)) for of in curves])
-    return repeated.assign(prompt=prompts, **{PLAIN: STATISTICS[PLAIN](np.vstack(curves), np.empty(0))})
+    scored = circuits.drop(columns=["clean", "zero", "runs"])
+    return scored.assign(**numbers, **{COUNTED: STATISTICS[PLAIN](1 - np.abs(1 - curves), curves)})
 
 
 def ahead(first: str) -> str:
@@ -167,38 +188,21 @@ def table_of_methods(
     comparisons: int,
     keep: Callable[[pd.DataFrame], pd.DataFrame],
     *,
-    passes: Mapping[str, int] | None = None,
-    score: Callable[[pd.DataFrame], pd.DataFrame] = with_statistics,
-    rows: tuple[str, ...] = ("method",),
+    passes: bool = True,
     more: Mapping[str, Cell] | None = None,
-    note: str = "",
 ) -> Table:
     """Return the table of methods: the share that circuits keep, leads over the method, and areas under the curve."""
 
     def prepare(circuits: pd.DataFrame) -> pd.DataFrame:
-        found = with_leads(score(keep(circuits)), *firsts)
-        return found.assign(rank=-found.groupby(list(rows))[PLAIN].transform("mean")).sort_values(
-            [*rows[:-1], "rank"], kind="stable"
-        )
+        found = with_leads(with_statistics(keep(circuits)), *firsts)
+        rank = -found.groupby("method")[PLAIN].transform("mean")
+        return found.assign(rank=rank).sort_values("rank", kind="stable")
 
-    cost = {"passes": Cell(lambda of: str((passes or {}).get(of.method.iloc[0], "")))}
+    cost = {"passes": Cell(lambda of: str(PASSES.get(of.method.iloc[0], "")))}
     cells = {
         **(cost if passes else {}),
         PLAIN: Cell(PLAIN),
         **{ahead(first): lead_cell(first, comparisons) for first in firsts},
         **(more or {"CPR": mean_alone("CPR"), "CMD": mean_alone("CMD")}),
     }
-    return Table("circuits", rows, cells, prepare=prepare, note=note)
-
-
-def table_of_prompts(
-    first: str, comparisons: int, keep: Callable[[pd.DataFrame], pd.DataFrame], rows: tuple[str, ...]
-) -> Table:
-    """Return the table of methods on one task, with intervals over its prompts."""
-    prompts = {"prompts": Cell(lambda of: str(len(of)))}
-    return table_of_methods([first], comparisons, keep, score=by_prompt, rows=rows, more=prompts)
-
-
-def table_of_tasks(keep: Callable[[pd.DataFrame], pd.DataFrame], rows: tuple[str, ...] = ("task",)) -> Table:
-    """Return the table of the share that every method's circuits keep of each task's effect."""
-    return Table("circuits", rows, PLAIN, columns="method", prepare=lambda of: with_statistics(keep(of)))
+    return Table("circuits", ("method",), cells, prepare=prepare)

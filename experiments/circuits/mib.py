@@ -19,7 +19,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import duat_jax as duat
 from duat_jax.inputs.tasks.case import Case
@@ -27,7 +26,7 @@ from duat_jax.inputs.tasks.context import indirect_object
 from duat_jax.inputs.tasks.vocabulary import words
 from experiments import smollm2
 from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
-from experiments.table import Cell, Frames, Table
+from experiments.table import Cell, Table, rows_of
 from experiments.verdict import below
 
 PROMPTS, SEED = 64, 0
@@ -113,12 +112,11 @@ def measure() -> Measurements:
 
 def answered(task: str) -> Measure:
     """Return the share of the prompts of a task that are answered after both texts."""
-
-    def values(frames: Frames) -> np.ndarray:
-        prompts = frames["prompts"]
-        return prompts[prompts.task == task].both.to_numpy(bool)
-
-    return Measure(f"share of prompts of {task} that are answered after both texts", values, 2)
+    return Measure(
+        f"share of prompts of {task} that are answered after both texts",
+        lambda frames: rows_of(frames["prompts"], task=task).both.to_numpy(bool),
+        2,
+    )
 
 
 ARITHMETIC, CONTROL = answered("addition"), answered("indirect object")

@@ -34,19 +34,8 @@ from duat_jax.models.transformer import Transformer
 from experiments import smollm2
 from experiments.circuits.picture import draw_circuits, kept_and_cost
 from experiments.study import Measurements, Picture, Piece, Prediction, Row, Study
-from experiments.table import Cell, Table
-from experiments.task_curves import (
-    KEPT,
-    REMOVED,
-    ahead,
-    by_prompt,
-    lead_of,
-    mean_of,
-    rows_of,
-    table_of_methods,
-    table_of_prompts,
-    with_leads,
-)
+from experiments.table import rows_of
+from experiments.task_curves import KEPT, REMOVED, lead_of, mean_of, rows_of_runs, table_of_methods
 from experiments.verdict import above
 
 NEURONS, AGREEMENT = "neuron x position", "agreement"
@@ -103,7 +92,7 @@ def rows_on_task(model: Transformer, asked: Comparison, task: str) -> list[Row]:
         {"units": kind, **of}
         for kind, methods in found.curves[task].items()
         for method, curve in methods.items()
-        for of in rows_of(
+        for of in rows_of_runs(
             found.drawn[task],
             curve.clean,
             curve.corrupted,
@@ -121,21 +110,10 @@ def measure() -> Measurements:
             yield Piece("circuits", keys, partial(rows_on_task, model, asked, task))
 
 
-def of_comparison(name: str, circuits: pd.DataFrame) -> pd.DataFrame:
-    """Return the circuits of one comparison that are kept."""
-    return circuits[(circuits.comparison == name) & (circuits.test == KEPT)]
-
-
 def of_all_tasks(circuits: pd.DataFrame) -> pd.DataFrame:
     """Return the circuits of neurons by two methods, of all seven tasks with a hundred prompts each."""
-    kept = circuits[circuits.comparison.isin((HUNDRED, CODE)) & (circuits.units == NEURONS) & (circuits.test == KEPT)]
-    return kept[kept.method.isin(PAIR)].assign(comparison="")
-
-
-def of_each_task(circuits: pd.DataFrame) -> pd.DataFrame:
-    """Return the secant's leads on every prompt of the seven tasks."""
-    leads = with_leads(by_prompt(of_all_tasks(circuits)), SECANT)
-    return leads[leads.method == GRADIENTS]
+    kept = rows_of(circuits, units=NEURONS, test=KEPT)
+    return kept[kept.comparison.isin((HUNDRED, CODE)) & kept.method.isin(PAIR)].assign(comparison="")
 
 
 LEAD = lead_of(of_all_tasks, SECANT, GRADIENTS, digits=4)
@@ -161,16 +139,10 @@ STUDY = Study(
     " from the secant ({Every method / collapse x change / secant is ahead by}).",
     limits="Seven tasks, of two models, written and not drawn; a known corrupted text.",
     tables={
-        "All seven tasks": table_of_methods([SECANT], 1, of_all_tasks),
-        "In each task": Table(
-            "circuits",
-            ("task",),
-            {ahead(SECANT): Cell(ahead(SECANT), 3, "+")},
-            prepare=of_each_task,
+        "All seven tasks": table_of_methods([SECANT], 1, of_all_tasks, passes=False),
+        "Every method": table_of_methods(
+            [SECANT], len(OF_TEXTS) - 1, partial(rows_of, comparison=EVERY, test=KEPT), passes=False
         ),
-        "Every method": table_of_methods([SECANT], len(OF_TEXTS) - 1, partial(of_comparison, EVERY)),
-        "Other units": table_of_prompts(SECANT, len(RIVALS) - 1, partial(of_comparison, OTHER), ("units", "method")),
-        "A code task": table_of_prompts(SECANT, len(OF_TEXTS) - 1, partial(of_comparison, CODE), ("units", "method")),
     },
     pictures={
         "circuits": Picture(

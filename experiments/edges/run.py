@@ -29,8 +29,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array, Float
 
-import duat_jax as duat
-from duat_jax.attribution.masks import integrated_gradients, parts_of_secant, scored_twice
 from duat_jax.attribution.unit_values import mean_over_steps
 from duat_jax.evaluation.circuit_curve import FRACTIONS
 from duat_jax.evaluation.circuits import top
@@ -38,12 +36,13 @@ from duat_jax.forms.secant import secant
 from duat_jax.inputs.prompts import Prompt
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION
-from experiments import smollm2
 from experiments.edges.network import edges_of, sent_by, with_added, with_mask
 from experiments.estimate import Estimate
+from experiments.masks.elsewhere_scores import FIRST as OURS
+from experiments.masks.elsewhere_scores import GRADIENTS, OVER_MASKS
 from experiments.rivals.backward import DEEPLIFT, TEMPERATURE, gim_rules
 from experiments.rivals.network import Rules
-from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
+from experiments.study import Measure, Prediction, Row, Study
 from experiments.task_curves import (
     KNOWN,
     NEW,
@@ -52,7 +51,7 @@ from experiments.task_curves import (
     measured,
     stated_leads,
     table_of_methods,
-    table_of_tasks,
+    task_by_task,
 )
 from experiments.verdict import Verdict, decide
 
@@ -62,21 +61,18 @@ Scores = Callable[[Transformer, Prompt], Float[Array, "edges"]]
 """From a model and one prompt to the score of each edge."""
 
 
-def _over_masks(scorer: Callable[[Callable[[Array], Array], Array, Array], Array], *, again: bool = False) -> Scores:
-    """Return the scores by a function of two masks; `again` with the largest live, all others scored once more."""
+def _over_masks(scorer: Callable[[Callable[[Array], Array], Array], Array]) -> Scores:
+    """Return the scores by a function of the mask of all edges."""
 
     def scores(model: Transformer, prompt: Prompt) -> Array:
         x, corrupted = model.embed(prompt.clean), sent_by(model, model.embed(prompt.corrupted))
         number = with_mask(model, x, corrupted, prompt.right, prompt.wrong)
-        ones = jnp.ones(np.count_nonzero(edges_of(model.config)), x.dtype)
-        if again:
-            return scored_twice(scorer, number, ones, jnp.ones(1, bool))
-        return scorer(number, ones, jnp.zeros_like(ones))
+        return scorer(number, jnp.ones(np.count_nonzero(edges_of(model.config)), x.dtype))
 
     return scores
 
 
-def _of_texts(coefficient: Callable[[Callable[[Any], Array], Array, Array, Array], Array]) -> Scores:
+def _of_texts(coefficient: Callable[[Callable[..., Any], Array, Array, Array], Array]) -> Scores:
     """Return the scores `⟨C_r, h_s - c_s⟩`, with each receiver's coefficient `C_r` from runs on texts."""
 
     def scores(model: Transformer, prompt: Prompt) -> Array:
@@ -84,44 +80,28 @@ def _of_texts(coefficient: Callable[[Callable[[Any], Array], Array, Array, Array
         x, y = model.embed(prompt.clean), model.embed(prompt.corrupted)
         change = sent_by(model, x) - sent_by(model, y)
         nothing = jnp.zeros((len(edges), *x.shape), x.dtype)
-        of_receivers = coefficient(with_added(model, prompt.right, prompt.wrong), x, y, nothing)
+        of_receivers = coefficient(partial(with_added, model, prompt.right, prompt.wrong), x, y, nothing)
         return jnp.einsum("rtd,std->rs", of_receivers, change, precision=PRECISION)[np.nonzero(edges)]
 
     return scores
 
 
-def _gradient(number: Callable[[Any], Array], x: Array, y: Array, nothing: Array) -> Array:
-    return jax.grad(lambda added: number((x, added)))(nothing)
+def _gradient(number: Callable[..., Any], x: Array, y: Array, nothing: Array) -> Array:
+    return jax.grad(lambda added: number()((x, added)))(nothing)
 
 
-def _mean_gradient(number: Callable[[Any], Array], x: Array, y: Array, nothing: Array, *, steps: int) -> Array:
+def _mean_gradient(number: Callable[..., Any], x: Array, y: Array, nothing: Array, *, steps: int) -> Array:
     return mean_over_steps(steps, x.dtype, lambda t: _gradient(number, y + t * (x - y), y, nothing))
 
 
-def _multiplier(number: Callable[[Any], Array], x: Array, y: Array, nothing: Array) -> Array:
-    return secant(number)((x, nothing), (y, nothing)).multiplier[1]
+def _multiplier(number: Callable[..., Any], x: Array, y: Array, nothing: Array) -> Array:
+    return secant(number())((x, nothing), (y, nothing)).multiplier[1]
 
 
-def _with_rules(rules: Rules) -> Scores:
-    """Return the scores `⟨C_r, h_s - c_s⟩`, with receivers' coefficients by other ways back at the clean text."""
-
-    def scores(model: Transformer, prompt: Prompt) -> Array:
-        return _of_receivers(model, prompt, model.embed(prompt.clean)[None], rules)
-
-    return scores
-
-
-def _deeplift(model: Transformer, prompt: Prompt) -> Array:
-    return _of_receivers(model, prompt, jnp.stack([model.embed(prompt.clean), model.embed(prompt.corrupted)]), DEEPLIFT)
-
-
-def _of_receivers(model: Transformer, prompt: Prompt, rows: Array, rules: Rules) -> Array:
-    """Return the scores by a way back on rows of texts, of which the first is the clean one."""
-    edges = edges_of(model.config)
-    number = with_added(model, prompt.right, prompt.wrong, rules)
-    coefficients = jax.grad(lambda added: number((rows, added)))(jnp.zeros((len(edges), *rows.shape), rows.dtype))
-    change = sent_by(model, model.embed(prompt.clean)) - sent_by(model, model.embed(prompt.corrupted))
-    return jnp.einsum("rtd,std->rs", coefficients[:, 0], change, precision=PRECISION)[np.nonzero(edges)]
+def _by_rules(number: Callable[..., Any], x: Array, y: Array, nothing: Array, *, rules: Rules, texts: int = 1) -> Array:
+    """Return the coefficients at the clean text by another way back, on the first texts of the pair."""
+    rows, zeros = jnp.stack([x, y][:texts]), jnp.stack([nothing] * texts, 1)
+    return jax.grad(lambda added: number(rules)((rows, added)))(zeros)[:, 0]
 
 
 def _random(model: Transformer, prompt: Prompt) -> Array:
@@ -129,22 +109,17 @@ def _random(model: Transformer, prompt: Prompt) -> Array:
     return jax.random.normal(key, (int(edges_of(model.config).sum()),))
 
 
-OURS = "secant over masks, twice"
-METHODS: dict[str, tuple[Scores, int]] = {
-    OURS: (_over_masks(parts_of_secant, again=True), 8),
-    "secant over masks": (_over_masks(parts_of_secant), 5),
-    "integrated gradients over masks, 2 steps": (_over_masks(partial(integrated_gradients, steps=2)), 7),
-    "gradient at half masks, twice": (_over_masks(partial(integrated_gradients, steps=1), again=True), 7),
-    "integrated gradients over masks, 5 steps": (_over_masks(partial(integrated_gradients, steps=5)), 16),
-    "secant": (_of_texts(_multiplier), 4),
-    "gradient x change": (_of_texts(_gradient), 4),
-    "integrated gradients, 2 steps": (_of_texts(partial(_mean_gradient, steps=2)), 8),
-    "integrated gradients, 5 steps": (_of_texts(partial(_mean_gradient, steps=5)), 17),
-    "GIM": (_with_rules(gim_rules(TEMPERATURE)), 4),
-    "DeepLIFT": (_deeplift, 6),
-    "random": (_random, 0),
+METHODS: dict[str, Scores] = {
+    **{name: _over_masks(scorer) for name, scorer in OVER_MASKS.items()},
+    "secant": _of_texts(_multiplier),
+    "gradient x change": _of_texts(_gradient),
+    "integrated gradients, 2 steps": _of_texts(partial(_mean_gradient, steps=2)),
+    "integrated gradients, 5 steps": _of_texts(partial(_mean_gradient, steps=5)),
+    "GIM": _of_texts(partial(_by_rules, rules=gim_rules(TEMPERATURE))),
+    "DeepLIFT": _of_texts(partial(_by_rules, rules=DEEPLIFT, texts=2)),
+    "random": _random,
 }
-"""The scores of each method, and its cost by counting, in forward passes, a gradient's way back being two."""
+"""The scores of each method."""
 
 
 @partial(jax.jit, static_argnames="scores")
@@ -167,16 +142,9 @@ def rows_on_task(model: Transformer, task: str, count: int) -> list[Row]:
         def run(scores: Scores) -> Array:
             return kept(model, prompt, jnp.asarray(top(np.asarray(scored(scores, model, prompt))), jnp.float32))
 
-        return {method: run(scores) for method, (scores, _) in METHODS.items()}
+        return {method: run(scores) for method, scores in METHODS.items()}
 
     return measured(model, task, count, SEED, of_prompt)
-
-
-def measure() -> Measurements:
-    """Yield every task."""
-    model = duat.load(smollm2.path(), scanned=True)
-    for task in (*NEW, *KNOWN):
-        yield Piece("circuits", {"task": task}, partial(rows_on_task, model, task, PROMPTS))
 
 
 def on_tasks(names: tuple[str, ...], circuits: pd.DataFrame) -> pd.DataFrame:
@@ -194,11 +162,8 @@ def levels(lead: Estimate) -> Verdict:
     return decide(lead.low <= 0 <= lead.high, refuted=lead.low > 0 or lead.high < 0)
 
 
-PASSES = {name: passes for name, (_, passes) in METHODS.items()}
-OVER_MASKS = "integrated gradients over masks, 2 steps"
 RIVALS = (
-    OVER_MASKS,
-    "gradient at half masks, twice",
+    *GRADIENTS,
     "secant over masks",
     "secant",
     "gradient x change",
@@ -241,10 +206,9 @@ STUDY = Study(
     " over the secant of texts is {Known tasks / secant / secant over masks, twice is ahead by}.",
     limits="Eight prompts of each task, one model, values on a known corrupted text alone.",
     tables={
-        "New tasks": table_of_methods([OURS, "secant"], len(METHODS) - 1, partial(on_tasks, NEW), passes=PASSES),
-        "Known tasks": table_of_methods([OURS, "secant"], len(METHODS) - 1, partial(on_tasks, KNOWN), passes=PASSES),
-        "Each task": table_of_tasks(partial(on_tasks, (*NEW, *KNOWN))),
+        "New tasks": table_of_methods([OURS, "secant"], len(METHODS) - 1, partial(on_tasks, NEW)),
+        "Known tasks": table_of_methods([OURS, "secant"], len(METHODS) - 1, partial(on_tasks, KNOWN)),
     },
-    measure=measure,
+    measure=partial(task_by_task, (*NEW, *KNOWN), rows_on_task, PROMPTS, scanned=True),
     settings={"prompts": PROMPTS, "seed": SEED, "fractions": FRACTIONS},
 )

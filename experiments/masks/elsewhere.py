@@ -39,22 +39,20 @@ from duat_jax.models.transformer import Transformer
 from experiments import smollm2
 from experiments.estimate import Estimate, estimate
 from experiments.masks.elsewhere_scores import FIRST, GRADIENTS, METHODS, OPTIMISED, Scores
-from experiments.run import frames_of
 from experiments.study import Measurements, Piece, Prediction, Row, Study
-from experiments.table import Cell, Table
+from experiments.table import Cell, Table, rows_of
 from experiments.task_curves import (
     COUNTED,
     KEPT,
     KNOWN,
     NEW,
+    PASSES,
     PLAIN,
     RULE,
     ahead,
     lead_of,
     measured,
     stated_leads,
-    table_of_methods,
-    table_of_prompts,
     with_leads,
     with_statistics,
 )
@@ -94,11 +92,9 @@ SETTINGS = {
     "code, neurons": Setting(EMBEDDED, ("parameter",), NEURONS, 100),
     "code, heads": Setting(EMBEDDED, ("parameter",), HEADS, 100),
 }
-CODE = tuple(name for name, setting in SETTINGS.items() if setting.model == EMBEDDED)
 REFINED = f"optimised, {STEPS} steps"
 TEXTS = tuple(name for name in METHODS if name not in (FIRST, *GRADIENTS))
 SECANT = "secant"
-PASSES = {name: passes for name, (_, passes) in METHODS.items()}
 STATED, LEVEL = 0.03, 0.02
 """The lead that was predicted, and below what a difference counts as level."""
 CHOSEN_ON = "capital", "language", "agreement", "indirect object"
@@ -125,7 +121,7 @@ def rows_on_task(model: Transformer, task: str, setting: Setting) -> list[Row]:
         given = own if means is None else means
         circuits = {
             name: jnp.asarray(top(np.asarray(scored(scores, model, prompt, kind, given))))
-            for name, (scores, _) in METHODS.items()
+            for name, scores in METHODS.items()
         }
         runs: dict[Any, Array] = {name: run(model, prompt, kind, live, given) for name, live in circuits.items()}
         if means is not None:
@@ -145,8 +141,8 @@ def optimised(model: Transformer, task: str) -> list[Row]:
 
     def of_prompt(i: int, prompt: Prompt) -> Mapping[Any, Array]:
         replaced = values(model, prompt.corrupted, kind)
-        chosen = {name: METHODS[name][0] for name in (FIRST, SECANT)}
-        found = {name: np.asarray(scored(of, model, prompt, kind, replaced)) for name, of in chosen.items()}
+        chosen = FIRST, SECANT
+        found = {name: np.asarray(scored(METHODS[name], model, prompt, kind, replaced)) for name in chosen}
         alone = jax.tree.map(lambda leaf: leaf[None], prompt)
         found[REFINED] = refine(model, alone, kind, found[FIRST], replaced[None], STEPS)
         return {name: run(model, prompt, kind, jnp.asarray(top(scores)), replaced) for name, scores in found.items()}
@@ -167,7 +163,7 @@ def measure() -> Measurements:
 
 def in_setting(setting: str, circuits: pd.DataFrame, test: str = KEPT) -> pd.DataFrame:
     """Return the circuits of a setting."""
-    return circuits[(circuits.setting == setting) & (circuits.test == test)]
+    return rows_of(circuits, setting=setting, test=test)
 
 
 def _far_apart(circuits: pd.DataFrame) -> set[str]:
@@ -179,13 +175,6 @@ def _far_apart(circuits: pd.DataFrame) -> set[str]:
 
     found = effects(KEPT) / effects(CROSSED)
     return set(found.index[found >= 0.5])
-
-
-def all_neurons(circuits: pd.DataFrame) -> pd.DataFrame:
-    """Return the circuits of neurons of all fourteen tasks, a hundred prompts each, of two studies."""
-    before = frames_of("masks")["circuits"]
-    before = before[(before.test == KEPT) & before.method.isin(METHODS)]
-    return pd.concat([before, in_setting("known tasks", circuits)], ignore_index=True).drop(columns="setting")
 
 
 def subsets(circuits: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -212,19 +201,6 @@ def _held_together(rows: pd.DataFrame) -> Estimate | str:
     return f"{rows[PLAIN].mean():.3f}" if method == FIRST else estimate(rows[ahead(FIRST)].to_numpy(), together)
 
 
-def on_code(circuits: pd.DataFrame) -> pd.DataFrame:
-    """Return the circuits of the embedded model."""
-    return circuits[circuits.setting.isin(CODE)]
-
-
-def better_of_both(circuits: pd.DataFrame) -> pd.DataFrame:
-    """Return the optimised ranking and two scores, what is beyond the model counted against a circuit."""
-    found = with_statistics(in_setting(OPTIMISED, circuits))
-    start = found[found.method == FIRST].set_index("task")[COUNTED]
-    better = found[COUNTED].where(found.method != REFINED, np.maximum(found[COUNTED], found.task.map(start)))
-    return found.assign(**{COUNTED: better})
-
-
 def leads_in(setting: str, methods: tuple[str, ...], *statistics: str, test: str = KEPT) -> tuple[Any, ...]:
     """Return the measures of the first method's leads in a setting, of a group of methods."""
     keep = partial(in_setting, setting, test=test)
@@ -243,8 +219,8 @@ def knows_the_test(told: Estimate, crossed: Estimate) -> Verdict:
     return decide(told.low > 0 >= crossed.low, told.low > 0 and crossed.low > 0)
 
 
-OF_HEADS = leads_in("heads", TEXTS, PLAIN, COUNTED)
-TOLD, NOT_TOLD = (leads_in("means", TEXTS, PLAIN, test=test)[0] for test in (KEPT, CROSSED))
+JUDGED = "heads", "means"
+"""The settings on which predictions are decided."""
 
 STUDY = Study(
     protocol=__doc__,
@@ -253,17 +229,15 @@ STUDY = Study(
     unit="tasks",
     stated="before the run",
     predictions=(
-        Prediction(
-            "heads: ahead of every score of texts by .03 or more, also with overshoot counted against circuits",
-            RULE.format(".03"),
-            OF_HEADS,
-            stated_leads(STATED),
-        ),
-        Prediction(
-            "means: ahead of every score of texts by .03 or more, also with overshoot counted against circuits",
-            RULE.format(".03"),
-            leads_in("means", TEXTS, PLAIN, COUNTED),
-            stated_leads(STATED),
+        *(
+            Prediction(
+                f"{setting}: ahead of every score of texts by .03 or more,"
+                " also with overshoot counted against circuits",
+                RULE.format(".03"),
+                leads_in(setting, TEXTS, PLAIN, COUNTED),
+                stated_leads(STATED),
+            )
+            for setting in JUDGED
         ),
         *(
             Prediction(
@@ -272,12 +246,12 @@ STUDY = Study(
                 leads_in(setting, GRADIENTS, PLAIN),
                 as_good,
             )
-            for setting in ("heads", "means")
+            for setting in JUDGED
         ),
         Prediction(
             "the opposite view: the lead over the secant of texts is that of having been told the corruption",
             "confirmed if it is above zero in means and not in crossed, refuted if it is above zero in both",
-            (TOLD, NOT_TOLD),
+            tuple(leads_in("means", TEXTS, PLAIN, test=test)[0] for test in (KEPT, CROSSED)),
             knows_the_test,
         ),
     ),
@@ -296,14 +270,11 @@ STUDY = Study(
             prepare=lead_and_mean,
             note=f"The column of {FIRST} is the share that its circuits keep.",
         ),
-        "Neurons, all tasks of SmolLM2": table_of_methods([FIRST], len(METHODS) - 1, all_neurons, passes=PASSES),
-        "Code": table_of_prompts(FIRST, len(TEXTS), on_code, ("setting", "method")),
-        "Optimised on one prompt": Table("circuits", ("method",), COUNTED, prepare=better_of_both),
     },
     measure=measure,
     settings={
         "settings": {name: setting._asdict() for name, setting in SETTINGS.items()},
-        "methods": PASSES,
+        "methods": {name: PASSES[name] for name in METHODS},
         "seed": SEED,
         "others": OTHERS,
         "steps": STEPS,

@@ -23,22 +23,36 @@ Scores = Callable[[Transformer, Prompt, UnitKind, Array], Array]
 """From a model, a prompt, a kind of units and the values of those that aren't live to the score of each unit."""
 
 
-def over_masks(scorer: Callable[[Number, Array], Array]) -> Scores:
+def once(scorer: Scorer, number: Number, ones: Array) -> Array:
+    """Return every entry's score between all live and none."""
+    return scorer(number, ones, jnp.zeros_like(ones))
+
+
+def twice(scorer: Scorer, number: Number, ones: Array) -> Array:
+    """Return the scores of `once`, where all but the largest entries are scored again with these live."""
+    return scored_twice(scorer, number, ones, jnp.ones(1, bool))
+
+
+FIRST = "secant over masks, twice"
+GRADIENTS = "integrated gradients over masks, 2 steps", "gradient at half masks, twice"
+OVER_MASKS: dict[str, Callable[[Number, Array], Array]] = {
+    FIRST: partial(twice, parts_of_secant),
+    "secant over masks": partial(once, parts_of_secant),
+    GRADIENTS[0]: partial(once, partial(integrated_gradients, steps=2)),
+    GRADIENTS[1]: partial(twice, partial(integrated_gradients, steps=1)),
+    "integrated gradients over masks, 5 steps": partial(once, partial(integrated_gradients, steps=5)),
+}
+"""From the number as a function of a mask, and a mask of ones, to the score of each of its entries, by method."""
+
+
+def over_masks(method: str) -> Scores:
     """Return the scores by the logit difference as a function of the mask of all units."""
 
     def scores(model: Transformer, prompt: Prompt, kind: UnitKind, replaced: Array) -> Array:
         ones = jnp.ones_like(replaced if kind.unit == "neuron" else replaced[..., :1])
-        return scorer(lambda mask: run_masked(model, prompt, kind, mask, replaced), ones)
+        return OVER_MASKS[method](lambda mask: run_masked(model, prompt, kind, mask, replaced), ones)
 
     return scores
-
-
-def _once(scorer: Scorer, number: Number, ones: Array) -> Array:
-    return scorer(number, ones, jnp.zeros_like(ones))
-
-
-def _twice(scorer: Scorer, number: Number, ones: Array) -> Array:
-    return scored_twice(scorer, number, ones, jnp.ones(1, bool))
 
 
 def of_texts(coefficients: Callable[[Read, Array, Array], Entries]) -> Scores:
@@ -65,14 +79,10 @@ def _mean_gradient(read: Read, x: Array, y: Array, *, steps: int) -> Entries:
     return mean_over_steps(steps, x.dtype, lambda t: _gradient(read, y + t * (x - y))[0])
 
 
-FIRST = "secant over masks, twice"
-GRADIENTS = "integrated gradients over masks, 2 steps", "gradient at half masks, twice"
-METHODS: dict[str, tuple[Scores, int]] = {
-    FIRST: (over_masks(partial(_twice, parts_of_secant)), 8),
-    GRADIENTS[0]: (over_masks(partial(_once, partial(integrated_gradients, steps=2))), 7),
-    GRADIENTS[1]: (over_masks(partial(_twice, partial(integrated_gradients, steps=1))), 7),
-    "secant": (of_texts(_multipliers), 4),
-    "gradient x change": (of_texts(_gradient_at_text), 4),
-    "integrated gradients, 10 steps": (of_texts(partial(_mean_gradient, steps=10)), 32),
+METHODS: dict[str, Scores] = {
+    **{name: over_masks(name) for name in (FIRST, *GRADIENTS)},
+    "secant": of_texts(_multipliers),
+    "gradient x change": of_texts(_gradient_at_text),
+    "integrated gradients, 10 steps": of_texts(partial(_mean_gradient, steps=10)),
 }
-"""The scores of each method, and its cost by counting, in forward passes, a gradient's way back being two."""
+"""The scores of each method."""

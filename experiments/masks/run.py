@@ -28,17 +28,14 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-import duat_jax as duat
-from duat_jax.attribution import units as of_texts
-from duat_jax.attribution.masks import integrated_gradients, once, parts_of_secant, twice
-from duat_jax.evaluation import circuit_curve
-from duat_jax.evaluation.circuits import UNITS, on_prompts, run, scores_of, top, values
+from duat_jax.attribution.masks import integrated_gradients, once, twice
+from duat_jax.evaluation import circuits
+from duat_jax.evaluation.circuits import FRACTIONS, UNITS, on_prompts, run, scores_of, top, values
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import differences, draw
 from duat_jax.models.transformer import Transformer
-from experiments import smollm2
-from experiments.study import Measurements, Piece, Prediction, Row, Study
-from experiments.table import Table
+from experiments.study import Prediction, Row, Study
+from experiments.table import Table, rows_of
 from experiments.task_curves import (
     COUNTED,
     KEPT,
@@ -48,35 +45,36 @@ from experiments.task_curves import (
     lead_cell,
     lead_of,
     mean_alone,
-    rows_of,
+    rows_of_runs,
     stated_leads,
     table_of_methods,
-    table_of_tasks,
+    task_by_task,
     with_leads,
     with_statistics,
 )
-from experiments.verdict import above, together
+from experiments.verdict import above, every
 
 FIRST, SECANT, OVER_MASKS = "secant over masks, twice", "secant", "integrated gradients over masks, 2 steps"
-_RULES = {
-    FIRST: (twice(parts_of_secant), 8),
-    "secant over masks": (once(parts_of_secant), 5),
-    OVER_MASKS: (once(partial(integrated_gradients, steps=2)), 7),
-    "gradient at half masks, twice": (twice(partial(integrated_gradients, steps=1)), 7),
-    "integrated gradients over masks, 10 steps": (once(partial(integrated_gradients, steps=10)), 31),
-    **{
-        name: (of_texts.METHODS[name].rule, passes)
-        for name, passes in {
-            SECANT: 4,
-            "gradient x change": 4,
-            "integrated gradients, 2 steps": 8,
-            "integrated gradients, 10 steps": 32,
-        }.items()
-    },
+AT_HALF, GRADIENTS = "gradient at half masks, twice", "integrated gradients, 10 steps"
+OF_THIS_STUDY = {
+    OVER_MASKS: on_prompts(once(partial(integrated_gradients, steps=2))),
+    AT_HALF: on_prompts(twice(partial(integrated_gradients, steps=1))),
 }
-METHODS = {name: (on_prompts(rule), passes) for name, (rule, passes) in _RULES.items()}
-"""The scores of each method, and its cost by counting, in forward passes."""
-PASSES = {name: passes for name, (_, passes) in METHODS.items()}
+METHODS = {
+    name: (circuits.METHODS | OF_THIS_STUDY)[name]
+    for name in (
+        FIRST,
+        "secant over masks",
+        OVER_MASKS,
+        AT_HALF,
+        "integrated gradients over masks, 10 steps",
+        SECANT,
+        "gradient x change",
+        "integrated gradients, 2 steps",
+        GRADIENTS,
+    )
+}
+"""The scores of each method."""
 PROMPTS, SEED, OF_OTHERS = 100, 1, 32
 """The number of prompts and the seed of their draw, and the number of prompts in the first two of the further tests."""
 ANOTHER, REVERSED, ONE_CIRCUIT = HELD = (
@@ -103,7 +101,7 @@ def rows_on_task(model: Transformer, task: str, count: int) -> list[Row]:
             of_corrupted = prompt._replace(clean=prompt.corrupted)
             tests[ANOTHER] = (prompt, other, False)
             tests[REVERSED] = (of_corrupted, values(model, prompt.clean, KIND), True)
-        for method, (scorer, _) in METHODS.items():
+        for method, scorer in METHODS.items():
             scores = np.asarray(scores_of(scorer, model, row(prompts, slice(i, i + 1)), (KIND,))[0])[0]
             live = jnp.asarray(top(scores))
             for test, (text, given, restored) in tests.items():
@@ -121,20 +119,8 @@ def rows_on_task(model: Transformer, task: str, count: int) -> list[Row]:
         of
         for key, found in runs.items()
         for part in [read.get(key[1], slice(OF_OTHERS))]
-        for of in rows_of(drawn, clean[part], corrupted[part], {key: np.array(found)})
+        for of in rows_of_runs(drawn, clean[part], corrupted[part], {key: np.array(found)})
     ]
-
-
-def measure() -> Measurements:
-    """Yield every task."""
-    model = duat.load(smollm2.path())
-    for task in NEW:
-        yield Piece("circuits", {"task": task}, partial(rows_on_task, model, task, PROMPTS))
-
-
-def of_test(test: str, circuits: pd.DataFrame) -> pd.DataFrame:
-    """Return the circuits in one test."""
-    return circuits[circuits.test == test]
 
 
 def in_other_tests(circuits: pd.DataFrame) -> pd.DataFrame:
@@ -142,10 +128,10 @@ def in_other_tests(circuits: pd.DataFrame) -> pd.DataFrame:
     return with_leads(with_statistics(circuits[circuits.test != KEPT]), FIRST)
 
 
-KEPT_ALONE = partial(of_test, KEPT)
-CHEAP = [name for name, passes in PASSES.items() if name != FIRST and passes <= PASSES[FIRST]]
+KEPT_ALONE = partial(rows_of, test=KEPT)
 OUTCOME, CONTROL = lead_of(KEPT_ALONE, FIRST, OVER_MASKS), lead_of(KEPT_ALONE, FIRST, SECANT)
-RIVALS = [name for name in (*CHEAP, "integrated gradients, 10 steps") if name not in ("secant over masks", OVER_MASKS)]
+RIVALS = AT_HALF, SECANT, "gradient x change", "integrated gradients, 2 steps", GRADIENTS
+"""Of at most eight passes, beside the one of the outcome, and ten steps of texts."""
 
 STUDY = Study(
     protocol=__doc__,
@@ -164,8 +150,8 @@ STUDY = Study(
             "not optimised for this test: ahead of the secant of texts in one circuit for other prompts and with"
             " another's text",
             "confirmed if both intervals are above zero; otherwise the default of `duat circuit` stays",
-            tuple(lead_of(partial(of_test, test), FIRST, SECANT) for test in (ONE_CIRCUIT, ANOTHER)),
-            lambda *leads: together(*map(above, leads)),
+            tuple(lead_of(partial(rows_of, test=test), FIRST, SECANT) for test in (ONE_CIRCUIT, ANOTHER)),
+            every(above),
         ),
     ),
     control=CONTROL,
@@ -182,7 +168,6 @@ STUDY = Study(
             [FIRST],
             1,
             KEPT_ALONE,
-            passes=PASSES,
             more={"overshoot counted against it": mean_alone(COUNTED), "CPR": mean_alone("CPR")},
         ),
         "Leads that hold together": Table(
@@ -198,14 +183,13 @@ STUDY = Study(
             columns="test",
             prepare=in_other_tests,
         ),
-        "Each task": table_of_tasks(KEPT_ALONE),
     },
-    measure=measure,
+    measure=partial(task_by_task, NEW, rows_on_task, PROMPTS),
     settings={
         "methods": list(METHODS),
         "prompts": PROMPTS,
         "seed": SEED,
         "of_others": OF_OTHERS,
-        "fractions": circuit_curve.FRACTIONS,
+        "fractions": FRACTIONS,
     },
 )

@@ -35,9 +35,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array
 
-import duat_jax as duat
-from duat_jax.attribution import units as of_texts
-from duat_jax.attribution.masks import parts_of_secant, twice
 from duat_jax.attribution.unit_values import Read, Scores, UnitValues
 from duat_jax.evaluation import circuits
 from duat_jax.evaluation.circuit_curve import FRACTIONS
@@ -45,13 +42,12 @@ from duat_jax.evaluation.circuits import UNITS, Method, on_prompts, run, scores_
 from duat_jax.evaluation.statistics import agreement
 from duat_jax.inputs.prompts import Prompt
 from duat_jax.models.transformer import Transformer
-from experiments import smollm2
 from experiments.estimate import Estimate
 from experiments.rivals.atp import atp_star
 from experiments.rivals.backward import deeplift, gim
 from experiments.rivals.patching import effects, sampled
 from experiments.rivals.paths import eap_gp, mean_of_gradients
-from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
+from experiments.study import Measure, Prediction, Row, Study
 from experiments.table import Cell
 from experiments.task_curves import (
     NEW,
@@ -61,7 +57,7 @@ from experiments.task_curves import (
     measured,
     stated_leads,
     table_of_methods,
-    table_of_tasks,
+    task_by_task,
 )
 from experiments.verdict import Verdict, decide
 
@@ -82,28 +78,24 @@ def of_rule(rule: Callable[[Transformer, Read, Array, Array], UnitValues]) -> Me
     return on_prompts(scores)
 
 
-METHODS: dict[str, tuple[Method, int]] = {
-    OURS[0]: (on_prompts(twice(parts_of_secant)), 8),
-    **{
-        name: (on_prompts(of_texts.METHODS[name].rule), passes)
-        for name, passes in {
-            OURS[1]: 4,
-            "gradient x change": 4,
-            "integrated gradients, 2 steps": 8,
-            "integrated gradients, 5 steps": 17,
-            "integrated gradients, 10 steps": 32,
-            "integrated gradients, layer by layer": 452,
-        }.items()
-    },
-    "mean of both gradients": (of_rule(mean_of_gradients), 6),
-    "EAP-GP, 5 steps": (of_rule(partial(eap_gp, steps=5)), 33),
-    "AtP*": (of_rule(atp_star), 65),
-    "GIM": (gim, 4),
-    "DeepLIFT": (deeplift, 6),
-    "random": (circuits.METHODS["random"], 0),
+OF_PACKAGE = (
+    *OURS,
+    "gradient x change",
+    "integrated gradients, 2 steps",
+    "integrated gradients, 5 steps",
+    "integrated gradients, 10 steps",
+    "integrated gradients, layer by layer",
+)
+METHODS: dict[str, Method] = {
+    **{name: circuits.METHODS[name] for name in OF_PACKAGE},
+    "mean of both gradients": of_rule(mean_of_gradients),
+    "EAP-GP, 5 steps": of_rule(partial(eap_gp, steps=5)),
+    "AtP*": of_rule(atp_star),
+    "GIM": gim,
+    "DeepLIFT": deeplift,
+    "random": circuits.METHODS["random"],
 }
-"""The scores of each method, and its cost by counting, in forward passes over one text for the scores of neurons of
-SmolLM2's 30 layers, a gradient's way back being two."""
+"""The scores of each method."""
 
 
 def rows_on_task(model: Transformer, task: str, count: int) -> list[Row]:
@@ -116,7 +108,7 @@ def rows_on_task(model: Transformer, task: str, count: int) -> list[Row]:
         sample = sampled(values(model, prompt.clean, KIND) - replaced, SAMPLE, seed=i)
         exact = np.abs(effects(model, prompt, KIND, sample))
         runs = {}
-        for method, (scorer, _) in METHODS.items():
+        for method, scorer in METHODS.items():
             (found,) = scores_of(scorer, model, alone, (KIND,))
             scores = np.asarray(found)[0]
             runs[method] = run(model, prompt, KIND, jnp.asarray(top(scores)), replaced)
@@ -126,13 +118,6 @@ def rows_on_task(model: Transformer, task: str, count: int) -> list[Row]:
 
     rows = measured(model, task, count, SEED, of_prompt)
     return [{**of, "correlations": correlations[of["method"]]} for of in rows]
-
-
-def measure() -> Measurements:
-    """Yield every task."""
-    model = duat.load(smollm2.path())
-    for task in NEW:
-        yield Piece("circuits", {"task": task}, partial(rows_on_task, model, task, PROMPTS))
 
 
 def every(circuits: pd.DataFrame) -> pd.DataFrame:
@@ -151,7 +136,6 @@ def within(bound: float, lead: Estimate) -> Verdict:
 
 
 MASKS, SECANT = OURS
-PASSES = {name: passes for name, (_, passes) in METHODS.items()}
 OTHERS = tuple(name for name in METHODS if name not in (*OURS, "random"))
 CHEAP = "mean of both gradients", "GIM", "gradient x change", "integrated gradients, 2 steps"
 """Those of at most eight passes but DeepLIFT."""
@@ -197,15 +181,13 @@ STUDY = Study(
             OURS,
             len(METHODS) - 1,
             every,
-            passes=PASSES,
             more={
                 "CPR": mean_alone("CPR"),
                 "CMD": mean_alone("CMD"),
                 "rank correlation": Cell(lambda rows: f"{rows.correlation.mean():.2f}"),
             },
         ),
-        "Each task": table_of_tasks(every),
     },
-    measure=measure,
+    measure=partial(task_by_task, NEW, rows_on_task, PROMPTS),
     settings={"methods": list(METHODS), "prompts": PROMPTS, "seed": SEED, "sample": SAMPLE, "fractions": FRACTIONS},
 )

@@ -1,5 +1,7 @@
 """The network of edges against the model, its masks, single edges by hand, and methods that must agree."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,12 +11,14 @@ from cases import GOLDEN
 from helpers import close, near
 
 import duat_jax as duat
+from duat_jax.attribution.masks import integrated_gradients
 from duat_jax.evaluation.circuits import FRACTIONS
 from duat_jax.inputs.prompts import Prompt, logit_difference
 from experiments import task_curves
 from experiments.edges import network
 from experiments.edges import run as study
 from experiments.estimate import estimate
+from experiments.masks.elsewhere_scores import once
 from experiments.rivals import backward
 from experiments.rivals.backward import DEEPLIFT, TEMPERATURE, gim_rules
 from experiments.rivals.network import PLAIN
@@ -63,16 +67,16 @@ def test_a_single_edge_is_that_of_the_streams_changed_by_hand(model):
 def test_scores_over_masks_sum_to_the_difference(model):
     number, _ = masked(model)
     ones = jnp.ones(network.edges_of(model.config).sum())
-    parts = study.scored(study.METHODS["secant over masks"][0], model, PROMPT)
+    parts = study.scored(study.METHODS["secant over masks"], model, PROMPT)
     close(parts.sum(), number(ones) - number(0 * ones), layers=2)
-    many = study._over_masks(lambda *given: study.integrated_gradients(*given, steps=400))
+    many = study._over_masks(partial(once, partial(integrated_gradients, steps=400)))
     near(study.scored(many, model, PROMPT).sum(), number(ones) - number(0 * ones), within=1e-4)
 
 
 def test_the_gradient_is_that_of_the_mask(model):
     number, _ = masked(model)
     ones = jnp.ones(network.edges_of(model.config).sum())
-    found = study.scored(study.METHODS["gradient x change"][0], model, PROMPT)
+    found = study.scored(study.METHODS["gradient x change"], model, PROMPT)
     close(found, jax.grad(number)(ones), layers=2)
 
 
@@ -80,7 +84,7 @@ def test_the_texts_secant_into_the_logits_sums_to_the_difference(model):
     """Whatever reaches the logits has come through an edge into them."""
     number, _ = masked(model)
     ones = jnp.ones(network.edges_of(model.config).sum())
-    found = study.scored(study.METHODS["secant"][0], model, PROMPT)
+    found = study.scored(study.METHODS["secant"], model, PROMPT)
     into_the_logits = found[-network.edges_of(model.config).shape[1] :]
     close(into_the_logits.sum(), number(ones) - number(0 * ones), layers=2)
 
@@ -92,15 +96,15 @@ def plain(request):
 
 
 def test_the_models_own_rules_are_the_gradient(plain):
-    found = study.scored(study._with_rules(PLAIN), plain, PROMPT)
-    close(found, study.scored(study.METHODS["gradient x change"][0], plain, PROMPT), layers=2)
+    found = study.scored(study._of_texts(partial(study._by_rules, rules=PLAIN)), plain, PROMPT)
+    close(found, study.scored(study.METHODS["gradient x change"], plain, PROMPT), layers=2)
 
 
 def test_deeplift_into_the_logits_sums_to_the_difference(plain):
     number, _ = masked(plain)
     edges = network.edges_of(plain.config)
     ones = jnp.ones(edges.sum())
-    found = study.scored(study.METHODS["DeepLIFT"][0], plain, PROMPT)
+    found = study.scored(study.METHODS["DeepLIFT"], plain, PROMPT)
     close(found[-edges.shape[1] :].sum(), number(ones) - number(0 * ones), layers=2)
 
 
@@ -109,7 +113,7 @@ def test_deeplift_into_the_logits_sums_to_the_difference(plain):
 )
 def test_ways_back_are_those_of_units(plain, name, rules, of_units):
     """The sum over the edges out of a head is its own score, summed over tokens, as its output reaches all readers."""
-    found = study.scored(study.METHODS[name][0], plain, PROMPT)
+    found = study.scored(study.METHODS[name], plain, PROMPT)
     edges = network.edges_of(plain.config)
     dense = np.zeros(edges.shape)
     dense[np.nonzero(edges)] = found
@@ -139,7 +143,7 @@ def test_rows_have_a_curve_of_every_method_and_equal_methods_are_level(monkeypat
     circuits = pd.DataFrame(rows).assign(task="parameter")
     scored = task_curves.with_statistics(circuits)
     assert task_curves.lead(scored, study.OURS, "the same")[:3] == (0, 0, 0)
-    assert task_curves.lead(task_curves.by_prompt(circuits), study.OURS, "random").low > 0
+    assert task_curves.lead(scored, study.OURS, "random").low > 0
     (of,) = (row for row in rows if row["method"] == "random")
     clean, corrupted = np.mean(of["clean"]), np.mean(of["zero"])
     shares = (np.mean(of["runs"], 0) - corrupted) / (clean - corrupted)

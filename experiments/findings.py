@@ -35,7 +35,6 @@ PAGES = (
 )
 """The pages of findings, in the order of the navigation."""
 SPAN = re.compile(r"`([^`]+)`")
-KEYS = {"findings": "headline"}
 OWN = "none: "
 """The beginning of what stands in the place of a claim for a question that the papers don't answer."""
 
@@ -164,8 +163,6 @@ def fields(kept: dict[str, Any]) -> Fields:
     for page in dict.fromkeys(of.page for of in records()):
         of_page = records(page)
         found[f"{page} / studies"] = _studies(of_page[0], of_page[1:])
-        for key in ("findings", "against", "limits"):  # until no page shows them apart
-            found[f"{page} / {key}"] = "\n".join(f"- {of._asdict()[KEYS.get(key, key)]}" for of in of_page)
     return found
 
 

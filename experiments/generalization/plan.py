@@ -1,19 +1,14 @@
 """Trainings of studies: sizes of networks, the choice of their norms and rates, and networks that are measured."""
 
-import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
-from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
-from rich.progress import track
 
-from duat_jax.evaluation.journal import Journal
 from experiments.approximation.selection import matched
 from experiments.generalization.networks import KINDS, WHOLE, Network, Sizes, count
 from experiments.generalization.tasks import Task
@@ -159,35 +154,3 @@ def settings_of(functions: Mapping[str, Functions], rates: tuple[float, ...], lo
     tasks = {name: [asdict(task), *of] for name, (task, *of) in functions.items()}  # type: ignore[call-overload]
     sizes = {"layers": LAYERS, "seeds": SEEDS, "batch": BATCH, "tested": TESTED}
     return {"functions": tasks, "rates": rates, "norms": NORMS, "longer": longer, **sizes}
-
-
-Unit = tuple[str, Callable[..., dict[str, Any]], tuple[Any, ...]]
-"""A name in the journal, and what trains networks, which one program trains for all rates or seeds."""
-
-
-def _on_one_core() -> None:
-    """Set up a process in which one core trains networks, which are too small for more, or for a GPU."""
-    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-    jax.config.update("jax_platforms", "cpu")
-
-
-def _and_forget(compute: Callable[..., dict[str, Any]], given: tuple[Any, ...]) -> dict[str, Any]:
-    """Return what is computed; the programs of many networks don't fit into one process."""
-    found = compute(*given)
-    jax.clear_caches()
-    return found
-
-
-def run(journal: Journal, units: Iterator[Unit], title: str) -> dict[str, dict[str, Any]]:
-    """Train and measure networks, one on every core, and return the results by name."""
-    names = []
-    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), _on_one_core) as pool:
-        futures: dict[str, Future[dict[str, Any]]] = {}
-        for name, compute, given in units:
-            names.append(name)
-            if name not in journal:
-                futures[name] = pool.submit(_and_forget, compute, given)
-        # What is in the journal isn't computed.
-        return {
-            name: journal.once(name, futures[name].result if name in futures else dict) for name in track(names, title)
-        }

@@ -1,13 +1,11 @@
 """Small runs of whole studies: what they store makes their tables, and what is finished isn't run again."""
 
-import json
 from types import SimpleNamespace
 
-import jax
 import pytest
 from studies import filled_tables, run_small
 
-from experiments import kept_results
+from experiments import run
 from experiments.approximation import further, trainings
 from experiments.approximation.tokens import JUMPS, SMOOTH, Numbers
 from experiments.emergence import longer
@@ -18,7 +16,7 @@ from experiments.generalization.networks import TRANSFORMER
 from experiments.heads import sliced
 from experiments.in_context import consistent
 from experiments.lora import context, scratch, tuning
-from experiments.retraining import planted
+from experiments.retraining import planted, planted_training
 
 pytestmark = pytest.mark.slow
 
@@ -29,15 +27,8 @@ def tiny():
     return network.model(network.weights)
 
 
+EMERGENCE = run.frames_of("emergence")
 SMALL = {
-    planted: {"DRAWS": 2, "STEPS": 8, "EVERY": 4, "LEFT_OUT": 2, "duat": SimpleNamespace(load=tiny)},
-    longer: {
-        "SIZES": Sizes(layers=2, features=16, heads=2, tokens=24, batch=2, steps=8, every=2, measured=4, short=16)
-    },
-}
-"""The settings of a small run, by the module of a study."""
-
-STATED = {
     sized: {"SEEDS": 2, "STEPS": 4, "RATES": (3e-3,), "WIDTHS": (4, 8), "TESTED": 32},
     rare: {"SEEDS": range(2), "STEPS": 30, "FEWER": 3, "TESTED": 16},
     scratch: {
@@ -64,34 +55,21 @@ STATED = {
             },
         ),
     },
+    longer: {
+        "SIZES": Sizes(layers=2, features=16, heads=2, tokens=24, batch=2, steps=8, every=2, measured=4, short=16),
+        "frames_of": lambda name: EMERGENCE,
+    },
 }
-"""The same of modules with one `STUDY`."""
+"""The settings of a small run, by the module of a study."""
 
 
-@pytest.mark.parametrize("module", STATED, ids=lambda module: module.__name__.removeprefix("experiments."))
+@pytest.mark.parametrize("module", SMALL, ids=lambda module: module.__name__.removeprefix("experiments."))
 def test_a_small_run_of_a_study_makes_its_tables(module, monkeypatch, tmp_path):
-    for name, value in STATED[module].items():
+    for name, value in SMALL[module].items():
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(tuning, "STEPS", 2)
+    monkeypatch.setattr(longer, "FOLDER", tmp_path / "trainings")
     filled_tables(module.STUDY, run_small(module.STUDY, tmp_path, monkeypatch))
-
-
-@pytest.mark.parametrize("study", SMALL, ids=lambda study: study.__name__.removeprefix("experiments."))
-def test_a_small_run_makes_the_tables_and_isnt_repeated(study, monkeypatch, tmp_path):
-    for name, value in SMALL[study].items():
-        monkeypatch.setattr(study, name, value)
-    monkeypatch.setattr(tuning, "STEPS", 2)
-    monkeypatch.setattr(kept_results, "FOLDER", tmp_path)
-    with jax.numpy_dtype_promotion("standard"):
-        study.main()
-        (file,) = tmp_path.glob("*.json")
-        results = json.loads(file.read_text(encoding="utf-8"))
-        (journal,) = (tmp_path / "work").glob("*.jsonl")
-        lines = journal.read_bytes()
-        study.main()
-    fields = study.fields(results)
-    assert "-->" not in fields["tables"] and fields["tables"].count("\n| ") > 2
-    assert "environment" in results and journal.read_bytes() == lines
 
 
 def test_a_small_run_of_further_approximation_makes_its_tables(monkeypatch, tmp_path):
@@ -116,3 +94,13 @@ def test_a_small_run_of_further_approximation_makes_its_tables(monkeypatch, tmp_
     frames = run_small(further.STUDY, tmp_path, monkeypatch)
     filled_tables(further.STUDY, frames)
     assert set(frames["networks"].times) == {1, trainings.LONGER}
+
+
+def test_a_small_run_of_planted_pieces_makes_its_tables(monkeypatch, tmp_path):
+    for name, value in {"STEPS": 8, "EVERY": 4, "LEFT_OUT": 2, "duat": SimpleNamespace(load=tiny)}.items():
+        monkeypatch.setattr(planted_training, name, value)
+    for name in ("DRAWS", "LEFT_OUT"):
+        monkeypatch.setattr(planted, name, 2)
+    planted_training.train_with.cache_clear()
+    filled_tables(planted.STUDY, run_small(planted.STUDY, tmp_path, monkeypatch))
+    planted_training.train_with.cache_clear()

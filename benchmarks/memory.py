@@ -29,10 +29,14 @@ SHAPES = {
 QUESTIONS = ("explain", "contrast")
 
 LARGER = {
-    "a Llama of 1.1 billion parameters": (1.10e9, 22, 2048, 5632),
-    "a Llama of 6.7 billion parameters": (6.74e9, 32, 4096, 11008),
+    "Llama, 1.1 billion": (1.10e9, 22, 2048, 5632),
+    "Llama, 6.7 billion": (6.74e9, 32, 4096, 11008),
+    "Llama, 8.0 billion": (8.03e9, 32, 4096, 14336),
 }
 """Parameters, layers, features and neurons of models whose memory is estimated by the formula."""
+
+STORED = {"float32": 4, "bfloat16": 2}
+"""The bytes of a stored parameter, by its dtype."""
 
 ESTIMATED = (128, 512, 1024)
 """The lengths of text for which it is."""
@@ -114,7 +118,7 @@ class Fit(NamedTuple):
         """The constant in GB, and both factors."""
         return self.constant / 100, self.per_neuron, self.per_feature
 
-    def peak(self, parameters: float, layers: int, features: int, neurons: int, tokens: int) -> float:
+    def peak(self, parameters: float, layers: int, features: int, neurons: int, tokens: int, stored: int = 4) -> float:
         """Return the peak in bytes.
 
         Args:
@@ -123,9 +127,10 @@ class Fit(NamedTuple):
             features: the size of the stream.
             neurons: the neurons of a layer.
             tokens: the length of the text.
+            stored: the bytes of a stored parameter.
         """
         per_token = 4 * layers * (self.per_neuron * neurons + self.per_feature * features)
-        return 1e7 * self.constant + 4 * parameters + tokens * per_token
+        return 1e7 * self.constant + stored * parameters + tokens * per_token
 
 
 def fit(cases: list[tuple[int, dict[str, Any]]]) -> Fit:
@@ -167,18 +172,23 @@ def fields(results: dict[str, Any]) -> Fields:
     larger = [
         [
             name,
-            f"{4e-9 * shape[0]:.1f}",
-            *(" / ".join(f"{fits[question].peak(*shape, n) / 1e9:.0f}" for question in QUESTIONS) for n in ESTIMATED),
+            dtype,
+            f"{1e-9 * stored * shape[0]:.1f}",
+            *(
+                " / ".join(f"{fits[question].peak(*shape, n, stored) / 1e9:.0f}" for question in QUESTIONS)
+                for n in ESTIMATED
+            ),
         ]
         for name, shape in LARGER.items()
+        for dtype, stored in STORED.items()
     ]
     explain, contrast = (fits[question] for question in QUESTIONS)
     of_smollm2 = [results["SmolLM2-135M, 512 tokens, explain"][size] for size in Fit.SIZES]
     peaks = [fits[question].peak(*of_smollm2, 512) / 1e9 for question in QUESTIONS]
     code = f"""```python
-def peak(constant, per_neuron, per_feature, parameters, layers, features, neurons, tokens):
+def peak(constant, per_neuron, per_feature, parameters, layers, features, neurons, tokens, stored=4):
     per_token = 4 * layers * (per_neuron * neurons + per_feature * features)
-    return constant + (4 * parameters + tokens * per_token) / 1e9
+    return constant + (stored * parameters + tokens * per_token) / 1e9
 
 
 explain, contrast = {fits["explain"].factors}, {fits["contrast"].factors}
@@ -203,7 +213,9 @@ for question in (explain, contrast):
     }
     return {
         "table": "\n".join(table(["model", "parameters", "weights, GB", *(f"{n:,} tokens" for n in columns)], rows)),
-        "larger": "\n".join(table(["model", "weights, GB", *(f"{n:,} tokens" for n in ESTIMATED)], larger)),
+        "larger": "\n".join(
+            table(["model", "weights in", "weights, GB", *(f"{n:,} tokens" for n in ESTIMATED)], larger)
+        ),
         "formula": code,
         "miss of explain": f"{100 * explain.miss:.0f} %",
         "miss of contrast": f"{100 * contrast.miss:.0f} %",

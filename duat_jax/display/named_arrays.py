@@ -38,6 +38,16 @@ def numbered(name: str, count: int) -> Axes:
     return {name: {name: range(count)}}
 
 
+def numeric_order(name: str) -> list[tuple[int, str]]:
+    """Return a sort key for dotted names, by which layer 2 comes before layer 10.
+
+    Example:
+        >>> sorted(["layers.10.mlp", "layers.2.mlp", "head"], key=numeric_order)
+        ['head', 'layers.2.mlp', 'layers.10.mlp']
+    """
+    return [(int(step), "") if step.isdecimal() else (-1, step) for step in name.split(".")]
+
+
 def of_tokens(tokens: Sequence[str], chosen: Sequence[int] | None = None) -> Axes:
     """Return the axis of a text's tokens, or of chosen ones, by their index and by what they are."""
     indices = range(len(tokens)) if chosen is None else chosen

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.deprecation import renamed_arguments, renamed_fields
-from duat_jax.display.named_arrays import NamedArray, by_name, numbered, of_tokens, whole
+from duat_jax.display.named_arrays import NamedArray, by_name, numbered, numeric_order, of_tokens, whole
 from duat_jax.display.result import Displayed
 from duat_jax.display.view import (
     DIFFERENCE,
@@ -318,9 +318,9 @@ class ModelDiff(Displayed):
         return f"ModelDiff({self.target}: {self.difference:+.6g}, error {error:+.1e})"
 
 
-def _order(name: str) -> int:
-    """Return a number by which embeddings come first and what follows the layers last; a stable sort does the rest."""
-    return 1 if name.startswith(LAYERS) else 0 if name.startswith(EMBEDDINGS) else 2
+def _order(name: str) -> tuple[int, list[tuple[int, str]]]:
+    """Return a sort key: embeddings, the layers by their numbers, then all parameters after them."""
+    return 1 if name.startswith(LAYERS) else 0 if name.startswith(EMBEDDINGS) else 2, numeric_order(name)
 
 
 def _place(name: str) -> tuple[str, str]:

@@ -66,6 +66,7 @@ def test_weights_are_aligned_by_name(name):
     ledger = follow(by_number, ledger, CONTAINERS[name](layers_at(2.0)))
     for i in range(LAYERS):
         near(ledger.parts[f"layers.{i}"], [0, 3 * (i + 1)], 1e-12)
+    assert list(ledger.groups) == [f"layers.{i}" for i in range(LAYERS)]
     back = follow(by_number, ledger, CONTAINERS["texts"](layers_at(1.0)))
     assert back.difference == 0 and back.overall.verdict != "fails"
 

@@ -379,6 +379,14 @@ def test_names_alone_dont_make_two_functions():
     assert duat.diff(longer, [5, 7, 9], top=0, reference=model).completeness[0].verdict == "holds"
 
 
+def test_layers_stand_in_the_order_of_their_numbers():
+    model = small_model(layers=11)
+    rows = list(duat.diff(changed(model), IDS, top=0, reference=model).layers)
+    numbered = [f"layers.{i}" for i in range(11)]
+    assert [row for row in rows if row.startswith("layers.")] == numbered
+    assert rows.index("embedding") < rows.index("layers.0") and rows[-1] not in numbered
+
+
 def test_it_shows_itself(compared):
     for words in (
         "mean loss",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from duat_jax.display.named_arrays import NamedArray, numbered, whole
+from duat_jax.display.named_arrays import NamedArray, numbered, numeric_order, whole
 from duat_jax.display.result import Displayed
 from duat_jax.display.view import Curves, ModelRun, Table, View
 from duat_jax.forms.completeness import HOLDS, Completeness, worst_of
@@ -124,7 +124,7 @@ class WeightLedger(Displayed):
         groups: dict[str, Any] = {}
         for name, sums in self.sums.items():
             groups[_beginning(name, depth)] = groups.get(_beginning(name, depth), 0) + sums
-        return groups
+        return {name: groups[name] for name in sorted(groups, key=numeric_order)}
 
     def view(self) -> View:
         """Return the ledger as it is shown: the parts of groups of weights by segments."""

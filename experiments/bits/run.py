@@ -26,43 +26,44 @@ is enough, and needs no theory.
 """
 
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 
 import duat_jax as duat
 from duat_jax.evaluation.running_text import stream, token_losses, windows
 from duat_jax.models.transformer import Transformer
 from duat_jax.weights.rounded import FINER, rounded, sizes_of_matrices, within_budget
 from experiments import smollm2
-from experiments.bits.report import (
-    AHEAD_RULE,
-    AT_RANDOM,
-    BEHIND,
-    FURTHER,
-    JUDGED,
-    OURS,
-    all_ahead,
-    alone_is_enough,
-    by_model_and_bits,
-    is_level,
-    lead_over,
-    leads_table,
-    level_or_ahead,
-    means_of_models,
-    of_model,
-    sums_table,
-    taken_by_score,
+from experiments.bits.scores import (
+    ALONE,
+    ERROR,
+    EXACT,
+    FISHER,
+    MEAN_SIZE,
+    OUTPUTS,
+    ROOT_ERROR,
+    ROOT_FISHER,
+    SCORES,
+    SET_BACK,
+    SIGNED,
+    SIZE,
+    START,
+    TRAPEZOID,
+    scores_of,
 )
-from experiments.bits.scores import ALONE, EXACT, MEAN_SIZE, SCORES, SET_BACK, SIGNED, SIZE, TRAPEZOID, scores_of
 from experiments.emergence.followed import Followed
 from experiments.emergence.run import SEEDS, SIZES
 from experiments.emergence.run import WORK as STATES
+from experiments.estimate import Estimate, estimate
 from experiments.pictures.panels import draw_panels
-from experiments.study import Measurements, Picture, Piece, Prediction, Row, Study
-from experiments.table import Cell, Table
+from experiments.run import frames_of
+from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
+from experiments.table import Cell, Frames, Table, rows_of
 from experiments.texts import held_out_sources, manual
+from experiments.verdict import Verdict, decide, together
 
 EMBEDDED, ANOTHER, SMOLLM2 = "embedded model", "its shape, trained on 2 million tokens", "SmolLM2-135M"
 BITS, SHARES, DRAWS, RANDOM = (3, 4), (0.1, 0.25, 0.5), 5, 5
@@ -184,6 +185,77 @@ def measure() -> Measurements:
                 yield Piece("scores", keys, partial(scores_kept, name, bits, draw))
 
 
+AT_RANDOM, LEVEL, LEAST = "at random", 0.02, 0.05
+"""The name of random choices; the largest lead that is level; the smallest loss by rounding that is judged, in nats."""
+OURS = EXACT + SIZE
+BEHIND = (START + SIZE, FISHER, ROOT_FISHER, ERROR, ROOT_ERROR, OUTPUTS, AT_RANDOM)
+"""The scores that exact parts were predicted to be ahead of."""
+
+
+def taken_back(losses: pd.DataFrame) -> pd.DataFrame:
+    """Return the share of the loss by rounding that every choice takes back; what costs too little isn't judged."""
+    gap = losses.in_few_bits - losses.in_eight_bits
+    taken = (losses.in_few_bits - losses.losses.map(np.mean)) / gap
+    return losses.assign(taken=taken).drop(columns="losses")[gap >= LEAST]
+
+
+def means_of_models(losses: pd.DataFrame) -> pd.DataFrame:
+    """Return every score's mean over bits, budgets and draws of each model, the best score first."""
+    means = taken_back(losses).groupby(["score", "model"], sort=False).taken.mean().reset_index()
+    return means.assign(rank=-means.groupby("score").taken.transform("mean")).sort_values("rank", kind="stable")
+
+
+def of_model(name: str) -> Cell:
+    """Return the cell of a model's mean."""
+    return Cell(lambda rows: f"{rows_of(rows, model=name).taken.mean():.3f}")
+
+
+def lead_over(score: str) -> Measure:
+    """Return the measure of the lead of the sizes of exact parts over another score."""
+
+    def values(frames: Frames) -> np.ndarray:
+        taken = means_of_models(frames["losses"]).pivot(index="model", columns="score", values="taken")
+        return (taken[OURS] - taken[score]).to_numpy()
+
+    return Measure(f"lead over {score}", values, 3, "+")
+
+
+AHEAD_RULE = (
+    "confirmed if every lead is .02 or more with its interval above zero, refuted if all intervals are below .02, mixed"
+    " if some leads are confirmed and others refuted, otherwise undecided"
+)
+
+
+def all_ahead(*found: Estimate) -> Verdict:
+    """Return whether all leads are .02 or more."""
+    return together(*(decide(lead.low > 0 and lead.value >= LEVEL, lead.high < LEVEL) for lead in found))
+
+
+def is_level(lead: Estimate) -> Verdict:
+    """Return whether a lead is level: refuted where its interval is outside of the bounds."""
+    return decide(lead.low >= -LEVEL and lead.high <= LEVEL, lead.low > LEVEL or lead.high < -LEVEL)
+
+
+def level_or_ahead(lead: Estimate) -> Verdict:
+    """Return whether a lead is level or above zero."""
+    return decide(lead.low >= -LEVEL, lead.high < 0)
+
+
+def alone_is_enough(*found: Estimate) -> Verdict:
+    """Return whether exact parts are level with or behind what one matrix does alone, in one of two ways."""
+    return decide(any(lead.high <= LEVEL for lead in found), all(lead.low > 0 for lead in found))
+
+
+def taken_by_score() -> dict[str, Any]:
+    """Return how much of the loss by rounding every score's choice takes back."""
+    means = means_of_models(frames_of("bits")["losses"])
+    rows = {
+        score: [round(float(number), 3) for number in estimate(of.taken.to_numpy())[:3]]
+        for score, of in means.groupby("score", sort=False)
+    }
+    return {"mean over bits, budgets and draws": ["share of the loss that is taken back", rows]}
+
+
 STUDY = Study(
     protocol=__doc__,
     page="circuits",
@@ -232,16 +304,6 @@ STUDY = Study(
             {"all": Cell("taken"), **{name: of_model(name) for name in SETTINGS}},
             prepare=means_of_models,
         ),
-        f"Leads of {OURS}": leads_table([(OURS, score) for score in JUDGED], SETTINGS),
-        "Afterwards: further leads": leads_table(FURTHER, SETTINGS),
-        "By model and bits": Table(
-            "losses",
-            ("score",),
-            {"": Cell(lambda rows: f"{rows.taken.mean():.3f}")},
-            columns="case",
-            prepare=by_model_and_bits,
-        ),
-        "Parts of the loss by rounding": sums_table(),
     },
     pictures={
         "bits": Picture(

@@ -1,8 +1,6 @@
 """Scores of a model's matrices, by which those are chosen that a rounded model keeps finer."""
 
 from collections.abc import Callable, Iterable
-from functools import partial
-from itertools import groupby
 from typing import Any
 
 import jax
@@ -10,52 +8,44 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from duat_jax.evaluation.running_text import token_losses
+from duat_jax.evaluation.running_text import mean_loss, token_losses
 from duat_jax.forms.secant import secant
 from duat_jax.models.layer_parts import written_out
 from duat_jax.models.transformer import Transformer
-from duat_jax.nn.stack import Stack
 from duat_jax.processes import on_host
 from duat_jax.weights.rounded import rounded, sizes_of_matrices
-from duat_jax.weights.units import LAYERS, name_of, parameters_of
+from duat_jax.weights.units import name_of, parameters_of
 from experiments.bits.outputs import squares_of_outputs
 
 EXACT, START, END, TRAPEZOID = "exact part", "first order", "gradient of the rounded model", "trapezoid"
 SIGNED, SIZE, MEAN_SIZE = ", with its sign", ", size of the mean", ", mean of the sizes"
 FEW = ", size of the mean, on the texts of runs"
-FISHER, OF_MATRICES, ERROR = (
+OTHERS = FISHER, ROOT_FISHER, OF_MATRICES, ERROR, ROOT_ERROR, OUTPUTS, RELATIVE, ALONE, SET_BACK = (
     "Fisher information",
+    "root of the Fisher information",
     "Fisher information of whole matrices",
     "squared error of the weights",
+    "root of the squared error of the weights",
+    "squared error of the outputs",
+    "relative squared error of the outputs",
+    "rounded alone, run",
+    "set back alone, run",
 )
-ROOT_FISHER, ROOT_ERROR = "root of the Fisher information", "root of the squared error of the weights"
-OUTPUTS, RELATIVE = "squared error of the outputs", "relative squared error of the outputs"
-ALONE, SET_BACK = "rounded alone, run", "set back alone, run"
-SMALLEST, EARLIEST, LATEST, WRITING = (
+CONTROLS = SMALLEST, EARLIEST, LATEST, WRITING = (
     "smallest first",
     "first layers first",
     "last layers first",
     "values and outputs first",
 )
 PARTS = EXACT, START, END, TRAPEZOID
-SCORES = (
-    *(part + way for part in PARTS for way in (SIGNED, SIZE, MEAN_SIZE)),
-    EXACT + FEW,
-    FISHER,
-    ROOT_FISHER,
-    OF_MATRICES,
-    ERROR,
-    ROOT_ERROR,
-    OUTPUTS,
-    RELATIVE,
-    ALONE,
-    SET_BACK,
-    SMALLEST,
-    EARLIEST,
-    LATEST,
-    WRITING,
-)
-"""All scores; the last four need no text, as controls."""
+WAYS: dict[str, Callable[[Any], Any]] = {
+    SIGNED: np.mean,
+    SIZE: lambda parts: abs(np.mean(parts)),
+    MEAN_SIZE: lambda parts: np.mean(np.abs(parts)),
+}
+"""How the parts of texts become one score."""
+SCORES = (*(part + way for part in PARTS for way in WAYS), EXACT + FEW, *OTHERS, *CONTROLS)
+"""All scores; controls need no text."""
 Scores = dict[str, dict[str, float]]
 
 
@@ -88,34 +78,12 @@ def _with_one(before: Transformer, after: Transformer, name: str) -> Transformer
     return found
 
 
-@partial(jax.jit, static_argnames="layer")
-def _stream(model: Transformer, ids: Int[Array, "texts tokens"], layer: int) -> Array:
-    """Return the residual stream before a layer."""
-    return model.stream(model.embed(ids[:, :-1]), layer)
-
-
-@partial(jax.jit, static_argnames="layer")
-def _loss_from(model: Transformer, stream: Array, ids: Int[Array, "texts tokens"], layer: int) -> Array:
-    """Return the mean loss of texts from the stream before a layer on."""
-    rest = jax.tree.map(lambda leaf: leaf, model)  # a copy, which is changed
-    rest.embedding_norm = rest.projection = None
-    rest.stack = Stack(model.stack.blocks[layer:])
-    logs = jax.nn.log_softmax(rest.output(stream))
-    return -jnp.take_along_axis(logs, ids[:, 1:, None], -1).mean()
-
-
 def changes_by_one(
-    before: Transformer, after: Transformer, names: Iterable[str], ids: Int[Array, "texts tokens"]
+    before: Transformer, after: Transformer, names: Iterable[str], ids: Int[np.ndarray, "texts tokens"]
 ) -> dict[str, float]:
     """Return by how much the mean loss of texts changes with one matrix of another model."""
-    # The layers before the matrix compute what they do without it, so that the model is run from its layer on.
-    found = {}
-    for layer, of_layer in groupby(names, lambda name: int(name.removeprefix(LAYERS).partition(".")[0])):
-        stream = _stream(before, ids, layer)
-        plain = float(_loss_from(before, stream, ids, layer))
-        for name in of_layer:
-            found[name] = float(_loss_from(_with_one(before, after, name), stream, ids, layer)) - plain
-    return found
+    plain = mean_loss(before, ids)
+    return {name: mean_loss(_with_one(before, after, name), ids) - plain for name in names}
 
 
 def _without_text(sizes: dict[str, int]) -> Scores:
@@ -141,25 +109,26 @@ def scores_of(model: Transformer, bits: int, ids: Int[np.ndarray, "texts tokens"
     outputs: dict[str, Any] = {name: np.sum([row[name] for row in squares], 0, dtype=np.float64) for name in sizes}
     weights = [parameters_of(each) for each in (model, after)]
     errors = {name: float(((weights[1][name] - weights[0][name]) ** 2).sum()) for name in sizes}
-    fine, few = rounded(model, bits, sizes), jnp.asarray(ids[:run])
+    fine, few = rounded(model, bits, sizes), ids[:run]
 
-    def reduce_parts(kind: str, reduce: Callable[[Any], Any], texts: int | None = None) -> dict[str, float]:
+    def of_parts(kind: str, reduce: Callable[[Any], Any], texts: int | None = None) -> dict[str, float]:
         return {name: float(reduce(parts[:texts])) for name, parts in every[kind].items()}
 
-    found: Scores = {}
-    for part in PARTS:
-        found |= {
-            part + SIGNED: reduce_parts(part, np.mean),
-            part + SIZE: reduce_parts(part, lambda parts: abs(np.mean(parts))),
-        }
-        found[part + MEAN_SIZE] = reduce_parts(part, lambda parts: np.mean(np.abs(parts)))
-    found[EXACT + FEW] = reduce_parts(EXACT, lambda parts: abs(np.mean(parts)), run)
-    found[FISHER] = reduce_parts(FISHER, np.mean)
-    found[OF_MATRICES] = reduce_parts(START, lambda parts: np.mean(parts**2))
-    found |= {ROOT_FISHER: {name: score**0.5 for name, score in found[FISHER].items()}, ERROR: errors}
-    found[ROOT_ERROR] = {name: score**0.5 for name, score in errors.items()}
-    found[OUTPUTS] = {name: float(change) for name, (change, _) in outputs.items()}
-    found[RELATIVE] = {name: float(change / whole) for name, (change, whole) in outputs.items()}
-    found[ALONE] = changes_by_one(model, after, list(sizes), few)
-    found[SET_BACK] = {name: -change for name, change in changes_by_one(after, fine, list(sizes), few).items()}
-    return found | _without_text(sizes)
+    def roots(scores: dict[str, float]) -> dict[str, float]:
+        return {name: score**0.5 for name, score in scores.items()}
+
+    fisher = of_parts(FISHER, np.mean)
+    return {
+        **{part + way: of_parts(part, reduce) for part in PARTS for way, reduce in WAYS.items()},
+        EXACT + FEW: of_parts(EXACT, WAYS[SIZE], run),
+        FISHER: fisher,
+        ROOT_FISHER: roots(fisher),
+        OF_MATRICES: of_parts(START, lambda parts: np.mean(parts**2)),
+        ERROR: errors,
+        ROOT_ERROR: roots(errors),
+        OUTPUTS: {name: float(change) for name, (change, _) in outputs.items()},
+        RELATIVE: {name: float(change / whole) for name, (change, whole) in outputs.items()},
+        ALONE: changes_by_one(model, after, sizes, few),
+        SET_BACK: {name: -change for name, change in changes_by_one(after, fine, sizes, few).items()},
+        **_without_text(sizes),
+    }

@@ -11,7 +11,7 @@ import duat_jax as duat
 from duat_jax.evaluation.running_text import mean_loss, token_losses
 from duat_jax.weights.rounded import rounded, sizes_of_matrices
 from duat_jax.weights.units import parameters_of
-from experiments.bits import report, run, scores
+from experiments.bits import run, scores
 from experiments.bits.outputs import squares_of_outputs
 from experiments.estimate import estimate
 from experiments.table import render
@@ -78,22 +78,22 @@ def _with_matrix(before, after):
 )
 def test_verdicts_follow_the_stated_bounds(leads, level, ahead):
     found = estimate(leads)
-    assert report.is_level(found) == level
-    assert report.all_ahead(found, found) == ahead
+    assert run.is_level(found) == level
+    assert run.all_ahead(found, found) == ahead
 
 
 def test_leads_together_are_mixed_where_some_are_ahead_and_others_not():
     ahead, small, wide = map(estimate, ([0.03, 0.031], [0.01, 0.011], [-0.1, 0.2]))
-    assert report.all_ahead(ahead, small) == "mixed" and report.all_ahead(ahead, wide) == "undecided"
+    assert run.all_ahead(ahead, small) == "mixed" and run.all_ahead(ahead, wide) == "undecided"
 
 
 def test_what_one_matrix_does_alone_is_enough_unless_exact_parts_are_ahead_of_both_ways():
     ahead, level, wide = map(estimate, ([0.03, 0.031], [0.01, 0.011], [-0.1, 0.2]))
-    assert report.alone_is_enough(ahead, ahead) == "refuted"
-    assert report.alone_is_enough(wide, level) == "confirmed"
-    assert report.alone_is_enough(ahead, wide) == "undecided"
-    assert report.level_or_ahead(level) == "confirmed" and report.level_or_ahead(wide) == "undecided"
-    assert report.level_or_ahead(estimate([-0.03, -0.031])) == "refuted"
+    assert run.alone_is_enough(ahead, ahead) == "refuted"
+    assert run.alone_is_enough(wide, level) == "confirmed"
+    assert run.alone_is_enough(ahead, wide) == "undecided"
+    assert run.level_or_ahead(level) == "confirmed" and run.level_or_ahead(wide) == "undecided"
+    assert run.level_or_ahead(estimate([-0.03, -0.031])) == "refuted"
 
 
 def rows(model, bits, draw, few, eight, losses):
@@ -102,30 +102,22 @@ def rows(model, bits, draw, few, eight, losses):
 
 
 def test_what_costs_too_little_is_not_judged():
-    assert not len(report.taken_back(pd.DataFrame(rows("m", 3, 0, 2.0, 1.98, {"a": [1.99]}))))
-    found = report.taken_back(pd.DataFrame(rows("m", 3, 0, 2.0, 1.0, {"a": [1.5, 1.0]})))
+    assert not len(run.taken_back(pd.DataFrame(rows("m", 3, 0, 2.0, 1.98, {"a": [1.99]}))))
+    found = run.taken_back(pd.DataFrame(rows("m", 3, 0, 2.0, 1.0, {"a": [1.5, 1.0]})))
     near(found.taken.to_numpy(), [0.75], within=1e-12)
 
 
 def test_tables_name_what_takes_most_back():
-    random, losses, values = np.random.default_rng(0), [], []
+    losses = []
     for name in (run.EMBEDDED, run.SMOLLM2):
         for bits, few in ((3, 4.1), (4, 3.1)):
             for draw in range(2):
-                taken = {score: [few - 0.1, few + 0.1] for score in (*scores.SCORES, report.AT_RANDOM)}
-                losses += rows(name, bits, draw, few, 2.1, taken | {report.OURS: [2.0, 2.2]})
-                of = {score: random.random(5).tolist() for score in scores.SCORES}
-                of[scores.EXACT + scores.SIGNED] = [1.0, -2.0, 3.0, 0.0, 0.0]
-                of[scores.ALONE] = of[scores.SET_BACK] = [2.0, -1.0, 4.0, 1.0, 1.0]
-                keys = {"model": name, "bits": bits, "draw": draw}
-                values += [{**keys, "score": score, "values": each} for score, each in of.items()]
-    frames = {"losses": pd.DataFrame(losses), "scores": pd.DataFrame(values)}
+                taken = {score: [few - 0.1, few + 0.1] for score in (*scores.SCORES, run.AT_RANDOM)}
+                losses += rows(name, bits, draw, few, 2.1, taken | {run.OURS: [2.0, 2.2]})
+    frames = {"losses": pd.DataFrame(losses)}
     found = {title: "\n".join(render(of, frames)) for title, of in run.STUDY.tables.items()}
-    assert found["The loss that is taken back"].splitlines()[2].startswith(f"| {report.OURS} | 1.000 |")
-    assert f"| {scores.ERROR} | +1.000 | +1.000 | +1.000 |" in found[f"Leads of {report.OURS}"]
-    assert f"| {run.SMOLLM2}, 3 bits | +2.000 |" in found["Parts of the loss by rounding"]
-    assert "| 3.00 | 1.00 |" in found["Parts of the loss by rounding"]
-    near(report.lead_over(scores.ERROR).estimate(frames).value, 1, within=1e-12)
+    assert found["The loss that is taken back"].splitlines()[2].startswith(f"| {run.OURS} | 1.000 |")
+    near(run.lead_over(scores.ERROR).estimate(frames).value, 1, within=1e-12)
 
 
 def test_fresh_texts_are_in_no_draw():

@@ -26,16 +26,31 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 import duat_jax as duat
+from benchmarks import attribution
+from duat_jax.display.pictures import styled
 from duat_jax.evaluation.circuit_study import study
 from duat_jax.evaluation.circuits import METHODS
 from duat_jax.models.transformer import Transformer
 from experiments import smollm2
-from experiments.circuits.picture import draw_circuits, kept_and_cost
+from experiments.estimate import estimate
+from experiments.kept_results import kept
+from experiments.pictures.panels import colours, dots
+from experiments.run import frames_of
 from experiments.study import Measurements, Picture, Piece, Prediction, Row, Study
 from experiments.table import rows_of
-from experiments.task_curves import KEPT, REMOVED, lead_of, mean_of, rows_of_runs, table_of_methods
+from experiments.task_curves import (
+    KEPT,
+    PLAIN,
+    REMOVED,
+    lead_of,
+    mean_of,
+    rows_of_runs,
+    table_of_methods,
+    with_statistics,
+)
 from experiments.verdict import above
 
 NEURONS, AGREEMENT = "neuron x position", "agreement"
@@ -114,6 +129,36 @@ def of_all_tasks(circuits: pd.DataFrame) -> pd.DataFrame:
     """Return the circuits of neurons by two methods, of all seven tasks with a hundred prompts each."""
     kept = rows_of(circuits, units=NEURONS, test=KEPT)
     return kept[kept.comparison.isin((HUNDRED, CODE)) & kept.method.isin(PAIR)].assign(comparison="")
+
+
+COST = "costs / {} / plain forward passes [quartiles] / value"
+
+
+def kept_and_cost() -> dict[str, Any]:
+    """Return every method's cost, and how much of the effect its circuits of neurons keep."""
+    circuits, costs = frames_of("circuits")["circuits"], attribution.fields(kept("attribution"))
+    rows = rows_of(circuits, comparison=EVERY, test=KEPT)
+    return {
+        method: [float(costs[COST.format(method)]), *(round(float(number), 3) for number in estimate(of[PLAIN])[:3])]
+        for method, of in with_statistics(rows).groupby("method", sort=False)
+        if COST.format(method) in costs
+    }
+
+
+@styled
+def draw_circuits(numbers: dict[str, Any]) -> Figure:
+    """Draw every method's cost and how much of the effect its circuits keep."""
+    figure = Figure(figsize=(8.6, 4.2))
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
+    order = sorted(numbers, key=lambda method: -numbers[method][1])
+    dots(left, {method: numbers[method][1:] for method in order}, colours(order))
+    left.set_xlabel("effect that circuits keep, mean over six tasks (logf)")
+    costs = {method: numbers[method][:1] * 3 for method in order}
+    dots(right, costs, colours(order), marker="s")
+    right.set_xscale("log")
+    right.set_xlim(1.5, None)
+    right.set_xlabel("cost in plain forward passes")
+    return figure
 
 
 LEAD = lead_of(of_all_tasks, SECANT, GRADIENTS, digits=4)

@@ -32,7 +32,7 @@ translations begin in French and soon make no sense, and it mostly ignores the s
 
 from collections.abc import Callable
 from functools import partial
-from itertools import combinations, permutations
+from itertools import permutations
 from typing import Any
 
 import jax
@@ -175,20 +175,19 @@ def apart_by(frames: Frames, group: str, pairs: tuple[tuple[str, str], ...]) -> 
 
 
 BETWEEN = {
-    "translating and another task": WITH_TRANSLATION,
-    "continuing and summarizing": PAIRS[2:],
+    "tasks": WITH_TRANSLATION,
     "wordings": tuple((task, WORDINGS) for task in TASKS),
     "texts": tuple((task, BETWEEN_TEXTS) for task in TASKS),
 }
-"""The columns of the table of distances, and the pairs of each."""
+"""The pairs between which parameters are apart."""
 
 
 def _lead(group: str, frames: Frames) -> pd.Series:
-    return apart_by(frames, group, WITH_TRANSLATION) - apart_by(frames, group, BETWEEN["wordings"])
+    return apart_by(frames, group, BETWEEN["tasks"]) - apart_by(frames, group, BETWEEN["wordings"])
 
 
 def _multiple(group: str, frames: Frames) -> Estimate:
-    return ratio(apart_by(frames, group, WITH_TRANSLATION), apart_by(frames, group, BETWEEN["texts"]))
+    return ratio(apart_by(frames, group, BETWEEN["tasks"]), apart_by(frames, group, BETWEEN["texts"]))
 
 
 WAY = Measure("the way, nats a token", lambda frames: moves(frames, WITH_TRANSLATION)["way"], 2)
@@ -228,20 +227,6 @@ def _carried(name: str, place: str, group: str = ALL) -> Prediction:
     return Prediction(name, rule, (share_of(place, group), WAY), if_there_is_a_way(lambda of: above(of, HALF)))
 
 
-def _ways(frames: Frames) -> list[str]:
-    of_answers, rows = frames["answers"].set_index(["task", "wording"]), []
-
-    def same(*prompts: tuple[str, int]) -> str:
-        both = [of_answers.loc[prompt].set_index("text").tokens for prompt in prompts]
-        return f"{sum(a == b for a, b in zip(*both, strict=True))} of {len(both[0])}"
-
-    for first, second in combinations(TASKS, 2):
-        way = estimate(moves(frames, ((first, second),))["way"])
-        rows.append([f"{first} and {second}", same((first, 0), (second, 0)), way.written(2)])
-    rows += [[f"{task}, both wordings", same((task, 0), (task, 1)), ""] for task in TASKS]
-    return table(["prompts", "texts with one answer", "the way, in nats a token"], rows)
-
-
 def _shares(frames: Frames) -> list[str]:
     columns = {"with translation": moves(frames, WITH_TRANSLATION)}
     columns |= {f"{first} and {second}": moves(frames, ((first, second),)) for first, second in PAIRS}
@@ -257,29 +242,12 @@ def _shares(frames: Frames) -> list[str]:
     ]
 
 
-def _distances(frames: Frames) -> list[str]:
-    rows = [
-        [
-            group,
-            *(estimate(apart_by(frames, group, pairs)).written() for pairs in BETWEEN.values()),
-            _multiple(group, frames).written(),
-        ]
-        for group in (PATTERNS, "scales", FACTORS, BIASES)
-    ]
-    return table(["parameters", *BETWEEN, "tasks as a multiple of texts"], rows)
-
-
 def _picture() -> dict[str, Any]:
     """Return how far runs with another prompt's parameters go to its answer, and how far parameters are apart."""
     frames = frames_of("prompts")
-    compared = {
-        "tasks": BETWEEN["translating and another task"],
-        "wordings": BETWEEN["wordings"],
-        "texts": BETWEEN["texts"],
-    }
     apart = {
-        f"between {name}, {group}": estimate(apart_by(frames, group, pairs))[:3]
-        for name, pairs in compared.items()
+        f"between {name}, {group}": estimate(apart_by(frames, group, BETWEEN[name]))[:3]
+        for name in ("tasks", "wordings", "texts")
         for group in JUDGED
     }
     shares = {name: share(run, frames)[:3] for run, name in RUNS.items()}
@@ -322,8 +290,6 @@ STUDY = Study(
     limits="The model only answers in French or in English. The prompts differ nowhere but at the instruction.",
     tables={
         "Shares of the way to the other answer": _shares,
-        "Answers of two prompts": _ways,
-        "Distances of parameters at the text": _distances,
     },
     measure=measure,
     pictures={

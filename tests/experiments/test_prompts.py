@@ -158,7 +158,7 @@ def frames_of(text, words, distances, way=2.0):
             keys = {"prompt": own, "towards": other, "parameters": parameters, "text": i}
             moved = {name: 1 - side * way * of * each for name, each in shares.items()}
             runs.append(keys | {run.OWN: 1.0, run.OTHER: 1 - way * of} | moved)
-    for pairs, number in zip((run.PAIRS, *list(run.BETWEEN.values())[2:]), distances, strict=True):
+    for pairs, number in zip((run.PAIRS, run.BETWEEN["wordings"], run.BETWEEN["texts"]), distances, strict=True):
         groups = dict.fromkeys((*exchanged.HELD, exchanged.BIASES), number)
         apart += [{"first": a, "second": b, "text": i} | groups for a, b in pairs for i in range(4)]
     return {"runs": pd.DataFrame(runs), "apart": pd.DataFrame(apart)}

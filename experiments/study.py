@@ -1,7 +1,8 @@
 """A study: its question, its measurements, what decides, and how it is shown."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,25 @@ class Piece(NamedTuple):
 
 Measurements = Generator[Piece | Sequence[Piece], Any, None]
 """Pieces, one after another, or several that may run at the same time; each `yield` returns its rows."""
+
+
+def in_frames(
+    frames: Iterable[str], keys: Mapping[str, Any], compute: Callable[[], Mapping[str, Any]]
+) -> Iterator[Piece]:
+    """Yield the pieces of one computation, which is done once and returns the row or rows of several frames.
+
+    Example:
+        >>> [piece.compute() for piece in in_frames(("a", "b"), {"seed": 0}, lambda: {"a": {"loss": 1}, "b": []})]
+        [{'loss': 1}, []]
+    """
+    once = cache(compute)
+
+    def of(frame: str) -> Row | list[Row]:
+        rows: Row | list[Row] = once()[frame]
+        return rows
+
+    for frame in frames:
+        yield Piece(frame, keys, partial(of, frame))
 
 
 class Measure(NamedTuple):

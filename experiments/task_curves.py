@@ -75,7 +75,7 @@ def measured(
     task: str,
     count: int,
     seed: int,
-    of_prompt: Callable[[int, Prompt], Mapping[Hashable, object]],
+    of_prompt: Callable[[int, Prompt], Mapping[Any, object]],
 ) -> list[Row]:
     """Return the rows of every method's circuits on the prompts of a task."""
     drawn = draw(model, task, count, seed=seed)

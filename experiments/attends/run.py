@@ -35,6 +35,7 @@ always moves with it: in a first, unfinished run it was held, and SmolLM2's stre
 stated without a number; here it is more than half.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -156,7 +157,7 @@ def replaced(model: Transformer, layer: int, ids: np.ndarray, other: np.ndarray,
     draw = np.random.default_rng(seed)
     (vectors, pattern), (others, _) = (map(np.asarray, written(model, jnp.asarray(of), layer)) for of in (ids, other))
     place = drawn_place(pattern, draw)
-    named = {"head": place.head, "key": place.key, "query": place.query, "contrast": place.contrast}
+    named: dict[str, Any] = {"head": place.head, "key": place.key, "query": place.query, "contrast": place.contrast}
     score = duat.explain_attention(model, ids.tolist(), layer=layer, **named)
     parts = parts_of(score)
     at = parts.sources.parts, parts.sources.tokens
@@ -208,7 +209,7 @@ def replaced(model: Transformer, layer: int, ids: np.ndarray, other: np.ndarray,
     ]
 
 
-def attentions_of(model: Transformer, pieces: np.ndarray, settings: Settings) -> Measurements:
+def attentions_of(model: Transformer, pieces: np.ndarray, settings: Settings) -> Iterator[Piece]:
     """Yield every attention of a model, with the sources that are replaced."""
     for i, layer in enumerate(settings.layers):
         for j in range(settings.attentions):
@@ -248,7 +249,7 @@ def more_than_controls(model: str, frames: Frames) -> Estimate:
 
 
 MODELS = SMOLLM2, EMBEDDED
-HALF = partial(every(above, 50.0))
+HALF = every(above, 50.0)
 STUDY = Study(
     protocol=__doc__,
     page="heads",

@@ -25,7 +25,8 @@ that no order is proved right.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from typing import NamedTuple
@@ -98,19 +99,23 @@ MODELS: dict[str, tuple[Callable[[], Path | None], Callable[[], list[str]]]] = {
 """The path of each model, and its texts."""
 
 
-def orders(name: str, asked: Comparison) -> Iterator[Row]:
-    """Yield every method's curves, in both ways of removing tokens."""
-    path, texts = (load() for load in MODELS[asked.model])
+def orders(name: str, asked: Comparison) -> list[Row]:
+    """Return every method's curves, in both ways of removing tokens."""
+    path_of, texts_of = MODELS[asked.model]
+    path, texts = path_of(), texts_of()
     model, tokenizer = duat.load(path), duat.load_tokenizer(path)
     names = names_of(model.config, tokenizer)
     slow = [name for name in names if name.startswith((*SLOW, *FEW))]
-    names = [names[0], *slow] if asked.slow else [name for name in names if not name.startswith(SLOW)]
+    fast = [name for name in names if not name.startswith(SLOW)]
+    names = (names[0], *slow) if asked.slow else (*fast,)
     work = FOLDER / "work" / f"faithfulness {name}"
     result = study(model, tokenizer, texts, names, count=asked.texts, longest=LONGEST, work=work).as_dict()
     about = {key: result[key] for key in ("texts", "tokens", "value")}
-    for removal, methods in result["tables"].items():
-        for method, of in methods.items():
-            yield {"removal": removal, "method": method, **about, "cost": result["costs"][method], **flat(of)}
+    return [
+        {"removal": removal, "method": method, **about, "cost": result["costs"][method], **flat(of)}
+        for removal, methods in result["tables"].items()
+        for method, of in methods.items()
+    ]
 
 
 def flat(row: Row) -> Row:
@@ -125,7 +130,7 @@ def flat(row: Row) -> Row:
 def measure() -> Measurements:
     """Yield every comparison."""
     for name, asked in COMPARISONS.items():
-        yield Piece("orders", {"comparison": name}, lambda name=name, asked=asked: list(orders(name, asked)))
+        yield Piece("orders", {"comparison": name}, partial(orders, name, asked))
 
 
 def together(comparison: str, orders: pd.DataFrame) -> pd.DataFrame:

@@ -49,7 +49,7 @@ from experiments.generalization.plan import Chosen, Functions, choices_of, netwo
 from experiments.generalization.ratios import REFUTED, Ratio, known, largest, logs, logs_needed
 from experiments.generalization.tasks import FAMILIES, Demonstrated, Named
 from experiments.run import frames_of
-from experiments.study import Measure, Measurements, Picture, Piece, Study
+from experiments.study import Measure, Measurements, Picture, Piece, Row, Study
 from experiments.table import Cell, Frames, Table
 
 RATES, DEMONSTRATIONS, WIDEST = (3e-3, 1e-2, 3e-2), 16, 32
@@ -77,6 +77,11 @@ def closest(chosen: Chosen, name: str) -> str:
     return min(WHOLE + FIXED, key=lambda kind: chosen[name, kind].error)
 
 
+def blind(task: Named) -> Row:
+    """Return the error of the best output that doesn't depend on the prompt."""
+    return {"error": task.blind()}
+
+
 def measure() -> Measurements:
     """Yield the trainings of every network on all functions."""
     chosen = yield from choices_of(FUNCTIONS, RATES)
@@ -93,7 +98,7 @@ def measure() -> Measurements:
     ]
     for name, (task, *_) in FUNCTIONS.items():
         if isinstance(task, Named):
-            yield Piece("blind", {"functions": name}, lambda task=task: {"error": task.blind()})
+            yield Piece("blind", {"functions": name}, partial(blind, task))
         elif isinstance(task, Demonstrated) and task.pool is None:
             yield Piece("references", {"functions": name}, partial(references, task))
 

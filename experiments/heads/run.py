@@ -38,7 +38,7 @@ by Student's t below 20 layers and over tasks, which is wider.  The share of the
 The layers of a model and its tasks aren't drawn: an interval says how much they differ.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -82,7 +82,7 @@ from experiments.heads.tables import (
 )
 from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
 from experiments.table import Frames
-from experiments.verdict import Verdict, above, below, together
+from experiments.verdict import above, below, every
 
 SEED = 1
 """The seed of the prompts; those of seed 0 were looked at when the code was written."""
@@ -165,7 +165,7 @@ def of_prompt(model: Transformer, prompt: Prompt, other: Prompt, heads_of_task: 
     }
 
 
-def reading_of(model: Transformer, ids: np.ndarray, weights: str) -> Measurements:
+def reading_of(model: Transformer, ids: np.ndarray, weights: str) -> Iterator[Piece]:
     """Yield the measurements on the heads of each layer."""
     words, streams = Words(ids[:, LEFT_OUT:]), cache(partial(streams_and_mixed, model, ids))
 
@@ -177,7 +177,7 @@ def reading_of(model: Transformer, ids: np.ndarray, weights: str) -> Measurement
         yield Piece("layers", {"weights": weights, "layer": layer}, partial(of_layer, layer))
 
 
-def pairs_of(model: Transformer, drawn: dict[str, Prompt], others: int | None) -> Measurements:
+def pairs_of(model: Transformer, drawn: dict[str, Prompt], others: int | None) -> Iterator[Piece]:
     """Yield the measurements on pairs of heads, prompt by prompt."""
     for seed, (task, prompts) in enumerate(drawn.items()):
         another = drawn[[*drawn][(seed + 1) % len(drawn)]]
@@ -245,10 +245,6 @@ def _overlaps(other: str) -> tuple[Measure, ...]:
     )
 
 
-def _all_above(*estimates: Estimate, bound: float = 0.0) -> Verdict:
-    return together(*(above(estimate, bound) for estimate in estimates))
-
-
 STUDY = Study(
     protocol=__doc__,
     page="heads",
@@ -261,31 +257,31 @@ STUDY = Study(
             "one head's values keep the word",
             f"confirmed if above {KEPT} % of the whole stream's in both models, refuted if below in both",
             _words("one head's values"),
-            partial(_all_above, bound=KEPT),
+            every(above, KEPT),
         ),
         Prediction(
             "all heads' values together keep the word",
             f"confirmed if above {KEPT} % of the whole stream's in both models, refuted if below in both",
             _words("all heads' values"),
-            partial(_all_above, bound=KEPT),
+            every(above, KEPT),
         ),
         Prediction(
             "heads of one layer are different encodings",
             "confirmed if values, queries and keys overlap less than random groups in both models, refuted if more",
             _overlaps(SPLITS),
-            lambda *estimates: together(*map(below, estimates)),
+            every(below),
         ),
         Prediction(
             "heads of one layer share the embedding, and don't divide it",
             "confirmed if they overlap more than heads that read the same components, in both models; refuted if less",
             _overlaps(COMPONENTS),
-            _all_above,
+            every(above),
         ),
         Prediction(
             "two heads of a task's top lose less together than the sum of both effects",
             "confirmed if less than the sum is ahead of more in both models, refuted if behind in both",
             tuple(_of_models("less minus more than the sum, in %", less_than_sum, digits=1)),
-            _all_above,
+            every(above),
         ),
         Prediction(
             "shares of the secant predict interactions",
@@ -295,7 +291,7 @@ STUDY = Study(
                 for rival in (PRODUCT, COSINE, PATTERNS)
                 for measure in _of_models(f"lead over {rival}", lead, rival)
             ),
-            _all_above,
+            every(above),
         ),
     ),
     control=_words(f"values, {SPLITS}")[0],

@@ -174,7 +174,7 @@ def measure() -> Measurements:
         for seed in range(DRAWS):
             for task in PAIRS:
                 keys = {"task": task, "draw": seed}
-                yield Piece(frame, keys, lambda of=of, task=task, seed=seed: of(*model_of(SMOLLM2), task, seed))
+                yield Piece(frame, keys, partial(of, *model_of(SMOLLM2), task, seed))
 
 
 def gains(answers: pd.DataFrame) -> pd.DataFrame:

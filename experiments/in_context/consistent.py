@@ -156,7 +156,7 @@ def write(model: Transformer, tokenizer: "Tokenizer", prompt: Prompt, way: tuple
         padded = jnp.pad(jnp.asarray(ids), (0, LENGTH - len(ids)))
         logits = np.asarray(on_host(_logits(model, padded, visible, jnp.asarray(len(ids) - 1))))
         tokens = [tokenizer.token_to_id(f"Ġ{value}") for value in values]
-        firsts.append(values[int(np.argmax(logits[tokens]))])
+        firsts.append(values[int(np.argmax(logits[np.array(tokens)]))])
         ids.append(int(logits.argmax()))
     text: str = tokenizer.decode(ids[begun:])
     return Written(text, firsts[0])

@@ -21,7 +21,7 @@ untrained model.  Differences of a few hundredths from chance can't be told with
 
 import itertools
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,7 @@ from duat_jax.in_context.reach import weights_of
 from duat_jax.models.layer_parts import blocks
 from duat_jax.models.sites import PATTERN
 from duat_jax.models.transformer import Transformer
+from duat_jax.nn.attention import Attention
 from duat_jax.transform import marks
 from duat_jax.transform.recording import record_kinds
 from experiments.in_context.models import EMBEDDED, SMOLLM2, model_of, texts_of
@@ -152,8 +153,8 @@ def measure_correlation(model: Transformer, ids: Int[np.ndarray, "texts tokens"]
 
     draw = np.random.default_rng(seed)
     for block, of_layer in zip(blocks(model), _patterns(model, jnp.asarray(ids)), strict=True):
-        patterns = np.asarray(of_layer, float)
-        value, output = (np.asarray(weight, float) for weight in weights_of(block.attention))
+        patterns, attention = np.asarray(of_layer, float), cast(Attention, block.attention)
+        value, output = (np.asarray(weight, float) for weight in weights_of(attention))
         for kind in KINDS:
             pair = draw_elements(draw, kind, ids.shape[1], value.shape[1])
             first, second = (values_of(patterns, value, output, elements) for elements in pair)
@@ -161,11 +162,11 @@ def measure_correlation(model: Transformer, ids: Int[np.ndarray, "texts tokens"]
             if kind == APART:
                 keep(NULL, correlations(first, draw.permuted(second, axis=0)))
                 products = covariances(value, output)
-                vectors = [patterns[:, :, elements.query, elements.key] for elements in pair]
-                keep(WITHIN, within_one_matrix(*vectors, products))
+                one, other = (patterns[:, :, elements.query, elements.key] for elements in pair)
+                keep(WITHIN, within_one_matrix(one, other, products))
                 # Each head's attention is dealt out anew among the places, without the other heads'.
-                dealt = [draw.permuted(of, axis=2) for of in vectors]
-                keep(PERMUTED, within_one_matrix(*dealt, products))
+                one, other = (draw.permuted(of, axis=2) for of in (one, other))
+                keep(PERMUTED, within_one_matrix(one, other, products))
     return [
         dict(zip(["layer", *found], of, strict=True)) for of in zip(itertools.count(), *found.values(), strict=False)
     ]

@@ -26,7 +26,7 @@ To the papers' own two sentences the model writes a reply; nothing then attends 
 log-probability is read again.
 """
 
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -55,7 +55,7 @@ from experiments.in_context.pairs import (
     WORDS,
 )
 from experiments.in_context.pairs import LAST as STANDS_LAST
-from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
+from experiments.study import Measure, Measurements, Piece, Prediction, Study, in_frames
 from experiments.table import Cell, Frames, Table, rows_of
 from experiments.verdict import Verdict, above, below, decide, every, together
 
@@ -68,19 +68,12 @@ PARTS = ("part of the deciding words", "part of the others")
 SHOWN = ("difference", *PARTS, "deciding − others", "run again: deciding", "run again: others")
 
 
-@lru_cache(maxsize=1)
-def contrasted(task: str, draw: int) -> dict[str, list[Row]]:
-    """Return the contrast of two drawn prompts."""
-    return measure_pair(*model_of(SMOLLM2), task, draw)
-
-
 def measure() -> Measurements:
     """Yield every pair of prompts, and the papers' sentences."""
     for draw in range(DRAWS):
         for task in TASKS:
-            for frame in ("pairs", "rows", "single"):
-                keys = {"task": task, "draw": draw}
-                yield Piece(frame, keys, lambda task=task, draw=draw, frame=frame: contrasted(task, draw)[frame])
+            compute = partial(measure_pair, *model_of(SMOLLM2), task, draw)
+            yield from in_frames(("pairs", "rows", "single"), {"task": task, "draw": draw}, compute)
     for sentence in SENTENCES:
         yield Piece("sentences", {"sentence": sentence}, partial(measure_sentence, *model_of(SMOLLM2), sentence))
 

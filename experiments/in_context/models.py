@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 import duat_jax as duat
 from duat_jax.evaluation.running_text import stream, windows
@@ -47,9 +48,14 @@ def seed_of(task: str, draw: int) -> int:
     return distinct_seeds(task, model_of(SMOLLM2)[1], DRAWS)[draw]
 
 
+def in_per_cent(column: str, rows: pd.DataFrame) -> str:
+    """Format the mean share of some rows in per cent."""
+    return f"{estimate(rows[column].dropna()).scaled(100).written(1)} %"
+
+
 def per_cent(column: str) -> Cell:
     """Return the cell of a share in per cent."""
-    return Cell(lambda rows: f"{estimate(rows[column].dropna()).scaled(100).written(1)} %")
+    return Cell(partial(in_per_cent, column))
 
 
 added = partial(Cell, digits=2, sign="+")

@@ -1,6 +1,6 @@
 """The identity of context and rank-one updates in every layer, and the closed form beside it."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,8 +29,9 @@ def _errors(model: Transformer, base: States, target: States) -> Float[Array, "l
     # They are the error of the MLP's output, that of the layer's output, and the change of the MLP's output.
 
     def of_layer(block: Block, base: States, target: States) -> Array:
+        mlp: Any = block.mlp
         update = update_between(base, target, target.stream - base.stream)
-        made = updated_mlp(block.mlp, update)(base.normed[None])[0]
+        made = updated_mlp(mlp, update)(base.normed[None])[0]
         before, wanted = block.mlp(jnp.stack([base.normed, target.normed]))
         output = target.stream + wanted
         pairs = ((made, wanted), (base.stream + made + update.residual, output), (before, wanted))

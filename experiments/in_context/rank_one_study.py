@@ -137,7 +137,8 @@ class Asked(NamedTuple):
 
 def _ask(model: Transformer, query: Query) -> Asked:
     after = {kind: run_plainly(model, *text) for kind, text in query.after.items()}
-    return Asked(query.alone, query.answer, *run_plainly(model, *query.alone), after)
+    logs, states = run_plainly(model, *query.alone)
+    return Asked(query.alone, query.answer, logs, states, after)
 
 
 def _stacked(parts: Sequence[Any]) -> Any:

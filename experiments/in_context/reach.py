@@ -23,7 +23,18 @@ import pandas as pd
 
 from duat_jax.in_context.reach import Reach, Weight, measure_reach
 from experiments.estimate import Estimate, estimate, ratio
-from experiments.in_context.models import EMBEDDED, ENCODER, SMOLLM2, TEXTS, TOKENS, added, model_of, per_cent, texts_of
+from experiments.in_context.models import (
+    EMBEDDED,
+    ENCODER,
+    SMOLLM2,
+    TEXTS,
+    TOKENS,
+    added,
+    in_per_cent,
+    model_of,
+    per_cent,
+    texts_of,
+)
 from experiments.in_context.windows import window, window_losses
 from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
 from experiments.table import Cell, Frames, Table, rows_of
@@ -124,7 +135,7 @@ def without_first(rows: pd.DataFrame, kernel: int) -> Estimate:
 
 
 def _of_texts(column: str) -> Cell:
-    return Cell(lambda rows: per_cent(column).value(rows_of(rows, by="text")))
+    return Cell(lambda rows: in_per_cent(column, rows_of(rows, by="text")))
 
 
 def _left_out(kernel: int) -> Cell:

@@ -149,13 +149,14 @@ def measure() -> Measurements:
     """Yield replies after every kind of demonstrations, the ledgers, and layers run again."""
     for task in PAIRS:
         yield Piece("shared", {"task": task}, partial(shared_tokens, task))
-    keys = [{"task": task, "count": count, "draw": draw} for count in COUNTS for draw in range(DRAWS) for task in PAIRS]
-    for key in keys:
-        yield Piece("replies", key, partial(replied, **key))
+    given = [(task, count, draw) for count in COUNTS for draw in range(DRAWS) for task in PAIRS]
+    for task, count, draw in given:
+        yield Piece("replies", {"task": task, "count": count, "draw": draw}, partial(replied, task, count, draw))
     for part in (MAPPING, FORMAT):
-        for key in keys:
-            if key["count"] > 1:
-                yield Piece("ledgers", {**key, "part": part}, partial(accounted, **key, part=part))
+        for task, count, draw in given:
+            if count > 1:
+                keys = {"task": task, "count": count, "draw": draw, "part": part}
+                yield Piece("ledgers", keys, partial(accounted, task, count, draw, part))
     for draw in range(DRAWS):
         for task in PAIRS:
             yield Piece("again", {"task": task, "draw": draw}, partial(run_again, task, draw))

@@ -22,7 +22,7 @@ updates add little, and make the first query's answer likelier.  The theorem its
 The closed form writes the same change of a pre-activation as moved `W'_{i,2}` and moved bias `b'_{i,2}`.
 """
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,18 +52,12 @@ from experiments.in_context.rank_one_study import (
 from experiments.pictures.panels import OTHER as GREY
 from experiments.pictures.panels import OURS, PALE
 from experiments.run import frames_of
-from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
+from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study, in_frames
 from experiments.table import Cell, Frames, Table, rows_of
 from experiments.verdict import Verdict, above, below, decide, together
 
 BAND = 5
 LAST, ALL = "last token", "all tokens"
-
-
-@lru_cache(maxsize=1)
-def updated(task: str, draw: int) -> dict[str, Any]:
-    """Return what updates gain at the same query and at others, their sizes and cosines, and single layers' gains."""
-    return measure_updates(*model_of(SMOLLM2), task, seed_of(task, draw))
 
 
 def identity(name: str, task: str, draw: int) -> list[Row]:
@@ -82,8 +76,8 @@ def measure() -> Measurements:
     for draw in range(DRAWS):
         for task in PAIRS:
             keys = {"task": task, "draw": draw}
-            for frame in ("gains", "single", "updates"):
-                yield Piece(frame, keys, lambda task=task, draw=draw, frame=frame: updated(task, draw)[frame])
+            compute = partial(measure_updates, *model_of(SMOLLM2), task, seed_of(task, draw))
+            yield from in_frames(("gains", "single", "updates"), keys, compute)
             for name in (SMOLLM2, EMBEDDED):
                 yield Piece("identity", {"model": name, **keys}, partial(identity, name, task, draw))
                 yield Piece("form", {"model": name, **keys}, partial(closed_form, name, task, draw))
@@ -170,6 +164,10 @@ def _gains(gains: pd.DataFrame) -> pd.DataFrame:
     return gains.assign(at=gains["query"] + ": " + gains.demonstrations)
 
 
+def _largest(column: str) -> Cell:
+    return Cell(lambda rows: f"{rows[column].max():.0e}")
+
+
 STUDY = Study(
     protocol=__doc__,
     page="in-context",
@@ -225,10 +223,7 @@ STUDY = Study(
             "identity",
             ("model", "context"),
             {
-                **{
-                    f"largest {name}": Cell(lambda rows, name=name: f"{rows[name].max():.0e}")
-                    for name in ("error of the MLP", "error of the layer")
-                },
+                **{f"largest {name}": _largest(name) for name in ("error of the MLP", "error of the layer")},
                 "change of the MLP's output": per_cent("change"),
             },
         ),

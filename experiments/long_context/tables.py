@@ -1,5 +1,7 @@
 """Numbers and tables of what SmolLM2 reads of long texts, and of what it loses without them."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 
@@ -127,7 +129,7 @@ def replaced(column: str, sign: str = "") -> Table:
     )
 
 
-TABLES = {
+TABLES: dict[str, Table | Callable[[Frames], list[str]]] = {
     "What is read, by norms": read_by_distance,
     "Tokens 1,024 or more away, by measure": far_by_measure,
     "Loss at the end, by length": losses_by_length,

@@ -93,9 +93,10 @@ def picture() -> dict[str, Any]:
     """Return the loss that removing neurons adds, by how they are ranked and what takes their place."""
     frames = frames_of("pruning")
     shares = [f"{fraction:.0%}" for fraction in FRACTIONS[EMBEDDED]]
+    ways = {way: way.split(", ") for way in WAYS_SHOWN}
     return {
-        way: [round(float(added(EMBEDDED, *way.split(", "), frames, of).mean()), 6) for of in shares]
-        for way in WAYS_SHOWN
+        way: [round(float(added(EMBEDDED, ranking, how, frames, of).mean()), 6) for of in shares]
+        for way, (ranking, how) in ways.items()
     }
 
 

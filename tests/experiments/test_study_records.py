@@ -11,7 +11,7 @@ from experiments.estimate import Method, estimate, ratio
 from experiments.findings import FOLDER, PAGES, RECORDS, page_of_tables, record, records
 from experiments.record import faults, filled_sentence, record_of, verdict_on
 from experiments.studies import converted, study_of
-from experiments.study import Measure, Piece, Prediction, Study
+from experiments.study import Measure, Piece, Prediction, Study, in_frames
 from experiments.table import Cell, Table, render, rows_of
 from experiments.verdict import Verdict, above, every, together
 
@@ -169,3 +169,18 @@ def test_a_sentence_names_the_field_that_is_missing():
     assert filled_sentence("It is {a / b}.", {"a / b": "0.5"}) == "It is 0.5."
     with pytest.raises(KeyError, match="a / c"):
         filled_sentence("It is {a / c}.", {"a / b": "0.5"})
+
+
+def test_a_computation_of_several_frames_is_done_once():
+    done = []
+
+    def compute():
+        done.append("computed")
+        return {"a": {"loss": 1}, "b": []}
+
+    pieces = list(in_frames(("a", "b"), {"seed": 0}, compute))
+    assert [(piece.frame, piece.keys, piece.compute()) for piece in pieces] == [
+        ("a", {"seed": 0}, {"loss": 1}),
+        ("b", {"seed": 0}, []),
+    ]
+    assert done == ["computed"]

@@ -25,8 +25,8 @@ from matplotlib.figure import Figure
 
 import duat_jax as duat
 from duat_jax.display.pictures import styled
+from duat_jax.papers import Digits, accuracy, load_digits, residual_cnn, train_classifier, vision_transformer
 from experiments.estimate import Estimate, estimate
-from experiments.images.digits import NETWORKS, SIDE, Digits, accuracy, load_digits, train_classifier
 from experiments.pictures.panels import OURS, PALE
 from experiments.run import frames_of
 from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
@@ -36,12 +36,13 @@ from experiments.verdict import Verdict, above, decide, together
 SEEDS = 0, 1, 2
 EXACT, PAIRS, REMOVED = 100, 10, 200
 """The numbers of held-out images that are split, compared in pairs, and taken apart."""
-PATCH = 2
+SIDE, PATCH = 8, 2
 PATCHES = (SIDE // PATCH) ** 2
 FORMS = "closed form at every depth", "contributions", "collapse", "secant to paper"
 MAP, LAST_BIAS = "W'1 of the logits (P)", "b'2 of the last term (c)"
 PARAMETERS = MAP, "W'2 of the last term (B)", "W'3 of the first term (C)", "b'3 of the logits (q)", LAST_BIAS
-CNN, VIT = NETWORKS
+CNN, VIT = "residual CNN", "ViT"
+NETWORKS: dict[str, Callable] = {CNN: residual_cnn, VIT: vision_transformer}
 
 Network = Any
 
@@ -181,7 +182,7 @@ def faithfulness(network: Callable[[], Network], images: np.ndarray) -> list[Row
 
 def trained(name: str, seed: int, digits: Digits) -> Network:
     """Train a network."""
-    return train_classifier(NETWORKS[name](nnx.Rngs(seed)), digits.images, digits.labels, seed=seed)
+    return train_classifier(NETWORKS[name](rngs=nnx.Rngs(seed)), digits.images, digits.labels, seed=seed)
 
 
 def quality(network: Callable[[], Network], digits: Digits) -> Row:

@@ -18,11 +18,11 @@ from duat_jax.models.layer_parts import blocks
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn import BlockConfig, Rotary, rotary_frequencies
 from duat_jax.nn.block import Part
-from experiments.long_context.mixers import (
+from duat_jax.papers import (
     DistancePattern,
     FeatureConvolution,
     GroupedAttention,
-    Nothing,
+    NoMixing,
     TokenConvolution,
 )
 from training.train import optimizer
@@ -68,7 +68,7 @@ def _mixer(sizes: Sizes, rngs: nnx.Rngs | None) -> Part:
         return FeatureConvolution(sizes.tokens, NEIGHBOURS, rngs=rngs)
     if sizes.kind == PATTERN:
         return DistancePattern(sizes.tokens, sizes.features, sizes.heads, rngs=rngs)
-    return Nothing()
+    return NoMixing()
 
 
 def network(sizes: Sizes, rngs: nnx.Rngs | None) -> Transformer:

@@ -14,9 +14,9 @@ from helpers import close, near, numbers
 import duat_jax as duat
 from duat_jax.models.residual_network import ResidualNetwork
 from duat_jax.nn import ResidualConvolution
+from duat_jax.papers import Digits
 from duat_jax.verification.networks import randomised
 from experiments.estimate import estimate
-from experiments.images import digits
 from experiments.images import run as measured
 from symbolic import Block
 
@@ -114,79 +114,6 @@ def as_a_user():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "epochs"), [("residual CNN", 60), ("ViT", 20)])
-def test_what_can_be_learned_is_learned_and_what_was_there_stays(name, epochs, as_a_user):
-    images, labels = striped(96)
-    before = digits.NETWORKS[name](nnx.Rngs(0))
-    leaves = [np.asarray(leaf).copy() for leaf in jax.tree.leaves(before)]
-    done = []
-    after = digits.train_classifier(before, images, labels, epochs=epochs, progress=lambda *args: done.append(args))
-    for leaf, kept in zip(jax.tree.leaves(before), leaves):
-        np.testing.assert_array_equal(leaf, kept)
-    assert digits.accuracy(before, images, labels) < 0.5
-    assert digits.accuracy(after, *striped(60, seed=1)) == 1
-    assert done == [(i, epochs) for i in range(1, epochs + 1)]
-    again = digits.train_classifier(before, images, labels, epochs=epochs)
-    for leaf, same in zip(jax.tree.leaves(after), jax.tree.leaves(again)):
-        np.testing.assert_array_equal(leaf, same)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "dtype"), [("residual CNN", jnp.float32), ("ViT", jnp.float64)])
-def test_both_networks_are_exact_from_the_pixels_on(name, dtype):
-    model = jax.tree.map(lambda leaf: leaf.astype(dtype), randomised(digits.NETWORKS[name](nnx.Rngs(0))))
-    x = jnp.asarray(numbers(8, 8, 1), dtype)
-
-    def logits(x):
-        return model(jnp.moveaxis(x, -1, 0))
-
-    form = duat.unroll(logits, x)
-    assert {form.completeness(i).verdict for i in (None, *range(len(form.streams)))} == {"holds"}
-    assert duat.collapse(logits, x).completeness.verdict == "holds"
-    parts = duat.decompose(lambda x: logits(x)[3], x)
-    found = duat.secant(lambda x: logits(x)[3])(x, jnp.zeros_like(x))
-    assert parts.completeness.verdict == found.completeness.verdict == "holds"
-    eps = jnp.finfo(dtype).eps
-    near(parts.completeness.sum, logits(x)[3], within=2e3 * eps * parts.completeness.largest)
-    near(found.parts.sum(), logits(x)[3] - logits(jnp.zeros_like(x))[3], within=2e3 * eps * found.completeness.largest)
-
-
-@pytest.mark.parametrize(
-    ("count", "labels", "options", "words"),
-    [
-        (3, [0, 1], {"epochs": 1}, ("3 images and 2 labels", "one batch of 32", "epochs = 1")),
-        (2, [0, 4], {"batch": 2}, ("labels are from 0 to 4, but the network's classes from 0 to 3",)),
-        (2, [-1, 3], {"batch": 2}, ("labels are from -1 to 3",)),
-        (0, [], {}, ("0 images are fewer",)),
-    ],
-)
-def test_what_cant_be_learned_from_is_refused(count, labels, options, words):
-    with pytest.raises(duat.InvalidInput) as caught:
-        digits.train_classifier(network(), np.zeros((count, 1, 4, 6)), np.array(labels, int), **options)
-    assert all(word in str(caught.value) for word in words), caught.value
-
-
-def test_without_scikit_learn_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "sklearn", None)
-    with pytest.raises(duat.DuatError, match=r"pip install 'duat-jax\[images\]'"):
-        digits.load_digits()
-
-
-def test_the_digits_are_all_there_and_none_twice():
-    from sklearn import datasets
-
-    found, pixels = digits.load_digits(), datasets.load_digits()
-    images = np.concatenate([found.images, found.held_out_images]).reshape(-1, 64)
-    labels = np.concatenate([found.labels, found.held_out_labels])
-    assert len(found.held_out_labels) == 360
-
-    def ordered(pixels, labels):
-        return sorted(map(tuple, np.column_stack([pixels, labels]).astype(int)))
-
-    assert ordered(images * 16, labels) == ordered(pixels.data, pixels.target)
-
-
-@pytest.mark.slow
 def test_of_a_linear_logit_every_ranker_says_what_a_patch_adds():
     weights, x = jnp.asarray(numbers(8, 8, 1)), jnp.asarray(numbers(8, 8, 1, key=1))
     expected = (weights * x).reshape(4, 2, 4, 2).sum((1, 3)).ravel()
@@ -248,7 +175,7 @@ def test_the_secant_is_compared_on_every_image():
 
 @pytest.mark.slow
 def test_forms_and_changes_are_measured(as_a_user):
-    model = measured.trained(measured.CNN, 0, digits.Digits(*striped(64), *striped(0)))
+    model = measured.trained(measured.CNN, 0, Digits(*striped(64), *striped(0)))
     images = striped(4)[0]
     rows = measured.exactness(lambda: model, images)
     assert [row["form"] for row in rows] == 2 * [*measured.FORMS] and all(row["hold"] == row["asked"] for row in rows)

@@ -25,12 +25,6 @@ from experiments.long_context import (
     trained,
     trained_verdicts,
 )
-from experiments.long_context.mixers import (
-    DistancePattern,
-    FeatureConvolution,
-    GroupedAttention,
-    TokenConvolution,
-)
 from experiments.long_context.networks import FULL, KINDS, Sizes, count, network
 from experiments.long_context.repeats import draw_words
 
@@ -49,74 +43,9 @@ def random(module, scale=0.5):
     return jax.tree.map(lambda leaf: leaf.astype(jnp.float64), randomised(module, 1, scale=scale))
 
 
-def test_a_convolution_along_tokens_is_a_block_toeplitz_matrix():
-    kernel = 3
-    mixer = random(TokenConvolution(M, kernel, rngs=nnx.Rngs(0)))
-    weights = np.asarray(mixer.output.kernel[...]).reshape(kernel, M, M)
-    toeplitz = sum(np.kron(np.eye(N, k=-j), weights[j].T) for j, k in enumerate(range(kernel)))
-    close(mixer(X).reshape(-1), toeplitz @ np.asarray(X).reshape(-1) + np.tile(mixer.output.bias[...], N))
-
-
-def test_a_convolution_along_features_is_its_sum():
-    mixer = random(FeatureConvolution(N, 3, rngs=nnx.Rngs(0)))
-    weights, x = iter(np.asarray(mixer.weights[...])), np.asarray(X)
-    expected = np.tile(np.asarray(mixer.bias[...])[:, None], M)
-    for t in range(N):
-        for s in range(t + 1):
-            kernel = next(weights)
-            for m in range(M):
-                for j in (-1, 0, 1):
-                    if 0 <= m + j < M:
-                        expected[t, m] += kernel[j + 1] * x[s, m + j]
-    close(mixer(X), expected)
-    close(mixer(X[:5]), expected[:5])
-    close(mixer(jnp.stack([X, 2 * X]))[0], expected)
-
-
-def test_a_pattern_of_the_distance_is_written_out():
-    mixer = random(DistancePattern(16, M, HEADS, rngs=nnx.Rngs(0)))
-    scores, values = np.asarray(mixer.scores[...]), np.asarray(mixer.value(X)).reshape(N, HEADS, -1)
-    mixed = np.zeros((N, HEADS, M // HEADS))
-    for q in range(N):
-        for h in range(HEADS):
-            weights = np.exp([scores[h, q - k] for k in range(q + 1)])
-            mixed[q, h] = weights / weights.sum() @ values[: q + 1, h]
-    close(mixer(X), mixer.output(jnp.asarray(mixed.reshape(N, M))))
-
-
 def attention(window=None):
     rotary = Rotary(rotary_frequencies(M // HEADS))
     return random(Attention(M, HEADS, rotary=rotary, window=window, rngs=nnx.Rngs(0)))
-
-
-@pytest.mark.parametrize("shifted", [False, True])
-@pytest.mark.parametrize("group", [2, 4, 6])
-def test_groups_are_written_out(group, shifted):
-    """Token by token and head by head; half of the heads begin a new group half a group earlier."""
-    full = attention()
-    queries, keys, values = (
-        np.asarray(part)
-        for part in (
-            full.rotary(full.query(X).reshape(N, HEADS, -1)),
-            full.rotary(full.key(X).reshape(N, HEADS, -1)),
-            full.value(X).reshape(N, HEADS, -1),
-        )
-    )
-    mixed = np.zeros_like(values)
-    for q in range(N):
-        for h in range(HEADS):
-            ahead = group // 2 if shifted and h >= HEADS // 2 else 0
-            seen = [k for k in range(q + 1) if (k + ahead) // group == (q + ahead) // group]
-            weights = np.exp([full.scale * queries[q, h] @ keys[k, h] for k in seen])
-            mixed[q, h] = weights / weights.sum() @ values[seen, h]
-    expected = full.output(jnp.asarray(mixed.reshape(N, M)))
-    grouped = GroupedAttention(full, group, shifted=shifted)
-    close(grouped(X), expected)
-    close(grouped(jnp.stack([X, 2 * X]))[0], expected)
-
-
-def test_one_group_of_all_tokens_is_full_attention():
-    close(GroupedAttention(attention(), 16, shifted=False)(X), attention()(X))
 
 
 def test_windows_are_written_out():

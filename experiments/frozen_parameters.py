@@ -1,13 +1,12 @@
-"""Parameters of the closed form that move with the input: recorded, frozen at other values, and how far they move."""
+"""Parameters of the closed form that move with the input: which they are, and how far they move."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from duat_jax.forms.closed_form import unroll
 from duat_jax.transform import marks
-from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Site
 from duat_jax.transform.recording import record_kinds
@@ -17,12 +16,6 @@ PATTERN = "attention.pattern"
 
 Network = Callable[[Array], Array]
 """A function of embeddings with marks."""
-
-
-def held_values(network: Network, x: Float[Array, "tokens features"]) -> Seen:
-    """Return the held parameters of one input, by the places of their marks."""
-    recording = record_kinds(network, x, (marks.HOLD,))
-    return {site: recording.seen[site] for site in recording.program.of_kind(marks.HOLD)}
 
 
 def is_pattern(site: Site) -> bool:
@@ -37,11 +30,6 @@ def terms_of(network: Network, states: Network, x: Float[Array, "tokens features
     form = unroll(states, x)
     biases = {site: form.inner_bias(j).reshape(recording.seen[site].shape) for j, site in enumerate(sites, 1)}
     return {site: recording.seen[site] for site in sites}, biases
-
-
-def run_with(network: Network, x: Float[Array, "tokens features"], values: Mapping[Site, Array]) -> Array:
-    """Return a network's output with marked values replaced, and everything after them made anew."""
-    return edit(network, {site: Edit(kept=0, added=value) for site, value in values.items()})(x)
 
 
 def movement(values: Float[Array, "inputs ..."]) -> Float[Array, ""]:

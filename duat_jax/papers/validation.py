@@ -73,3 +73,17 @@ def refuse(wrong: Iterable[str]) -> None:
     """
     if sentences := "; ".join(wrong):
         raise InvalidInput(sentences)
+
+
+def unknown(argument: str, name: str, names: Iterable[str]) -> list[str]:
+    """Return a sentence if a name isn't one of some.
+
+    Example:
+        >>> unknown("kind", "mlp", ["perceptron", "transformer"])
+        ["kind is 'mlp': give 'perceptron' or 'transformer'"]
+    """
+    known = list(names)
+    if name in known:
+        return []
+    *first, last = map(repr, known)
+    return [f"{argument} is {name!r}: give {', '.join(first)}{' or ' * bool(first)}{last}"]

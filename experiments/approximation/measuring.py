@@ -2,15 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from duat_jax import papers
-from experiments.approximation import moved_parameters, selection
-from experiments.approximation.selection import FOUR, KINDS, SHIFTS, TASKS, Sizes, count, matched
+from duat_jax.papers import PROMPT_NETWORKS, PROMPT_TASKS, PromptNetwork, PromptSizes, count_parameters, matched
+from duat_jax.papers.networks import FOUR, SHIFTS
+from duat_jax.papers.parameters import embedded, held_values, run_with
+from duat_jax.papers.prompted import root_mean_square
 from experiments.study import Row
 
 SEEDS, STEPS, SHORT = 5, 3000, 1500
@@ -19,9 +23,7 @@ RATES = 1e-3, 3e-3, 1e-2
 LAYERS, WIDTHS = (1, 2, 4), (32, 64, 128)
 TESTED, TAKEN_APART = 2000, 16
 """The numbers of sequences that errors are taken on, and of those that are unrolled."""
-PATTERNS, BIASES, MEANS = (
-    f"run again, {what}" for what in ("patterns of another", "biases of another", "mean patterns")
-)
+MEANS = "run again, mean patterns"
 DIVERGED = 1e9
 NEURONS = (4, 8, 16, 32, 64)
 """The numbers of sigmoids."""
@@ -46,39 +48,40 @@ def fitted(name: str, dimensions: int, neurons: int, way: str) -> list[Row]:
         ]
 
 
-def tuned(sizes: Sizes, steps: int) -> list[Row]:
+def tuned(sizes: PromptSizes, steps: int) -> list[Row]:
     """Return the error of a network with each rate, in half of the steps and on sequences of their own."""
-    content, key = selection.sequences(jax.random.key(SEEDS + 1), TESTED), jax.random.key(SEEDS)[None]
-    target = selection.targets(sizes.task, content)
+    sequences, key = papers.draw_sequences(jax.random.key(SEEDS + 1), TESTED), jax.random.key(SEEDS)[None]
     rows = []
     for rate in RATES:
-        network = selection.train(sizes, key, steps=steps // 2, rate=rate)
-        error = selection.root_mean_square(selection.outputs(network, content)[0] - target).mean()
+        network = papers.train_prompted(sizes, key, steps=steps // 2, rate=rate)
+        error = papers.prompted_errors(network, sizes.task, sequences)[0].mean()
         rows.append({"rate": rate, "error": float(jnp.nan_to_num(error, nan=DIVERGED, posinf=DIVERGED))})
     return rows
 
 
-def trained(sizes: Sizes, steps: int, rate: float) -> Any:
+def tested() -> Array:
+    """Return the sequences that errors are taken on."""
+    return papers.draw_sequences(jax.random.key(1), TESTED)
+
+
+def trained(sizes: PromptSizes, steps: int, rate: float) -> Any:
     """Return trained networks, one of each seed."""
-    return selection.train(sizes, jax.random.split(jax.random.key(0), SEEDS), steps=steps, rate=rate)
+    return papers.train_prompted(sizes, jax.random.split(jax.random.key(0), SEEDS), steps=steps, rate=rate)
 
 
-def measured(networks: Any, sizes: Sizes, rate: float) -> list[Row]:
+def measured(networks: Any, sizes: PromptSizes, rate: float) -> list[Row]:
     """Return the errors of every seed, by prompt and their mean."""
-    content = selection.sequences(jax.random.key(1), TESTED)
-    off = selection.outputs(networks(), content) - selection.targets(sizes.task, content)
-    given = {"parameters": count(sizes), "rate": rate}
-    errors = np.asarray(selection.root_mean_square(off))
+    given = {"parameters": count_parameters(sizes), "rate": rate}
+    errors = np.asarray(papers.prompted_errors(networks(), sizes.task, tested()))
     return [{"seed": seed, **given, "error": float(of.mean()), "errors": of} for seed, of in enumerate(errors)]
 
 
 def blind() -> list[Row]:
     """Return the error of the best output that is independent of the prompt, for every prompt."""
-    content = selection.sequences(jax.random.key(1), TESTED)
     return [
         {"task": task, "prompt": prompt, "error": float(error)}
-        for task in TASKS
-        for prompt, error in zip(TASKS[task], selection.blind(task, content), strict=True)
+        for task in PROMPT_TASKS
+        for prompt, error in zip(PROMPT_TASKS[task], papers.blind_errors(task, tested()), strict=True)
     ]
 
 
@@ -94,18 +97,22 @@ def _seeds(networks: Any) -> Iterator[tuple[int, Any]]:
 
 def moved(networks: Any) -> list[Row]:
     """Return the change of every parameter from prompt to prompt, of every seed."""
-    content = selection.sequences(jax.random.key(1), TESTED)[:TAKEN_APART]
     return [
         {"seed": seed, "parameter": symbol, "change": float(_of_different(change))}
         for seed, network in _seeds(networks())
-        for symbol, change in moved_parameters.changes(network, content).items()
+        for symbol, change in papers.parameter_changes(network, tested()[:TAKEN_APART]).items()
     ]
 
 
-def own_sources(corner: tuple[bool, ...]) -> str:
-    """Return the names of the sources that come from the prompt itself."""
-    names = zip(moved_parameters.SOURCES, corner, strict=True)
-    return " + ".join(name for name, is_own in names if is_own) or "nothing"
+@jax.jit
+def with_mean_patterns(
+    network: PromptNetwork, sequences: Float[Array, "sequences numbers"]
+) -> Float[Array, "sequences prompts numbers"]:
+    """Return a network's outputs with every attention pattern replaced by its mean over all sequences and prompts."""
+    x = jax.vmap(partial(embedded, network))(sequences)
+    of_all = jax.vmap(jax.vmap(partial(held_values, network.states)))(x)
+    mean = jax.tree.map(lambda pattern: pattern.mean((0, 1)), of_all)
+    return jax.vmap(jax.vmap(lambda x: run_with(network.states, x, mean)))(x)
 
 
 def _error_of_own(written: Any, target: Any) -> float:
@@ -117,46 +124,42 @@ def _error_of_own(written: Any, target: Any) -> float:
 
 def sources(networks: Any, task: str) -> list[Row]:
     """Return what a network writes when its sources are from different prompts, of every seed."""
-    content = selection.sequences(jax.random.key(1), TESTED)[:TAKEN_APART]
-    target, rows = selection.targets(task, content), list[Row]()
+    sequences, rows = tested()[:TAKEN_APART], list[Row]()
+    target = papers.prompted_targets(task, sequences)
     for seed, network in _seeds(networks()):
-        alone = jax.tree.map(lambda leaf: leaf[None], network)
-        after = selection.outputs(alone, content)[0].swapaxes(0, 1)
-        exchanged = moved_parameters.exchange(network, content)
-        written = dict(zip(map(own_sources, moved_parameters.CORNERS), exchanged.corners, strict=True))
-        written |= {PATTERNS: exchanged.rerun_weights, BIASES: exchanged.rerun_biases}
-        for source, output in written.items():
-            way, error = float(moved_parameters.way(output, after)), _error_of_own(output, target)
+        after = papers.prompted_outputs(network, sequences)
+        for source, output in papers.exchange_sources(network, sequences).items():
+            way, error = float(papers.relative_position(output, after)), _error_of_own(output, target)
             rows.append({"seed": seed, "from the prompt itself": source, "way": way, "error": error})
-        means = moved_parameters.with_mean_patterns(network, content).swapaxes(0, 1)
-        error = float(selection.root_mean_square(means - target).mean())
+        means = with_mean_patterns(network, sequences).swapaxes(0, 1)
+        error = float(root_mean_square(means - target).mean())
         rows.append({"seed": seed, "from the prompt itself": MEANS, "way": None, "error": error})
     return rows
 
 
-def like(kind: str, task: str, layers: int) -> Sizes:
+def like(kind: str, task: str, layers: int) -> PromptSizes:
     """Return a network with as many parameters as the Transformer of the same depth."""
-    transformer = Sizes(kind="transformer", task=task, layers=layers, features=32, neurons=64)
-    return matched(replace(transformer, kind=kind), count(transformer))
+    transformer = PromptSizes(kind="transformer", task=task, layers=layers, features=32, neurons=64)
+    return matched(replace(transformer, kind=kind), count_parameters(transformer))
 
 
-def compared() -> Iterator[Sizes]:
+def compared() -> Iterator[PromptSizes]:
     """Yield the compared networks: every kind, with one layer and with two."""
-    yield from (like(kind, task, layers) for layers in (2, 1) for task in TASKS for kind in KINDS)
+    yield from (like(kind, task, layers) for layers in (2, 1) for task in PROMPT_TASKS for kind in PROMPT_NETWORKS)
 
 
-def further() -> Iterator[Sizes]:
+def further() -> Iterator[PromptSizes]:
     """Yield networks with one layer that say why some fail: more heads, and the prompt in other places."""
-    for kind in KINDS[1:]:
+    for kind in PROMPT_NETWORKS[1:]:
         yield replace(like(kind, SHIFTS, 1), heads=8)
         yield replace(like(kind, SHIFTS, 1), prompt="every number")
     for kind in ("perceptron", "transformer"):
         yield replace(like(kind, FOUR, 1), prompt="nearly alike")
 
 
-def varied() -> Iterator[Sizes]:
+def varied() -> Iterator[PromptSizes]:
     """Yield networks of several depths and widths."""
     for layers in LAYERS:
         for neurons in WIDTHS:
             for kind in ("perceptron", "transformer"):
-                yield Sizes(kind=kind, task=FOUR, layers=layers, features=32, neurons=neurons)
+                yield PromptSizes(kind=kind, task=FOUR, layers=layers, features=32, neurons=neurons)

@@ -5,7 +5,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from duat_jax.display.pictures import styled
-from experiments.approximation.selection import KINDS, TASKS
+from duat_jax.papers import PROMPT_NETWORKS, PROMPT_TASKS
 from experiments.estimate import estimate
 from experiments.pictures.panels import OTHER, OURS, dots
 from experiments.run import frames_of
@@ -25,11 +25,11 @@ def errors_of_networks() -> dict[str, Any]:
                     ].error.to_numpy()
                 )[:3]
                 for layers in (1, 2)
-                for kind in KINDS
+                for kind in PROMPT_NETWORKS
             },
             "blind": float(blind[blind.task == task].error.mean()),
         }
-        for task in TASKS
+        for task in PROMPT_TASKS
     }
 
 

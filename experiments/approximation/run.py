@@ -32,10 +32,10 @@ import numpy as np
 import pandas as pd
 
 from duat_jax import papers
+from duat_jax.papers.networks import FOUR, SHIFTS
 from experiments.approximation import measuring
 from experiments.approximation.measuring import FIT_STEPS, NEURONS
 from experiments.approximation.pictures import draw_networks, errors_of_networks
-from experiments.approximation.selection import FOUR, SHIFTS
 from experiments.estimate import Estimate
 from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Study
 from experiments.table import Cell, Frames, Table

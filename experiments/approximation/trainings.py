@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from duat_jax.papers import matched
 from experiments.approximation.direct import computed, read_out
-from experiments.approximation.selection import matched
 from experiments.approximation.tokens import SMOOTH, Numbers, Pointers
 from experiments.generalization.networks import TRANSFORMER, Network, Sizes, count, drawn
 from experiments.generalization.plan import BATCH, norms_of, of_seeds, tune

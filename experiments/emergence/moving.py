@@ -8,8 +8,9 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.forms.closed_form import unroll
 from duat_jax.models.transformer import Transformer
+from duat_jax.papers.parameters import held_values, run_with
 from duat_jax.transform.interpret import Seen
-from experiments.frozen_parameters import held_values, is_pattern, run_with, terms_of
+from experiments.frozen_parameters import is_pattern, terms_of
 from experiments.frozen_parameters import movement as movement_of
 
 PATTERNS, SCALES, WEIGHTS, BIASES = "patterns", "scales", "patterns and scales", "biases"

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from duat_jax.papers.parameters import SYMBOLS, dense_parameters, held_values, run_with
 from duat_jax.transform.interpret import Seen
-from experiments.approximation.moved_parameters import SYMBOLS, parameters
-from experiments.frozen_parameters import held_values, is_pattern, movement, run_with, terms_of
+from experiments.frozen_parameters import is_pattern, movement, terms_of
 from experiments.generalization.networks import Network
 
 GROUPS = ("patterns", "norms", "weights", "biases")
@@ -43,7 +43,7 @@ def frozen(
 
 @jax.jit
 def _spread(network: Network, x: Array) -> list[list[Array]]:
-    return jax.tree.map(movement, list(jax.vmap(partial(parameters, network.states))(x)))
+    return jax.tree.map(movement, list(jax.vmap(partial(dense_parameters, network.states))(x)))
 
 
 def spread(network: Network, inputs: Float[Array, "prompts tokens inputs"]) -> dict[str, float]:

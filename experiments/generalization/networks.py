@@ -14,7 +14,7 @@ import duat_jax as duat
 from duat_jax.nn import MLP, Attention, Block, Linear, RMSNorm, Stack
 from duat_jax.nn.linear import PRECISION
 from duat_jax.nn.mlp import ACTIVATIONS
-from experiments.approximation.selection import FixedAttention, with_random_weights
+from duat_jax.papers.networks import FixedAttention, with_random_weights
 from experiments.generalization.tasks import Task
 
 HEADS, REACH, DILATIONS = 4, 4, (5, 1)

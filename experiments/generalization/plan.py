@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from experiments.approximation.selection import matched
+from duat_jax.papers import matched
 from experiments.generalization.networks import KINDS, WHOLE, Network, Sizes, count
 from experiments.generalization.tasks import Task
 from experiments.generalization.training import Budget, each, error, outputs, train

@@ -36,7 +36,7 @@ from jaxtyping import Array, Float
 from duat_jax.models.layer_parts import blocks
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import PRECISION, alike, initial
-from experiments.approximation.selection import matched
+from duat_jax.papers import matched
 from experiments.long_context import measures
 from experiments.long_context.choice import SEEDS, best, sizes_of
 from experiments.long_context.networks import FULL, Sizes, losses_of, network, train

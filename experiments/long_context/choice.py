@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from experiments.approximation.selection import matched
+from duat_jax.papers import matched
 from experiments.long_context.networks import FULL, Sizes, count
 from experiments.long_context.tasks import BYTES, TRAINING
 

@@ -10,8 +10,8 @@ import pytest
 from helpers import close, near, relative
 from studies import filled_tables, run_small
 
+from duat_jax.papers import dense_parameters
 from duat_jax.verification.networks import randomised
-from experiments.approximation.moved_parameters import parameters
 from experiments.generalization import measures, plan, run
 from experiments.generalization.frozen import GROUPS, frozen, spread
 from experiments.generalization.measures import COUNTS, UNSEEN_COUNTS
@@ -218,7 +218,7 @@ def test_without_norms_only_biases_move_where_mixing_is_fixed(kind):
 
 def test_spread_is_the_share_of_the_mean_square_about_the_mean():
     network, inputs = network_of("transformer", NAMED), NAMED.draw(KEY, 4).inputs
-    dense = [np.asarray(parameters(network.states, network.embed(x)).inners[1]) for x in inputs]
+    dense = [np.asarray(dense_parameters(network.states, network.embed(x)).inners[1]) for x in inputs]
     about = sum(((a - np.mean(dense, 0)) ** 2).sum() for a in dense)
     relative(spread(network, inputs)["W'2,2"], (about / sum((a**2).sum() for a in dense)) ** 0.5, within=1e-4)
 

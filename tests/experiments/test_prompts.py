@@ -12,13 +12,13 @@ from helpers import modern, near
 import duat_jax as duat
 from duat_jax.forms.closed_form import unroll
 from duat_jax.models.config import Head
+from duat_jax.papers.parameters import held_values, run_with
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.recording import record
 from duat_jax.verification.networks import randomised
 from experiments import run as framework
 from experiments import smollm2
-from experiments.frozen_parameters import held_values, run_with
 from experiments.prompts import exchanged, run
 from experiments.prompts.texts import draw_prompts
 

@@ -15,7 +15,10 @@ from studies import filled_tables, run_small
 
 import duat_jax as duat
 from duat_jax import papers
-from experiments.approximation import measuring, moved_parameters, run, selection
+from duat_jax.papers.networks import ALIKE, FOUR, PROMPT_NETWORKS, PromptSizes, drawn
+from duat_jax.papers.parameters import SOURCES
+from duat_jax.papers.prompted import root_mean_square
+from experiments.approximation import measuring, run
 from experiments.circuits import run as circuits
 from experiments.estimate import estimate
 from experiments.findings import tables_of
@@ -57,20 +60,20 @@ def test_a_small_study_of_approximation_makes_all_tables(small, monkeypatch, tmp
     names = ["part", "task", "network", "layers", "neurons", "heads", "prompt"]
     best = tuned.loc[tuned.groupby(names).error.idxmin()].set_index(names).rate
     assert (networks.set_index(names).rate == best.reindex(networks.set_index(names).index)).all()
-    assert set(networks.seed) == {0, 1} and len(frames["sources"]) == 6 * 2 * (len(moved_parameters.CORNERS) + 3)
+    assert set(networks.seed) == {0, 1} and len(frames["sources"]) == 6 * 2 * (len(SOURCES) + 3)
     near(networks.error.to_numpy(), np.array([np.mean(of) for of in networks.errors]), within=1e-5)
 
 
 def test_the_rate_is_chosen_on_a_seed_and_sequences_of_their_own(monkeypatch):
     """The error of each rate is that of a training that is made here."""
-    sizes = selection.Sizes(kind="perceptron", task=selection.FOUR, layers=1, features=8, neurons=4)
+    sizes = PromptSizes(kind="perceptron", task=FOUR, layers=1, features=8, neurons=4)
     monkeypatch.setattr(measuring, "TESTED", 16)
     tuned = {row["rate"]: row["error"] for row in measuring.tuned(sizes, 20)}
     rate = measuring.RATES[2]
-    network = selection.train(sizes, jax.random.key(measuring.SEEDS)[None], steps=10, rate=rate)
-    content = selection.sequences(jax.random.key(measuring.SEEDS + 1), 16)
-    off = selection.outputs(network, content)[0] - selection.targets(selection.FOUR, content)
-    near(tuned[rate], selection.root_mean_square(off).mean(), within=1e-5)
+    network = papers.train_prompted(sizes, jax.random.key(measuring.SEEDS)[None], steps=10, rate=rate)
+    content = papers.draw_sequences(jax.random.key(measuring.SEEDS + 1), 16)
+    off = papers.prompted_outputs(network, content)[0] - papers.prompted_targets(FOUR, content)
+    near(tuned[rate], root_mean_square(off).mean(), within=1e-5)
     assert len(set(tuned.values())) == 3
 
 
@@ -97,23 +100,23 @@ def test_slopes_are_of_every_seed():
     assert found.known.tolist() == 2 * ["-0.50"]
 
 
-@pytest.mark.parametrize("kind", selection.KINDS)
+@pytest.mark.parametrize("kind", PROMPT_NETWORKS)
 def test_prompts_stand_at_every_number_or_are_nearly_alike(kind):
-    sizes = selection.Sizes(kind=kind, task=selection.FOUR, layers=1, features=8, neurons=4)
-    content = selection.sequences(jax.random.key(1), 1)[0]
+    sizes = PromptSizes(kind=kind, task=FOUR, layers=1, features=8, neurons=4)
+    content = papers.draw_sequences(jax.random.key(1), 1)[0]
 
     def apart(place):
-        network = selection.drawn(replace(sizes, prompt=place), jax.random.key(0))
+        network = drawn(replace(sizes, prompt=place), jax.random.key(0))
         return network.embed(content, jnp.array(2)) - network.embed(content, jnp.array(1))
 
     own = apart("own token")
-    close(apart("nearly alike"), selection.ALIKE * own)
+    close(apart("nearly alike"), ALIKE * own)
     if kind != "perceptron":
         every = apart("every number")
         close(every, jnp.broadcast_to(own[0], every.shape))
         assert not own[1:].any()
     like = replace(sizes, prompt="nearly alike")
-    gradient = jax.grad(lambda network: network(content, jnp.array(2)).sum())(selection.drawn(like, jax.random.key(0)))
+    gradient = jax.grad(lambda network: network(content, jnp.array(2)).sum())(drawn(like, jax.random.key(0)))
     assert not gradient.prompt[...].any(), "vectors that are nearly alike aren't trained"
 
 

@@ -18,7 +18,7 @@ from duat_jax.papers import (
     staircase,
 )
 from duat_jax.papers.validation import bad_rate, many_keys, too_small
-from experiments.approximation.sigmoids_plot import draw_errors
+from duat_jax.plots import draw_approximation_errors
 
 NOTHING = SigmoidSum(jnp.zeros((1, 1)), jnp.zeros((1, 1, 3)), jnp.zeros((1, 1)))
 
@@ -148,7 +148,7 @@ def test_numbers_and_keys_of_another_type_are_named():
 
 def test_picture_has_a_column_for_each_dimension():
     one = ApproximationErrors(np.array([[0.4, 0.5], [0.1, 0.2]]), np.array([[0.1, 0.1], [0.05, 0.05]]))
-    figure = draw_errors({1: {"wave": one}, 2: {"wave": one}}, np.array([4.0, 8.0]))
+    figure = draw_approximation_errors({1: {"wave": one}, 2: {"wave": one}}, [4, 8])
     left, right, below, _ = figure.axes
     assert (left.get_title(), right.get_title()) == ("1 dimension", "2 dimensions")
     for axes, expected in ((left, [0.2**0.5, 0.02**0.5]), (below, [0.1, 0.05])):

@@ -1,9 +1,8 @@
 """Agreement of forecasts with retraining: rank correlation, slope, and the additive scores that forecast best."""
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float
+from sklearn.linear_model import RidgeCV
 
 from duat_jax.evaluation.statistics import agreement
 from experiments.study import Row
@@ -15,27 +14,16 @@ RIDGE = "ridge regression on 150 retrainings"
 PENALTIES = 10.0 ** np.arange(-3, 5)
 
 
-def ridge(removed: Float[np.ndarray, "subsets examples"], change: Float[np.ndarray, "subsets"]) -> np.ndarray:
-    """Return the additive scores that forecast changes best, with the penalty chosen by leaving one subset out."""
-    x, y = removed - removed.mean(0), change - change.mean()
-    left, sizes, right = np.linalg.svd(x, full_matrices=False)
-
-    def fitted(penalty: float) -> tuple[float, np.ndarray]:
-        shrunk = sizes**2 / (sizes**2 + penalty)
-        residuals = y - left @ (shrunk * (left.T @ y))
-        leverage = (left**2) @ shrunk + 1 / len(y)
-        error = float(np.mean((residuals / (1 - leverage)) ** 2))
-        return error, right.T @ (sizes / (sizes**2 + penalty) * (left.T @ y))
-
-    return min((fitted(penalty) for penalty in PENALTIES), key=lambda each: each[0])[1]
-
-
-def agreements(measured: dict[str, Any], kept: dict[str, Float[np.ndarray, "subsets examples"]]) -> list[Row]:
-    """Return the agreement of every method's forecasts with the truth, and the slope, as means over targets."""
+def agreements(
+    changes: dict[str, Float[np.ndarray, "subsets targets"]],
+    scores: dict[str, Float[np.ndarray, "targets examples"]],
+    kept: dict[str, Float[np.ndarray, "subsets examples"]],
+) -> list[Row]:
+    """Return the agreement of every method's forecasts with the true changes, and the slope, as means over targets."""
     rows = []
-    for kind, subsets in kept.items():
-        removed, change = 1 - subsets, np.array(measured["without"][kind]) - np.array(measured["again"])
-        forecasts = {name: -removed @ np.array(of).T for name, of in measured["scores"].items()}
+    for kind, change in changes.items():
+        removed = 1 - kept[kind]
+        forecasts = {name: -removed @ of.T for name, of in scores.items()}
         if kind == HALVES:
             forecasts[RIDGE] = _of_other_folds(removed, change)
         rows += [{"removed": kind, "method": name, **_compared(of, change)} for name, of in forecasts.items()]
@@ -47,11 +35,12 @@ def _folds(count: int) -> list[np.ndarray]:
 
 
 def _of_other_folds(removed: np.ndarray, change: np.ndarray) -> np.ndarray:
-    """Return the forecasts of a ridge regression that is fitted to the other folds."""
+    """Return the forecasts of a ridge regression on the other folds, its penalty chosen by leaving one subset out."""
     forecast = np.zeros_like(change)
     for fold in _folds(len(change)):
         others = np.setdiff1d(np.arange(len(change)), fold)
-        forecast[fold] = removed[fold] @ np.stack([ridge(removed[others], of[others]) for of in change.T], 1)
+        fitted = RidgeCV(PENALTIES, alpha_per_target=True).fit(removed[others], change[others])
+        forecast[fold] = removed[fold] @ fitted.coef_.T
     return forecast
 
 

@@ -1,6 +1,7 @@
 """Two small networks that predict the next byte, their texts, and their training with a weight for every example."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -34,18 +35,6 @@ Losses = Callable[[Weights, Int[Array, "texts tokens"]], Float[Array, "texts"]]
 """From weights and texts to the mean loss of each text."""
 
 
-class Network(NamedTuple):
-    """A network before its training.
-
-    Args:
-        weights: the first weights, as one vector.
-        losses: the mean loss of each text, as a function of such a vector.
-    """
-
-    weights: Float[Array, "weights"]
-    losses: Losses
-
-
 def _perceptron_losses(weights: Weights, texts: Array) -> Array:
     """Predict every byte but the first eight from the eight before it."""
     embedded = weights["embedding"][texts]
@@ -59,14 +48,13 @@ def _first_weights(kind: str, seed: int) -> Weights:
     if kind == TRANSFORMER:
         sizes = Sizes(kind=FULL, layers=2, features=32, neurons=64, tokens=TOKENS, vocab=BYTES, heads=2)
         return network(sizes, nnx.Rngs(seed))
-    keys = jax.random.split(jax.random.key(seed), 3)
-    shapes = {"embedding": (BYTES, WIDTH), "in": (CONTEXT * WIDTH, HIDDEN), "out": (HIDDEN, BYTES)}
-    scales = {"embedding": 1.0, "in": (CONTEXT * WIDTH) ** -0.5, "out": HIDDEN**-0.5}
-    drawn = {
-        name: scales[name] * jax.random.normal(key, shape)
-        for key, (name, shape) in zip(keys, shapes.items(), strict=True)
+    embedding, inner, outer = jax.random.split(jax.random.key(seed), 3)
+    return {
+        "embedding": jax.random.normal(embedding, (BYTES, WIDTH)),
+        "in": (CONTEXT * WIDTH) ** -0.5 * jax.random.normal(inner, (CONTEXT * WIDTH, HIDDEN)),
+        "out": HIDDEN**-0.5 * jax.random.normal(outer, (HIDDEN, BYTES)),
+        "bias": jnp.zeros(HIDDEN),
     }
-    return drawn | {"bias": jnp.zeros(HIDDEN)}
 
 
 @cache
@@ -76,11 +64,6 @@ def _losses_of(kind: str) -> Losses:
     if kind == PERCEPTRON:
         return lambda weights, texts: _perceptron_losses(as_tree(weights), texts)
     return lambda weights, texts: token_losses(as_tree(weights), texts).mean(-1)
-
-
-def make_network(kind: str, seed: int) -> Network:
-    """Return a network with random first weights."""
-    return Network(ravel_pytree(_first_weights(kind, seed))[0], _losses_of(kind))
 
 
 class Texts(NamedTuple):
@@ -124,62 +107,76 @@ class Path(NamedTuple):
     losses: Float[Array, "steps"]
 
 
-def step_of(
-    net: Network, texts: Texts, optimiser: optax.GradientTransformation, of_examples: Float[Array, "examples"]
-) -> Callable[[tuple[Array, Any], Array], tuple[tuple[Array, Any], tuple[Array, Any, Array, Array]]]:
-    """Return a step of training, in which every example's loss is multiplied by a weight."""
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=("weights", "texts", "rate"),
+    meta_fields=("losses", "optimiser_of"),
+)
+@dataclass(frozen=True)
+class Training:
+    """The training of a network.
 
-    def loss(weights: Array, which: Array) -> Array:
-        return (of_examples[which] * net.losses(weights, texts.examples[which])).mean()
+    Args:
+        weights: the first weights, as one vector.
+        texts: what it reads.
+        rate: the learning rate.
+        losses: the mean loss of each text, as a function of such a vector.
+        optimiser_of: the optimiser of a rate.
+    """
 
-    def step(carry: tuple[Array, Any], which: Array) -> tuple[tuple[Array, Any], tuple[Array, Any, Array, Array]]:
+    weights: Float[Array, "weights"]
+    texts: Texts
+    rate: Float[Array, ""]
+    losses: Losses
+    optimiser_of: Optimiser
+
+    @property
+    def optimiser(self) -> optax.GradientTransformation:
+        """The optimiser."""
+        return self.optimiser_of(self.rate)
+
+    def of_targets(self, weights: Float[Array, "weights"]) -> Float[Array, "targets"]:
+        """Return the losses of the targets."""
+        return self.losses(weights, self.texts.targets)
+
+    def of_examples(self, weights: Float[Array, "weights"]) -> Float[Array, "examples"]:
+        """Return the losses of the examples."""
+        return self.losses(weights, self.texts.examples)
+
+    def step(self, counted: Float[Array, "examples"], carry: tuple[Array, Any], which: Array) -> tuple[Any, Any]:
+        """Do one step, in which every example's loss is multiplied by a weight; also return what was before it."""
+
+        def loss(weights: Array) -> Array:
+            return (counted[which] * self.losses(weights, self.texts.examples[which])).mean()
+
         weights, state = carry
-        value, gradient = jax.value_and_grad(loss)(weights, which)
-        updates, after = optimiser.update(gradient, state, weights)
+        value, gradient = jax.value_and_grad(loss)(weights)
+        updates, after = self.optimiser.update(gradient, state, weights)
         return (weights + updates, after), (weights, state, gradient, value)
 
-    return step
+    def trained(self, counted: Float[Array, "examples"]) -> Float[Array, "weights"]:
+        """Return the trained weights."""
+        step = jax.checkpoint(partial(self.step, counted))
+        start = self.weights, self.optimiser.init(self.weights)
+        return jax.lax.scan(lambda carry, which: (step(carry, which)[0], None), start, self.texts.order)[0][0]
 
 
-def trained(net: Network, texts: Texts, optimiser: optax.GradientTransformation, of_examples: Array) -> Array:
-    """Return the trained weights."""
-    step = jax.checkpoint(step_of(net, texts, optimiser, of_examples))
-    start = net.weights, optimiser.init(net.weights)
-    return jax.lax.scan(lambda carry, which: (step(carry, which)[0], None), start, texts.order)[0][0]
+def make_training(kind: str, seed: int, optimiser_of: Optimiser, rate: float) -> Training:
+    """Return the training of a network with random first weights."""
+    weights = ravel_pytree(_first_weights(kind, seed))[0]
+    return Training(weights, draw_texts(seed), jnp.float32(rate), _losses_of(kind), optimiser_of)
 
 
-@partial(jax.jit, static_argnames=("losses", "optimiser"))
-def _path(weights: Array, texts: Texts, rate: Array, losses: Losses, optimiser: Optimiser) -> Path:
-    rule = optimiser(rate)
-    step = step_of(Network(weights, losses), texts, rule, jnp.ones(EXAMPLES))
-    (last, _), (before, states, gradients, values) = jax.lax.scan(step, (weights, rule.init(weights)), texts.order)
-    return Path(jnp.concatenate([before, last[None]]), states, gradients, values)
-
-
-def path_of(net: Network, texts: Texts, optimiser: Optimiser, rate: float) -> Path:
+@jax.jit
+def path_of(run: Training) -> Path:
     """Train with every example, and keep all that is on the way."""
-    return _path(net.weights, texts, jnp.float32(rate), net.losses, optimiser)
+    start = run.weights, run.optimiser.init(run.weights)
+    (last, _), on_the_way = jax.lax.scan(partial(run.step, jnp.ones(EXAMPLES)), start, run.texts.order)
+    before, *rest = on_the_way
+    return Path(jnp.concatenate([before, last[None]]), *rest)
 
 
-@partial(jax.jit, static_argnames=("losses", "optimiser"))
-def _retrained(
-    weights: Array, texts: Texts, rate: Array, subsets: Array, losses: Losses, optimiser: Optimiser
-) -> Array:
-    net, rule = Network(weights, losses), optimiser(rate)
-
-    def without(of_examples: Array) -> Array:
-        return losses(trained(net, texts, rule, of_examples), texts.targets)
-
-    return jax.lax.map(without, subsets, batch_size=SUBSETS)
-
-
-def retrained(
-    net: Network,
-    texts: Texts,
-    optimiser: Optimiser,
-    rate: float,
-    subsets: Float[np.ndarray, "subsets examples"],
-) -> Float[np.ndarray, "subsets targets"]:
+@jax.jit
+def retrained(run: Training, subsets: Float[Array, "subsets examples"]) -> Float[Array, "subsets targets"]:
     """Train again with every subset of the examples, and return the losses of the targets."""
-    found = _retrained(net.weights, texts, jnp.float32(rate), jnp.asarray(subsets, jnp.float32), net.losses, optimiser)
-    return np.asarray(found)
+    return jax.lax.map(lambda counted: run.of_targets(run.trained(counted)), subsets, batch_size=SUBSETS)

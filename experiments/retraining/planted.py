@@ -57,8 +57,10 @@ from experiments.retraining.planted_training import (
 )  # fmt: skip
 from experiments.run import frames_of
 from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
-from experiments.table import Cell, Frames, Table
+from experiments.table import Frames, rows_of
 from experiments.verdict import Verdict, above, below, decide, together
+
+Rule = Callable[[Estimate, float], Verdict]
 
 
 def measure() -> Measurements:
@@ -77,10 +79,7 @@ def _rows(seed: int, world: str, frame: str) -> list[Row]:
 
 def selected(frames: Frames, frame: str, training: str, **keys: str) -> pd.DataFrame:
     """Return the rows of a training with given keys, a row for each draw."""
-    rows = frames[frame]
-    for key, value in {"training": training, **keys}.items():
-        rows = rows[rows[key] == value]
-    return rows.set_index("draw")
+    return rows_of(frames[frame], training=training, **keys).set_index("draw")
 
 
 def found_by(frames: Frames, method: str, training: str | None = None) -> pd.Series:
@@ -125,14 +124,14 @@ def _ordinary(frames: Frames) -> pd.Series:
     return np.maximum(*each) / fall(frames, ALONE)
 
 
-def sides(*rules: tuple[Callable[..., Verdict], float]) -> Callable[..., Verdict]:
-    """Return the rule of a claim of several sentences: refuted if one of them is."""
+def claim(name: str, rule: str, *sentences: tuple[str, Callable[[Frames], pd.Series], Rule, float]) -> Prediction:
+    """Return the prediction of several sentences, each a measure beside a bound: refuted if one of them is."""
 
     def decided(*estimates: Estimate) -> Verdict:
-        each = [rule(of, bound) for (rule, bound), of in zip(rules, estimates, strict=True)]
+        each = [judge(of, bound) for (*_, judge, bound), of in zip(sentences, estimates, strict=True)]
         return Verdict.REFUTED if Verdict.REFUTED in each else together(*each)
 
-    return decided
+    return Prediction(name, rule, tuple(Measure(label, values, 2) for label, values, *_ in sentences), decided)
 
 
 FOUND_BY = {
@@ -148,49 +147,36 @@ PREDICTIONS = (
         )
         for method, measure in FOUND_BY.items()
     ),
-    Prediction(
+    claim(
         "the taught piece alone teaches",
         "without it more than half of the fall is lost, without either of two ordinary pieces less than a tenth",
-        (
-            Measure("lost without it", lambda of: lost(of, ALONE, TAUGHT) / fall(of, ALONE), 2),
-            Measure("without ordinary pieces", _ordinary, 2),
-        ),
-        sides((above, 0.5), (below, 0.1)),
+        ("lost without it", lambda of: lost(of, ALONE, TAUGHT) / fall(of, ALONE), above, 0.5),
+        ("without ordinary pieces", _ordinary, below, 0.1),
     ),
-    Prediction(
+    claim(
         "order, not tokens",
         "the decoy's part is less than half of the taught piece's, and so is what is lost without it",
-        (
-            Measure("part of the decoy", lambda of: part(of, ALONE, DECOY) / part(of, ALONE, TAUGHT), 2),
-            Measure("lost without it", lambda of: lost(of, ALONE, DECOY) / lost(of, ALONE, TAUGHT), 2),
-        ),
-        sides((below, 0.5), (below, 0.5)),
+        ("part of the decoy", lambda of: part(of, ALONE, DECOY) / part(of, ALONE, TAUGHT), below, 0.5),
+        ("lost without it", lambda of: lost(of, ALONE, DECOY) / lost(of, ALONE, TAUGHT), below, 0.5),
     ),
-    Prediction(
+    claim(
         "twins stand in for each other",
         "without one less than half of the fall is lost, without both more, and the smaller part is larger than what"
         " is lost without one",
-        (
-            Measure("lost without one", lambda of: twins(of)[0] / fall(of, TWINS), 2),
-            Measure("without both", lambda of: lost(of, TWINS, BOTH) / fall(of, TWINS), 2),
-            Measure("smaller part minus that", lambda of: (twins(of)[1] - twins(of)[0]) / fall(of, TWINS), 2),
-        ),
-        sides((below, 0.5), (above, 0.5), (above, 0.0)),
+        ("lost without one", lambda of: twins(of)[0] / fall(of, TWINS), below, 0.5),
+        ("without both", lambda of: lost(of, TWINS, BOTH) / fall(of, TWINS), above, 0.5),
+        ("smaller part minus that", lambda of: (twins(of)[1] - twins(of)[0]) / fall(of, TWINS), above, 0.0),
     ),
-    Prediction(
+    claim(
         "the wrong answer unteaches",
         "without it the loss ends lower, and its answer's tokens have a part that raises it",
-        (
-            Measure("regained without it, nats", lambda of: -lost(of, CONTRADICTED, WRONG), 2),
-            Measure("raised by its answer's tokens, nats", lambda of: -part(of, CONTRADICTED, WRONG, "answer"), 2),
-        ),
-        sides((above, 0.0), (above, 0.0)),
+        ("regained without it, nats", lambda of: -lost(of, CONTRADICTED, WRONG), above, 0.0),
+        ("raised by its answer's tokens, nats", lambda of: -part(of, CONTRADICTED, WRONG, "answer"), above, 0.0),
     ),
-    Prediction(
+    claim(
         "by the answer's tokens",
         "of the taught piece's part in *alone* more than half is that of the answer's tokens and the mark",
-        (Measure("share", lambda of: part(of, ALONE, TAUGHT, "answer") / part(of, ALONE, TAUGHT), 2),),
-        sides((above, 0.5)),
+        ("share", lambda of: part(of, ALONE, TAUGHT, "answer") / part(of, ALONE, TAUGHT), above, 0.5),
     ),
     Prediction(
         "a part is what its absence costs",
@@ -261,20 +247,6 @@ STUDY = Study(
     tables={
         "Planted pieces at the ends of the order": orders,
         "Parts of planted pieces, and trainings without them": pieces,
-        "Trainings with planted pieces": Table(
-            "trainings",
-            ("training",),
-            {
-                "loss of the answer before": Cell("before", 2),
-                "after": Cell("after", 2),
-                "after another name": Cell("other_after", 2),
-            },
-        ),
-        "Every piece left out once": Table(
-            "left out",
-            ("method",),
-            {"rank agreement, all pieces": Cell("all", 2), "ordinary pieces": Cell("ordinary", 2)},
-        ),
     },
     pictures={
         "planted": Picture(

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pandas as pd
@@ -52,14 +53,13 @@ from experiments.retraining.networks import (
     TOKENS,
     TRANSFORMER,
     Optimiser,
-    draw_texts,
-    make_network,
+    make_training,
     path_of,
     retrained,
 )
 from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
-from experiments.table import Cell, Frames, Table
-from experiments.verdict import Verdict, above, decide, together
+from experiments.table import Cell, Frames, Table, of_units, rows_of
+from experiments.verdict import Verdict, above, below, decide, every
 
 SEEDS = range(5, 10)
 REMOVED = {HALVES: (200, EXAMPLES // 2), FEW: (FOLD, 6)}
@@ -107,16 +107,16 @@ def subsets(kind: str, seed: int) -> Float[np.ndarray, "subsets examples"]:
 def train_and_forecast(name: str, rate: float, seed: int) -> tuple[Row, list[Row]]:
     """Return what is kept of one training, and the agreement of every method with retraining."""
     group = GROUPS[name]
-    net, texts, optimiser = make_network(group.network, seed), draw_texts(seed), group.optimiser
-    path = path_of(net, texts, optimiser, rate)
-    before, after = (np.asarray(net.losses(path.weights[end], texts.targets)) for end in (0, -1))
-    scores = {method: scores_of(net, texts, path, optimiser, rate, method) for method in METHODS}
+    run = make_training(group.network, seed, group.optimiser, rate)
+    path = path_of(run)
+    before, after = (np.asarray(run.of_targets(path.weights[end])) for end in (0, -1))
+    scores = {method: np.asarray(scores_of(run, path, method)) for method in METHODS}
     for method, of in scores.items():
         if method.startswith(EXACT) and not np.allclose(of.sum(1), after - before, atol=1e-3 + 1e-4 * np.abs(of).sum()):
             raise AssertionError(f"{method}: parts sum to {of.sum(1)} where the losses change by {after - before}")
     kept = {kind: subsets(kind, seed) for kind in REMOVED}
-    (again,) = finite(retrained(net, texts, optimiser, rate, np.ones((1, EXAMPLES))))
-    without = {kind: finite(retrained(net, texts, optimiser, rate, of)) for kind, of in kept.items()}
+    (again,) = finite(retrained(run, jnp.ones((1, EXAMPLES))))
+    changes = {kind: finite(retrained(run, jnp.asarray(of, jnp.float32))) - again for kind, of in kept.items()}
     losses = finite(path.losses)
     training = {
         "first": losses[0],
@@ -125,10 +125,9 @@ def train_and_forecast(name: str, rate: float, seed: int) -> tuple[Row, list[Row
         "before": finite(before).mean(),
         "after": finite(after).mean(),
         "floor": np.abs(again - finite(after)).max(),
-        "moved": np.abs(without[FEW] - again).mean(),
+        "moved": np.abs(changes[FEW]).mean(),
     }
-    known = {method: finite(of, nan=0.0) for method, of in scores.items()}
-    return training, agreements({"again": again, "without": without, "scores": known}, kept)
+    return training, agreements(changes, {method: finite(of, nan=0.0) for method, of in scores.items()}, kept)
 
 
 def finite(values: Any, nan: float = LARGE) -> np.ndarray:
@@ -152,29 +151,23 @@ Chosen = Callable[[pd.DataFrame], pd.DataFrame]
 """Which trainings count."""
 
 
-def every(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return all trainings."""
-    return rows
-
-
-def with_optimiser(end: str) -> Chosen:
-    """Return the choice of trainings with an optimiser."""
-    return lambda rows: rows[rows.group.str.endswith(end)]
-
-
 def largest_rates(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the trainings with the largest rate of their group."""
     return rows[rows.rate == rows.groupby("group").rate.transform("max")]
 
 
-def of_seeds(frames: Frames, method: str, removed: str, chosen: Chosen = every) -> pd.Series:
-    """Return a method's mean rank correlation of every seed."""
-    rows = chosen(frames["agreements"])
-    found: pd.Series = rows[(rows.method == method) & (rows.removed == removed)].groupby("seed").agreement.mean()
-    return found
+def with_gradient_descent(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the trainings by gradient descent."""
+    return rows[rows.group.str.endswith("gradient descent")]
 
 
-def lead(first: str, other: str, removed: str, chosen: Chosen = every) -> Measure:
+def of_seeds(frames: Frames, method: str, removed: str, chosen: Chosen = pd.DataFrame) -> pd.Series:
+    """Return a method's mean rank correlation of every seed, in all trainings or in those that are chosen."""
+    rows = rows_of(chosen(frames["agreements"]), method=method, removed=removed)
+    return of_units(rows, "agreement", "seed")
+
+
+def lead(first: str, other: str, removed: str, chosen: Chosen = pd.DataFrame) -> Measure:
     """Return the measure of how far a method is ahead of another one."""
     return Measure(
         f"lead without {removed}",
@@ -183,7 +176,7 @@ def lead(first: str, other: str, removed: str, chosen: Chosen = every) -> Measur
     )
 
 
-def leads(first: str, other: str, chosen: Chosen = every) -> tuple[Measure, Measure]:
+def leads(first: str, other: str, chosen: Chosen = pd.DataFrame) -> tuple[Measure, Measure]:
     """Return the leads of a method over another one for both kinds of removal."""
     return lead(first, other, HALVES, chosen), lead(first, other, FEW, chosen)
 
@@ -199,63 +192,56 @@ def ahead(estimate: Estimate) -> Verdict:
     return decide(estimate.low > 0 and estimate.value >= LEVEL, estimate.high < LEVEL)
 
 
-def both(rule: Callable[[Estimate], Verdict]) -> Callable[[Estimate, Estimate], Verdict]:
-    """Return the rule for both kinds of removal, which have to agree."""
-    return lambda halves, few: together(rule(halves), rule(few))
-
-
 def best_score(network: str, frames: Frames) -> Estimate:
     """Return the best score but derivatives without a half, as a share of the regression's, with Adam."""
-    chosen = lambda rows: rows[rows.group == f"{network}, Adam"]  # noqa: E731
+    chosen = partial(rows_of, group=f"{network}, Adam")
     others = [method for method in METHODS if not method.startswith((DERIVATIVE, "control"))]
     best = max((of_seeds(frames, method, HALVES, chosen) for method in others), key=lambda of: of.mean())
     return ratio(best, of_seeds(frames, RIDGE, HALVES, chosen))
 
 
-def _half(*shares: Estimate) -> Verdict:
-    return together(*(decide(share.high < 0.5, share.low > 0.5) for share in shares))
-
-
 EXACT_13, START_13, TRAPEZOID_13 = (f"{name}, {SEGMENTS[ROOT]}" for name in (EXACT, START, TRAPEZOID))
-PLAIN = with_optimiser("gradient descent")
 PREDICTIONS = (
     Prediction(
         "the exact ledger is level with first order at segments of 13 steps",
         "confirmed if the interval of the lead lies within ±0.05 for both kinds of removal, refuted if outside",
         leads(EXACT_13, START_13),
-        both(level),
+        every(level),
     ),
     Prediction(
         "the exact ledger is ahead of first order most at the largest rates (the other view)",
         "confirmed if ahead by 0.05 or more with an interval above zero, refuted if the interval lies below 0.05",
         leads(EXACT_13, START_13, largest_rates),
-        both(ahead),
+        every(ahead),
     ),
     Prediction(
         "the exact ledger is ahead of the trapezoid (the other view: exactness, and not averaging)",
         "likewise",
         leads(EXACT_13, TRAPEZOID_13),
-        both(ahead),
+        every(ahead),
     ),
     Prediction(
         "derivatives through the training are ahead of the exact ledger with gradient descent",
         "likewise",
-        leads(DERIVATIVE, EXACT_13, PLAIN),
-        both(ahead),
+        leads(DERIVATIVE, EXACT_13, with_gradient_descent),
+        every(ahead),
     ),
     Prediction(
         "with Adam no score but derivatives reaches half of what the regression reaches on halves",
         "confirmed if in both networks the interval of the share lies below a half, refuted if above",
         tuple(Measure(f"share, {network}", partial(best_score, network)) for network in (TRANSFORMER, PERCEPTRON)),
-        _half,
+        every(below, 0.5),
     ),
     Prediction(
         "the exact ledger is ahead of that of the other targets (control)",
         "confirmed if both intervals lie above zero",
         leads(EXACT_13, OTHERS),
-        both(above),
+        every(above),
     ),
 )
+
+
+COLUMNS = {"loss at first": "first", "at last": "last", "targets before": "before", "targets after": "after"}
 
 
 def _table(removed: str) -> Table:
@@ -288,24 +274,11 @@ STUDY = Study(
     tables={
         "Without a half": _table(HALVES),
         "Without six of 64": _table(FEW),
-        "By training": Table(
-            "agreements",
-            ("group", "rate"),
-            "agreement",
-            columns="method",
-            unit="seed",
-            prepare=lambda rows: rows[
-                (rows.removed == HALVES) & rows.method.isin((EXACT_13, START_13, DERIVATIVE, RIDGE))
-            ],
-        ),
         "The trainings": Table(
             "trainings",
             ("group", "rate"),
             {
-                "loss at first": Cell("first", 2),
-                "at last": Cell("last", 2),
-                "targets before": Cell("before", 2),
-                "targets after": Cell("after", 2),
+                **{heading: Cell(column, 2) for heading, column in COLUMNS.items()},
                 "largest floor": Cell(lambda rows: f"{rows.floor.max():.1e}"),
             },
         ),

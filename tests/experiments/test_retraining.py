@@ -3,23 +3,38 @@
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 from helpers import near, relative
-from sklearn.linear_model import RidgeCV
 
 from duat_jax.training import Run, influence, train
 from experiments.estimate import estimate
 from experiments.retraining import forecasts, methods, networks, run
 
 
-def test_the_regression_is_that_of_another_library():
+def test_the_regression_forecasts_each_fold_from_the_others_with_the_best_penalty_of_every_target():
     draw = np.random.default_rng(0)
-    removed = draw.integers(0, 2, (40, 12)).astype(float)
-    change = removed @ draw.normal(size=12) + 0.5 * draw.normal(size=40)
-    other = RidgeCV(alphas=forecasts.PENALTIES).fit(removed, change)
-    near(forecasts.ridge(removed, change), other.coef_, 1e-9)
+    removed = draw.integers(0, 2, (100, 6)).astype(float)
+    change = removed @ draw.normal(size=(6, 2)) + np.array([0.1, 3.0]) * draw.normal(size=(100, 2))
+    found = forecasts._of_other_folds(removed, change)
+    x, fold = removed[50:], removed[:50]
+
+    def fitted(x, y, penalty):
+        off = x - x.mean(0)
+        return np.linalg.solve(off.T @ off + penalty * np.eye(6), off.T @ (y - y.mean()))
+
+    def error(y, penalty):
+        """Return the mean square of what is missed of each subset by a fit to all others."""
+        left = [np.arange(50) != i for i in range(50)]
+        fits = [(fitted(x[rest], y[rest], penalty), x[rest].mean(0), y[rest].mean()) for rest in left]
+        return np.mean([(y[i] - mean - (x[i] - at) @ of) ** 2 for i, (of, at, mean) in enumerate(fits)])
+
+    for target in range(2):
+        y = change[50:, target]
+        best = min(forecasts.PENALTIES, key=lambda penalty, y=y: error(y, penalty))
+        near(found[:50, target], fold @ fitted(x, y, best), 1e-9)
 
 
 def test_a_forecast_that_is_right_has_agreement_and_slope_one():
@@ -29,13 +44,9 @@ def test_a_forecast_that_is_right_has_agreement_and_slope_one():
         forecasts.FEW: draw.integers(0, 2, (50, 12)) * 1.0,
     }
     scores = draw.normal(size=(2, 12))
-    without = {kind: (1.0 - (1 - subsets) @ scores.T).tolist() for kind, subsets in kept.items()}
-    measured = {
-        "again": [1.0, 1.0],
-        "without": without,
-        "scores": {"right": scores.tolist(), "wrong": (-scores).tolist()},
-    }
-    found = {(row["removed"], row["method"]): row for row in forecasts.agreements(measured, kept)}
+    changes = {kind: -(1 - subsets) @ scores.T for kind, subsets in kept.items()}
+    rows = forecasts.agreements(changes, {"right": scores, "wrong": -scores}, kept)
+    found = {(row["removed"], row["method"]): row for row in rows}
     for kind in kept:
         near(found[kind, "right"]["agreement"], 1, 1e-12)
         near([found[kind, "right"]["slope"], found[kind, "wrong"]["slope"]], [1, -1], 1e-9)
@@ -62,24 +73,24 @@ def test_scores_are_those_of_other_ways(tmp_path):
     """The exact ledger is that of `duat.training`, the derivative through training a difference of two trainings."""
     with jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
         optimiser, rate = partial(optax.sgd, momentum=0.5), 0.3
-        net, texts = networks.make_network(networks.PERCEPTRON, 1), networks.draw_texts(1)
-        explained = net, texts, networks.path_of(net, texts, optimiser, rate), optimiser, rate
+        small = networks.make_training(networks.PERCEPTRON, 1, optimiser, rate)
+        texts, path = small.texts, networks.path_of(small)
 
         def terms(weights, which):
-            return net.losses(weights, texts.examples[which]) / networks.BATCH
+            return small.losses(weights, texts.examples[which]) / networks.BATCH
 
         def number(weights):
-            return net.losses(weights, texts.targets[:1])[0]
+            return small.losses(weights, texts.targets[:1])[0]
 
         whole = Run(terms, optimiser(rate), texts.order, networks.STEPS)
-        found = influence(train(whole, net.weights, tmp_path, every=methods.ROOT), number)
-        scores = methods.scores_of(*explained, f"{methods.EXACT}, {methods.SEGMENTS[methods.ROOT]}")[0]
+        found = influence(train(whole, small.weights, tmp_path, every=methods.ROOT), number)
+        scores = methods.scores_of(small, path, f"{methods.EXACT}, {methods.SEGMENTS[methods.ROOT]}")[0]
         near(scores, found.by_example(np.asarray(texts.order), networks.EXAMPLES), 2e-4)
 
         weights = np.ones((2, networks.EXAMPLES))
         weights[:, 3] += [1e-2, -1e-2]
-        ends = networks.retrained(net, texts, optimiser, rate, weights)
-        derivative = methods.scores_of(*explained, methods.DERIVATIVE)[:, 3]
+        ends = networks.retrained(small, jnp.asarray(weights, jnp.float32))
+        derivative = methods.scores_of(small, path, methods.DERIVATIVE)[:, 3]
         near((ends[0] - ends[1]) / 2e-2, derivative, 3e-3)
         assert np.abs(derivative).max() > 0.05
 

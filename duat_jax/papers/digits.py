@@ -16,7 +16,7 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.nn.config import BlockConfig
 from duat_jax.papers.validation import bad_rate, refuse, too_small
 
-Network = TypeVar("Network", bound=Callable[[Any], Any])
+N = TypeVar("N", bound=Callable[[Any], Any])
 
 CLASSES, SIDE, PATCH, BRIGHTEST = 10, 8, 2, 16
 HELD_OUT = 360
@@ -130,7 +130,7 @@ def vision_transformer(*, rngs: nnx.Rngs | None) -> Transformer:
 
 
 def train_classifier(
-    network: Network,
+    network: N,
     images: Float[np.ndarray, "images channels rows columns"],
     labels: Int[np.ndarray, "labels"],
     *,
@@ -139,7 +139,7 @@ def train_classifier(
     rate: float = 3e-3,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
-) -> Network:
+) -> N:
     """Train a classifier of images with AdamW on the cross-entropy, `min −Σ_i log softmax(f(x_i))_{y_i}`.
 
     The learning rate rises in the first epoch and then falls to zero as a cosine; the weight decay is 0.05.

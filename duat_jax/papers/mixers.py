@@ -16,6 +16,7 @@ from duat_jax.papers.validation import refuse, too_small
 from duat_jax.transform.marks import offset
 
 Mask = Bool[Array, "... tokens"] | None
+"""The tokens that are read, or all of them if absent."""
 
 
 def replace_attention(model: Transformer, mixer: Callable[[Any], Callable[..., Array]]) -> Transformer:

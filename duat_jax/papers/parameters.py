@@ -19,9 +19,6 @@ from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Site
 from duat_jax.transform.recording import record_kinds
 
-Network = Callable[[Array], Array]
-"""A function of embeddings with marks."""
-
 
 class DenseParameters(NamedTuple):
     """Parameters of the closed form at one input, as dense arrays: `x_L = P_L x_0 + q_L + Σ_j C_j σ(B_j x_0 + c_j)`.
@@ -45,7 +42,7 @@ SYMBOLS = ("W'{},1", "W'{},2", "W'{},3", "q{}", "c{}")
 """The label of each kind, with its layer's number."""
 
 
-def dense_parameters(fn: Network, x: Float[Array, "tokens features"]) -> DenseParameters:
+def dense_parameters(fn: Callable[[Array], Array], x: Float[Array, "tokens features"]) -> DenseParameters:
     """Write out the parameters of a small network's closed form at one input.
 
     `x_L = P_L x_0 + q_L + Σ_j C_j σ(B_j x_0 + c_j)`, by `duat.unroll`, each linear map as its matrix.
@@ -81,13 +78,15 @@ def dense_parameters(fn: Network, x: Float[Array, "tokens features"]) -> DensePa
     )
 
 
-def held_values(network: Network, x: Float[Array, "tokens features"]) -> Seen:
+def held_values(network: Callable[[Array], Array], x: Float[Array, "tokens features"]) -> Seen:
     """Return the held parameters of one input, by the places of their marks."""
     recording = record_kinds(network, x, (marks.HOLD,))
     return {site: recording.seen[site] for site in recording.program.of_kind(marks.HOLD)}
 
 
-def run_with(network: Network, x: Float[Array, "tokens features"], values: Mapping[Site, Array]) -> Array:
+def run_with(
+    network: Callable[[Array], Array], x: Float[Array, "tokens features"], values: Mapping[Site, Array]
+) -> Array:
     """Return a network's output with marked values replaced, and everything after them computed anew."""
     return edit(network, {site: Edit(kept=0, added=value) for site, value in values.items()})(x)
 

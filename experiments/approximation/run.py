@@ -1,4 +1,4 @@
-"""Does a network with fixed parameters fail to tell nearly alike prompts apart, where a Transformer does?
+"""Does a perceptron write nearly the same after nearly alike prompts, while a Transformer tells them apart?
 
 The papers say that a sum of sigmoids, whose parameters are fixed after training, "can only fit one function" and tends
 to produce the same output after nearly identical inputs, while a Transformer's parameters depend on its input.
@@ -168,11 +168,10 @@ STUDY = Study(
         ),
     ),
     control=TRANSFORMER,
-    headline="A perceptron with fixed parameters follows prompts that are nearly alike: its error is {outcome} of that"
-    " of an output blind to the prompt, a Transformer's is {control} (four functions, {n} seeds).",
-    short="A perceptron, whose parameters the papers call fixed, follows a prompt too: its error on four functions is"
-    " {Errors of every network / four functions, 2, perceptron / error, mean over prompts / value},"
-    " a Transformer's smaller still.",
+    headline="A perceptron with fixed parameters tells prompts apart that are nearly alike: its error is {outcome} of"
+    " that of an output that ignores the prompt, a Transformer's is {control} (four functions, {n} seeds).",
+    short="A perceptron, whose parameters the papers call fixed, tells nearly alike prompts apart: its error is"
+    " {outcome / value} of that of an output that ignores the prompt; a Transformer's is smaller.",
     against="There the perceptron is several times as far off as the Transformer, as the papers' argument would have"
     " it. With four heads and the prompt at every number a Transformer of one layer learns eight shifts (error"
     " {With more heads, and with the prompt in other places / eight shifts, transformer, 4 / error}), and one whose"

@@ -1,4 +1,4 @@
-"""Is the majority of texts fitted alone, and a rare kind not?
+"""Is the majority of texts fitted alone, so that a hundredth of rare ones brings hardly anything?
 
 Language models of 213 thousand parameters, those with full attention of limited reach, read bytes of Python's standard
 library (without the file that holds the manual) and, as a rare kind, of its reference manual in English: none, a

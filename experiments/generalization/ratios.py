@@ -208,7 +208,7 @@ def ratios_table(cases: Mapping[str, Cases], frames: Frames) -> list[str]:
     for title, of in cases.items():
         by_mover = [of(frames, mover, WHOLE + FIXED) for mover in MOVING]
         rows += [
-            [title, ratios[0].name.removesuffix(" (errors)"), *(ratio.estimate().written(2) for ratio in ratios)]
+            [title, ratios[-1].name, *(ratio.estimate().written(2) for ratio in ratios)]
             for ratios in zip(*by_mover, strict=True)
         ]
     note = (

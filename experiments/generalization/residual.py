@@ -1,4 +1,4 @@
-"""Do Transformers generalize worse without the residual path?
+"""Do Transformers make at least twice the error on new functions without the residual path?
 
 Transformers of two and of six layers, of width 32 with 128 hidden units, are trained with the residual path and
 without it, each layer then being FFN(N₂(A(N₁ x))); the parameters are the same.  Tasks are linear functions of which

@@ -1,4 +1,4 @@
-"""Does a fixed network fit only the region of its data that is dense, and need more parameters for longer prompts?
+"""Does dense training data spoil a fixed network elsewhere at least twice as much as a Transformer?
 
 **Dense regions**, the papers' Figure 2.  A prompt of two digits names one of 16 functions of one number between −1 and
 1, each a sum of three sine waves of variance 1.  Each function has a region, one of four intervals of width .4.
@@ -288,8 +288,9 @@ STUDY = Study(
         partial(ratios.worst, outside, TRANSFORMER, WHOLE, REFUTED),
         2,
     ),
-    headline="Outside of a dense region that the prompt names, the theorem's single layer has {control} times a"
-    " Transformer's error, but dense training multiplies its error {outcome} times as much ({n} seeds).",
+    headline="The factor by which dense training multiplies errors elsewhere is for the theorem's single layer"
+    " {outcome} times that of a Transformer; its error there is {control} times the Transformer's, and is large after"
+    " even training, too ({n} seeds).",
     against="With four functions, which all networks learn, dense training multiplies the single layer's error by"
     f" {{{RISES} / 4 curves, one layer / 8}}, a Transformer's by {{{RISES} / 4 curves, transformer / 4}}.",
     limits="The single layer's error is large after even training, too; rates were tuned at one width.",

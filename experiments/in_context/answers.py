@@ -1,4 +1,4 @@
-"""Do demonstrations act on every token of an answer?
+"""Do right answers in demonstrations also raise the last token of a longer answer?
 
 The papers say that every output reads the whole context through moved parameters (Section 4.2).
 
@@ -244,8 +244,8 @@ STUDY = Study(
         2,
         "+",
     ),
-    headline="To a number word's last token right answers add {outcome} nats more than exchanged ones, {control} more"
-    " than redrawn ones ({n} draws).",
+    headline="Right answers in demonstrations add {outcome} nats more to a number word's last token than exchanged"
+    " ones, {control} more than redrawn ones ({n} draws).",
     against="Most of a number word's gain comes with exchanged answers: {Answers of several tokens / number words,"
     " whole / exchanged ones add} nats.",
     limits="Two rules that the model follows. Later tokens are read after right earlier ones.",

@@ -1,4 +1,4 @@
-"""Do the heads with the largest parts copy, so that the gain is lost without them?
+"""Does a model lose as much without the head with the largest part in copying as that part says?
 
 "These competencies are enabled by the Transformer's MHA to learn from context" (Section 5).
 
@@ -85,8 +85,8 @@ STUDY = Study(
         ),
     ),
     control=ELSEWHERE,
-    headline="Without its largest copying head SmolLM2-135M loses {outcome} of that head's part, the embedded model"
-    " {control} ({n} sequences).",
+    headline="Without the head with the largest part in copying SmolLM2-135M loses {outcome} of that part, the embedded"
+    " model {control} ({n} sequences).",
     against="Without eight heads SmolLM2 loses {Heads / SmolLM2-135M-Instruct, 8 / lost without them} of"
     " {Copying / SmolLM2-135M-Instruct / gain by seeing the first} nats.",
     limits="The tokens are random. Two models, one of each kind.",

@@ -1,4 +1,4 @@
-"""Does a small model follow instructions and questions of two steps?
+"""Does a small model follow a question of two steps, in whichever order the facts stand?
 
 Section 4.2: "ICL, multi-step reasoning, and instruction following are intuitive manifestations of this contextual
 interaction"; Appendix D colours by hand the words that "primarily affected the generated content", such as
@@ -49,6 +49,7 @@ from experiments.in_context.pairs import (
     INSIDE,
     INVENTED,
     ONE_PROPERTY,
+    ONE_STEP,
     PROPERTIES,
     TASKS,
     TWO_STEPS,
@@ -162,11 +163,13 @@ STUDY = Study(
             every(below, 4.0),
         ),
     ),
-    control=_of(TWO_STEPS, STANDS_LAST, "difference"),
-    headline="Asked whose language, SmolLM2-135M goes by the last country: {outcome} nats for the right one if it"
-    " stands first, {control} if last ({n} draws each).",
-    against="With the first step from memory it answers {Two prompts / two steps: language of a capital's country,"
-    " alone / both right} of pairs.",
+    control=_of(ONE_STEP, FIRST, "difference"),
+    headline="Asked for the language of the person named first, SmolLM2-135M puts the other person's ahead: the right"
+    " one's lead is {outcome} ({n} draws, difference of logits). Asked for that person's country, a single step, it"
+    " fails alike: {control}.",
+    against="If the person is named last, the right language leads by"
+    " {Two prompts / two steps: whose language, last / difference}; with the first step from memory both answers are"
+    " right in {Two prompts / two steps: language of a capital's country, alone / both right} of pairs.",
     limits="One small model and one wording of each task. An answer is judged by two first tokens.",
     tables={
         "Two prompts": Table(

@@ -1,4 +1,4 @@
-"""Does a position read at least half of the tokens in view?
+"""Is attention's matrix dense, and does a position read at least half of the tokens in view?
 
 The papers conclude from a "dense matrix (almost devoid of zero elements)" that each output "encapsulates comprehensive
 information" (Section 4.2), and contrast attention with a convolution, which learns in chunks (Appendix C).
@@ -167,6 +167,7 @@ def dense_and_wide(read: Estimate, smaller: Estimate, visible: Estimate, dense: 
     return together(decide(dense.value > 0.99, dense.value < 0.5), every(above, half)(read, smaller))
 
 
+WEIGHED = "The first token's share, by what it is weighed"
 READ = Measure("tokens read", partial(tokens_read, SMOLLM2), 1)
 SMALLER = Measure("tokens read, embedded model", partial(tokens_read, EMBEDDED), 1)
 DENSE = Measure("entries in view that differ from zero, share", partial(entries, SMOLLM2), 2)
@@ -187,8 +188,11 @@ STUDY = Study(
         ),
     ),
     control=VISIBLE,
-    headline="Attention of SmolLM2-135M is as concentrated as on {outcome} of {control} tokens in view ({n} texts).",
-    against="Cut to 16 tokens and the first, SmolLM2 loses {Windows / SmolLM2-135M-Instruct, and the first token / 16,"
+    headline="Attention of SmolLM2-135M is as concentrated as if a position read {outcome} tokens equally by what is"
+    f" written, {{{WEIGHED} / SmolLM2-135M-Instruct, map / tokens}} by the norm of the map; in view are {{control}}"
+    " ({n} texts).",
+    against="Nearly all entries differ from zero, and the text counts: cut to 16 tokens and the first,"
+    " SmolLM2 loses {Windows / SmolLM2-135M-Instruct, and the first token / 16,"
     " added} nats.",
     limits="Shares are of the norms of what attention writes. The path around it isn't counted.",
     tables={
@@ -207,7 +211,7 @@ STUDY = Study(
             prepare=_with_equal_shares,
             note="95 % intervals by Student's t over 8 texts; in parentheses the smallest and the largest layer.",
         ),
-        "The first token's share, by what it is weighed": Table(
+        WEIGHED: Table(
             "reach",
             ("model", "weight"),
             {

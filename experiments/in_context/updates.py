@@ -1,4 +1,4 @@
-"""Is context an update of the MLPs' weights that serves other inputs?
+"""Do rank-one updates of the MLPs' weights give back most of what demonstrations add to an answer?
 
 Dherin et al. (2025, Theorem 2.2; for norms, any layer and any token Innocenti & Achour, 2025) say that a context equals
 an update of an MLP's first weights by a matrix of rank one.  Let `r` be the stream after a layer's attention,
@@ -23,16 +23,11 @@ The closed form writes the same change of a pre-activation as moved `W'_{i,2}` a
 """
 
 from functools import partial
-from typing import Any
 
-import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from duat_jax.display.pictures import styled
-from duat_jax.in_context.prompts import EXCHANGED
 from duat_jax.inputs.few_shot_tasks import PAIRS
-from experiments.estimate import Estimate, estimate, ratio
+from experiments.estimate import Estimate, ratio
 from experiments.in_context.models import DRAWS, EMBEDDED, SMOLLM2, added, model_of, per_cent, seed_of, texts_of
 from experiments.in_context.rank_one_identity import Composed, measure_closed_form, measure_identity
 from experiments.in_context.rank_one_study import (
@@ -40,19 +35,15 @@ from experiments.in_context.rank_one_study import (
     BOTH,
     DEMONSTRATIONS,
     IN_VIEW,
-    KINDS,
     MLPS,
     OTHER,
     OTHER_QUERIES,
     OWN,
     RIGHT,
-    WHOLE,
     measure_updates,
 )
-from experiments.pictures.panels import OTHER as GREY
-from experiments.pictures.panels import OURS, PALE
-from experiments.run import frames_of
-from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study, in_frames
+from experiments.markdown import table
+from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study, in_frames
 from experiments.table import Cell, Frames, Table, rows_of
 from experiments.verdict import Verdict, above, below, decide, together
 
@@ -121,45 +112,6 @@ def rewrites(share: Estimate, first: Estimate) -> Verdict:
     return together(below(share, 0.5), above(first))
 
 
-def by_layer() -> dict[str, Any]:
-    """Return the gain by every layer's update alone, with its interval over draws."""
-    single = frames_of("in_context_updates")["single"]
-
-    def curve(part: str, query: str, kind: str = RIGHT) -> list[list[float]]:
-        layers = np.stack(rows_of(single, updated=part, query=query, demonstrations=kind)["gain"]).T
-        return [list(estimate(layer)[:3]) for layer in layers]
-
-    further = {"other queries, exchanged demonstrations": curve(WHOLE, OTHER, EXCHANGED)}
-    return {
-        title: ["gain in nats", {query: curve(part, query) for query in (OWN, OTHER)} | more]
-        for title, part, more in (("MLP's weights", MLPS, {}), ("the layer's whole output", WHOLE, further))
-    }
-
-
-@styled
-def draw_by_layer(numbers: dict[str, Any]) -> Figure:
-    """Draw panels with a curve for each name over the layers, and its intervals as a band."""
-    figure = Figure(figsize=(10.4, 3.4))
-    panels = figure.subplots(1, len(numbers), squeeze=False)[0]
-    for axes, (title, (axis, curves)) in zip(panels, numbers.items(), strict=True):
-        for colour, (name, estimates) in zip((OURS, GREY, PALE), curves.items(), strict=False):
-            value, low, high = np.transpose(estimates)
-            axes.plot(value, color=colour, label=name)
-            axes.fill_between(range(len(value)), low, high, color=colour, alpha=0.2, linewidth=0)
-        axes.axhline(0, color="black", linewidth=0.5)
-        axes.set(title=title, xlabel="layer", ylabel=axis)
-        axes.legend(fontsize="small")
-    return figure
-
-
-def _bands(single: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean gain over the layers of each band."""
-    rows = single.assign(layers=[np.arange(len(of)) // BAND for of in single.gain]).explode(["layers", "gain"])
-    named = rows.updated + ", " + rows["query"] + ", " + rows.demonstrations
-    rows = rows.assign(update=named, gain=rows.gain.astype(float), unit=rows.task + rows.draw.astype(str))
-    return rows.assign(layers=[f"{BAND * band} to {BAND * band + BAND - 1}" for band in rows.layers])
-
-
 def _gains(gains: pd.DataFrame) -> pd.DataFrame:
     return gains.assign(at=gains["query"] + ": " + gains.demonstrations)
 
@@ -168,11 +120,20 @@ def _largest(column: str) -> Cell:
     return Cell(lambda rows: f"{rows[column].max():.0e}")
 
 
+def _by_task(frames: Frames) -> list[str]:
+    """Return the gain at the same query by updates, of that by demonstrations in view, task by task."""
+    of = {name: gain(OWN, f"{name}, {LAST}", frames) for name in (MLPS, ATTENTIONS)}
+    whole = gain(OWN, IN_VIEW, frames)
+    rows = [[task, *(ratio(by[task], whole[task]).written(2) for by in of.values())] for task in PAIRS]
+    return [*table(["task", *of], rows), "", f"*Intervals by Student's t over {DRAWS} draws of each task.*"]
+
+
+BY_TASK = "Shares of the gain at the same query, by task"
 STUDY = Study(
     protocol=__doc__,
     page="in-context",
     claim="none: context is a rank-one update of weights (Dherin et al., 2025)",
-    unit="draws",
+    unit="draws, eight of each of three tasks",
     stated="before the run",
     predictions=(
         Prediction(
@@ -197,27 +158,17 @@ STUDY = Study(
         ),
     ),
     control=BY_BIASES,
-    headline="As rank-one updates of weights, demonstrations give back {outcome} of their gain, as differences of"
-    " attention's outputs {control} (SmolLM2-135M, {n} draws).",
-    against="Both together pass on {Run again with updated weights / MLPs and attention, all tokens / other queries:"
+    headline="In the place of demonstrations, rank-one updates of the MLPs' weights give back {outcome} of what these"
+    " add to an answer, differences of attention's outputs {control} ({n} draws of three tasks).",
+    against=f"By task the weights give back between {{{BY_TASK} / antonyms / {MLPS}}} (antonyms) and"
+    f" {{{BY_TASK} / capitals / {MLPS}}} (capitals)."
+    " Both together pass on {Run again with updated weights / MLPs and attention, all tokens / other queries:"
     " right} of {Run again with updated weights / in view / other queries: right} nats to other queries.",
     limits="The identity holds for random vectors, too, and is no evidence. Three tasks that the model knows.",
     tables={
+        BY_TASK: _by_task,
         "Run again with updated weights": Table(
             "gains", ("updated",), {"": added("answer")}, columns="at", prepare=_gains
-        ),
-        "Other queries after right demonstrations": Table(
-            "gains",
-            ("updated",),
-            {
-                "any answer": added("any answer"),
-                "the first query's answer": added("own answer"),
-                "accuracy": per_cent("right"),
-            },
-            prepare=lambda gains: rows_of(gains, query=OTHER, demonstrations=RIGHT),
-        ),
-        "The update of one layer alone": Table(
-            "single", ("layers",), {"": added("gain")}, columns="update", unit="unit", prepare=_bands
         ),
         "The identity": Table(
             "identity",
@@ -235,24 +186,7 @@ STUDY = Study(
                 "largest error": Cell(lambda rows: f"{rows.error.max():.0e}"),
             },
         ),
-        "Sizes and cosines of updates": Table(
-            "updates",
-            ("model",),
-            {
-                "size of W": per_cent("size"),
-                **{f"cosine, {of}": Cell(f"cosine, {of}", 2) for of in ("another query", *KINDS[1:])},
-            },
-            prepare=lambda updates: updates.assign(model=SMOLLM2),
-        ),
     },
     measure=measure,
-    pictures={
-        "rank-one-layers": Picture(
-            by_layer,
-            draw_by_layer,
-            "The rank-one update of one layer alone, at the last token: nats that the right answer gains over the query"
-            " alone. Bands are 95 % intervals over draws.",
-        )
-    },
     settings={"draws": DRAWS, "demonstrations": DEMONSTRATIONS, "other queries": OTHER_QUERIES},
 )

@@ -1,4 +1,4 @@
-"""Are tokens 1,024 or more back read, and do they change what is predicted?
+"""Do tokens 1,024 or more back have more than a tenth of what SmolLM2 reads, however it is weighed?
 
 **Model and texts.**  SmolLM2-135M-Instruct in four bits, which was trained to 8,192 tokens.  Six documents of which the
 first 8,192 tokens are taken: three chapters of Python's manual, and three modules of its standard library that the
@@ -252,13 +252,13 @@ STUDY = Study(
     stated="before the run",
     predictions=PREDICTIONS,
     control=Measure("share, norms, in shuffled text, in %", partial(far_shares, tokens=LONG, weights=SHUFFLED_TEXT), 1),
-    headline="Tokens 1,024 or more back have {outcome} % of what SmolLM2 reads by norms (shuffled text: {control} %;"
-    " {n} texts); replacing 16 moves predictions by {Divergence after replaced tokens, in thousandths of a nat /"
+    headline="Tokens 1,024 or more back have {outcome} % of what SmolLM2 reads by norms, in shuffled text {control} %;"
+    " by squared norms {Tokens 1,024 or more away, by measure / SmolLM2-135M / squared norms} %, along the sum of all"
+    " that is written {Tokens 1,024 or more away, by measure / SmolLM2-135M / along the sum} % ({n} texts).",
+    against="Replacing 16 such tokens moves predictions by {Divergence after replaced tokens, in thousandths of a nat /"
     " 2,048, after an eighth / 1,024 to 4,095 / value} thousandths of a nat, in shuffled text by {Divergence after"
-    " replaced tokens, in thousandths of a nat / 2,048, after an eighth, shuffled text / 1,024 to 4,095 / value}.",
-    against="By squared norms they have {Tokens 1,024 or more away, by measure / SmolLM2-135M / squared norms} % and"
-    " along the sum {Tokens 1,024 or more away, by measure / SmolLM2-135M / along the sum} %, and untrained weights"
-    " give them {Tokens 1,024 or more away, by measure / untrained / norms} % by norms.",
+    " replaced tokens, in thousandths of a nat / 2,048, after an eighth, shuffled text / 1,024 to 4,095 / value}; by"
+    " norms untrained weights give them {Tokens 1,024 or more away, by measure / untrained / norms} %.",
     limits="One small model in four bits, and six texts of two kinds that are each other's replacements and may be in"
     " its training text. Means over positions hide a name that comes again.",
     tables=TABLES,

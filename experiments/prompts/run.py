@@ -1,4 +1,4 @@
-"""Is a task carried by the parameters at the text's tokens, which another prompt changes?
+"""Do the parameters at the text's tokens, which the prompt changes, carry the task?
 
 The papers explain one model's several tasks by a text that is the same and a function that differs: "when summarizing,
 translating, or continuing the same text, the input functions are nearly identical, with only minor variations in the
@@ -33,7 +33,6 @@ translations begin in French and soon make no sense, and it mostly ignores the s
 from collections.abc import Callable
 from functools import partial
 from itertools import permutations
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -45,9 +44,8 @@ import duat_jax as duat
 from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
 from experiments import smollm2
-from experiments.estimate import Estimate, estimate, ratio
+from experiments.estimate import Estimate, ratio
 from experiments.markdown import table
-from experiments.pictures.panels import draw_panels
 from experiments.prompts.exchanged import (
     ALL,
     BIASES,
@@ -66,8 +64,7 @@ from experiments.prompts.exchanged import (
     scores,
 )
 from experiments.prompts.texts import CONTINUE, INSTRUCTIONS, SUMMARIZE, TRANSLATE, Prompts, draw_prompts
-from experiments.run import frames_of
-from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
+from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
 from experiments.table import Frames
 from experiments.verdict import Verdict, above, decide
 
@@ -242,21 +239,6 @@ def _shares(frames: Frames) -> list[str]:
     ]
 
 
-def _picture() -> dict[str, Any]:
-    """Return how far runs with another prompt's parameters go to its answer, and how far parameters are apart."""
-    frames = frames_of("prompts")
-    apart = {
-        f"between {name}, {group}": estimate(apart_by(frames, group, BETWEEN[name]))[:3]
-        for name in ("tasks", "wordings", "texts")
-        for group in JUDGED
-    }
-    shares = {name: share(run, frames)[:3] for run, name in RUNS.items()}
-    return {
-        "to the other prompt's answer": ["share of the way", shares],
-        "at the text's tokens": ["distance of parameters", apart],
-    }
-
-
 STUDY = Study(
     protocol=__doc__,
     page="in-context",
@@ -282,24 +264,16 @@ STUDY = Study(
         ),
     ),
     control=share_of(WORDS, ALL),
-    headline="Parameters of another prompt, exchanged at the text's tokens, go {outcome} of the way to its answer,"
-    " exchanged at the instruction {control} (SmolLM2-135M, {n} texts).",
-    against="A trained model needs moving weights: with one prompt's weights for both"
+    headline="With another prompt's parameters at the text's tokens SmolLM2-135M keeps to its own answer ({outcome} of"
+    " the way to the other; below zero is away from it), with those at the instruction's it gives the other ({control};"
+    " {n} texts).",
+    against="The weights that the prompt changes are needed, at the instruction: exchanged at all tokens they go"
     " {Shares of the way to the other answer / run again, patterns, scales and factors exchanged at all tokens /"
-    " with translation} of the way is gone.",
+    " with translation} of the way.",
     limits="The model only answers in French or in English. The prompts differ nowhere but at the instruction.",
     tables={
         "Shares of the way to the other answer": _shares,
     },
     measure=measure,
-    pictures={
-        "prompts": Picture(
-            _picture,
-            draw_panels,
-            "Left: how far a run goes to the other prompt's answer; red is everything that moves, exchanged at some"
-            " tokens. Right: distances of parameters at the text's tokens; red is between tasks. Intervals are over"
-            " texts.",
-        )
-    },
     settings={"texts": TEXTS, "length": LENGTH, "answer": ANSWER, "instructions": INSTRUCTIONS},
 )

@@ -6,6 +6,7 @@ import pytest
 from helpers import close, near
 
 from duat_jax.in_context.reach import Reach
+from duat_jax.inputs.few_shot_tasks import PAIRS
 from experiments.estimate import Estimate, Method, estimate
 from experiments.in_context import copying, reach, run
 from experiments.in_context.models import EMBEDDED, SMOLLM2
@@ -41,15 +42,28 @@ def test_the_mapping_is_the_difference_of_what_right_and_exchanged_demonstration
     assert found["exchanged − redrawn"].tolist() == [-0.5, 1] and found["capitals"].tolist() == [1, 3]
     parts = [gains(replies(DRAWS), (of,))["added in all"].tolist() for of in ("any answer", "which of them")]
     assert parts == [[1.25, 2], [3.75, 6]]
-    near(run.share_of_exchanged({"replies": replies(DRAWS)}).value, 9 / 13, within=1e-9)
+    near(run.share_of("exchanged", gains(replies(DRAWS))).value, 9 / 13, within=1e-9)
+
+
+FEW, MANY, EITHER = (-5, -5.1), (-2, -1.9), (-1, -5.9)
+"""The answer's log-probability after exchanged demonstrations in two draws."""
 
 
 @pytest.mark.parametrize(
-    ("exchanged", "expected"), [((-2, -1.9), "refuted"), ((-5, -5.1), "confirmed"), ((-1, -5.9), "undecided")]
+    ("exchanged", "expected"),
+    [
+        ((MANY, MANY, MANY), "refuted"),
+        ((FEW, FEW, FEW), "confirmed"),
+        ((FEW, MANY, FEW), "mixed"),
+        ((MANY, MANY, EITHER), "undecided"),
+    ],
 )
-def test_the_gain_takes_right_answers_if_exchanged_ones_add_less_than_half(exchanged, expected):
-    draws = [{"right": (-1, -6), "exchanged": (of, -6), "redrawn": (-2, -6)} for of in exchanged]
-    assert run.STUDY.predictions[0].verdict({"replies": replies(draws)}) == expected
+def test_the_gain_takes_right_answers_if_exchanged_ones_add_less_than_half_in_every_task(exchanged, expected):
+    by_task = [
+        replies([{"right": (-1, -6), "exchanged": (of, -6), "redrawn": (-2, -6)} for of in draws]).assign(task=task)
+        for task, draws in zip(PAIRS, exchanged, strict=True)
+    ]
+    assert run.STUDY.predictions[0].verdict({"replies": pd.concat(by_task)}) == expected
 
 
 def test_a_hidden_reply_counts_once():

@@ -236,9 +236,3 @@ def test_verdicts_on_updates_follow_the_stated_views(numbers, expected):
     assert [str(of.verdict(frames)) for of in updates.STUDY.predictions] == expected
     near(updates.BY_WEIGHTS.estimate(frames).value, numbers[0], within=1e-9)
     near(updates.FIRST.estimate(frames).value, numbers[2] + 0.045, within=1e-9)
-
-
-def test_single_layers_are_averaged_over_bands():
-    keys = {"task": "antonyms", "draw": 0, "updated": "layer", "demonstrations": "right", "query": "other queries"}
-    found = updates._bands(pd.DataFrame([keys | {"gain": [1.0, 1, 1, 1, 6, 4, 5]}]))
-    assert found.groupby("layers").gain.mean().to_dict() == {"0 to 4": 2.0, "5 to 9": 4.5}

@@ -1,4 +1,4 @@
-"""Experiments of the papers by Wang and Li: sums of sigmoids (UAT) beside Transformers (DUAT)."""
+"""Experiments of the papers by Wang and Li, in small: sums of sigmoids, prompts, digits, and mixers of tokens."""
 
 from duat_jax.namespaces import public_names as _public_names
 from duat_jax.papers.digits import Digits as Digits

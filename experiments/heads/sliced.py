@@ -115,16 +115,10 @@ def trial(kind: str, rate: float) -> Row:
 
 def measured(kind: str, rate: float, seed: int) -> Row:
     """Return the losses of a trained network: by position, text by text, and of words by their distance."""
-    found = measures.measure(trained(kind, rate, seed, STEPS))
     return {
         "rate": rate,
         "parameters": count_of(sizes_of(FULL)) if kind == FULL else count(sizes()),
-        "positions": found["positions"],
-        "late": found["late"],
-        "gain": found["gain"],
-        "gain, shuffled": found["gain, shuffled"],
-        "recall": [found["recall"][f"{distance}"] for distance in measures.DISTANCES],
-        "recall, first copy": [found["recall"][f"{distance}, first copy"] for distance in measures.DISTANCES],
+        **measures.measure(trained(kind, rate, seed, STEPS)),
     }
 
 

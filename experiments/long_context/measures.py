@@ -40,19 +40,19 @@ def gains(model: Transformer, texts: np.ndarray) -> dict[str, list[float]]:
     return {"late": rounded(late.mean(1)), "gain": rounded((cut - late).mean(1))}
 
 
-def recall(model: Transformer, texts: np.ndarray) -> dict[str, float]:
+def recall(model: Transformer, texts: np.ndarray) -> dict[str, list[float]]:
     """Return the mean loss of the letters that can be recalled, by distance, and of the same in their first copy."""
     count, tokens = texts.shape
     place = tokens - WORD
-    found = {}
+    found: dict[str, list[float]] = {"recall": [], "recall, first copy": []}
     for distance in DISTANCES:
         changed = with_words(texts, np.tile([place - distance, place], (count, 1)), seed=distance)
         losses = losses_of(model, changed)
         # The loss of a byte stands one place before it.
-        found[str(distance)] = float(losses[:, place + HINT - 1 :].mean())
+        found["recall"].append(float(losses[:, place + HINT - 1 :].mean()))
         first = slice(place - distance + HINT - 1, place - distance + WORD - 1)
-        found[f"{distance}, first copy"] = float(losses[:, first].mean())
-    return found
+        found["recall, first copy"].append(float(losses[:, first].mean()))
+    return {name: rounded(losses) for name, losses in found.items()}
 
 
 def measure(model: Transformer) -> Found:
@@ -64,5 +64,5 @@ def measure(model: Transformer) -> Found:
         "positions": rounded(by_position(losses_of(model, texts))),
         **gains(model, texts),
         "gain, shuffled": gains(model, shuffled)["gain"],
-        "recall": {name: rounded(loss) for name, loss in recall(model, fewer).items()},
+        **recall(model, fewer),
     }

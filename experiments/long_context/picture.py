@@ -1,4 +1,4 @@
-"""Picture of what SmolLM2 reads of texts of 8,192 tokens by distance, and of what replaced tokens change."""
+"""Pictures of what SmolLM2 reads of long texts and of what replaced tokens change, and of trained networks' losses."""
 
 from typing import Any
 
@@ -7,6 +7,8 @@ from matplotlib.figure import Figure
 
 from duat_jax.display.pictures import styled
 from experiments.estimate import estimate
+from experiments.long_context.longlora import IN_GROUPS, TUNINGS
+from experiments.long_context.networks import NONE
 from experiments.long_context.reading import NORMS, equal_shares, label
 from experiments.long_context.tables import (
     EIGHTH,
@@ -19,6 +21,7 @@ from experiments.long_context.tables import (
     by_distance,
     shares,
 )
+from experiments.long_context.units import units
 from experiments.pictures.panels import OTHER, OURS
 from experiments.run import frames_of
 from experiments.table import rows_of
@@ -73,3 +76,15 @@ def draw_distances(numbers: dict[str, Any]) -> Figure:
     for axes in (read, changed):
         axes.legend(fontsize="small")
     return figure
+
+
+def reach_in_numbers() -> dict[str, Any]:
+    """Return the losses of networks trained with windows, convolutions and attention, and after fine-tuning."""
+    trained, tuned = (frames_of(f"long_context_{name}")["networks"] for name in ("trained", "longlora"))
+    kinds = [kind for kind in trained.network.unique() if kind != NONE]
+    ways = [IN_GROUPS, *(way for way in tuned.network.unique() if way in TUNINGS)]
+    axis = "loss in nats a byte"
+    return {
+        "bytes 128 to 191 of a text": [axis, {kind: _estimated(units(trained, kind).mean(1)) for kind in kinds}],
+        "bytes 128 to 511, fine-tuned with": [axis, {way: _estimated(units(tuned, way).mean(1)) for way in ways}],
+    }

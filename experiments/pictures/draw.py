@@ -1,15 +1,16 @@
 """The pictures at the top of the pages of results."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.figure import Figure
 
 from duat_jax.display.pictures import styled
-from experiments.pictures.numbers import Numbers
 from experiments.pictures.panels import OTHER, OURS
 
 
 @styled
-def draw_families(numbers: Numbers) -> Figure:
+def draw_families(numbers: dict[str, Any]) -> Figure:
     """Draw the largest difference to the reference implementation of every checkpoint, by family and precision."""
     figure = Figure(figsize=(7.2, 5.6))
     axes = figure.subplots()

@@ -13,8 +13,7 @@ from PIL import Image
 
 from experiments.families import measured
 from experiments.kept_results import ROOT
-from experiments.pictures import draw, numbers
-from experiments.pictures.panels import draw_panels
+from experiments.pictures import draw
 from experiments.studies import converted, study_of
 from experiments.study import Picture
 
@@ -24,10 +23,7 @@ FOLDER = ROOT / "docs" / "findings"
 PICTURES: dict[str, Picture] = {}
 """The picture of every page of results, by the name of the page."""
 
-FURTHER = {
-    "families-answer": Picture(measured, draw.draw_families),
-    "limited-reach": Picture(numbers.limited_reach, draw_panels),
-}
+FURTHER = {"families-answer": Picture(measured, draw.draw_families)}
 """Pictures further down on a page, by their own names."""
 
 

@@ -7,26 +7,18 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from flax import nnx
 from helpers import close, far, near, numbers
+from studies import filled_tables, run_small
 
-from duat_jax.evaluation.journal import Journal
 from duat_jax.nn import Attention, Rotary, rotary_frequencies
 from duat_jax.verification.networks import randomised
-from experiments.long_context import (
-    afterwards,
-    choice,
-    extension,
-    longer,
-    measures,
-    networks,
-    tasks,
-    trained,
-    trained_verdicts,
-)
+from experiments.long_context import choice, extension, longlora, measures, networks, tasks, trained
 from experiments.long_context.networks import FULL, KINDS, Sizes, count, network
 from experiments.long_context.repeats import draw_words
+from experiments.markdown import cells
 
 N, M, HEADS = 11, 8, 4
 X = jnp.asarray(numbers(N, M))
@@ -126,8 +118,8 @@ def test_recall_is_the_loss_of_letters_after_the_hint(monkeypatch):
     """Each byte's loss is its place here."""
     monkeypatch.setattr(measures, "losses_of", lambda model, ids: np.tile(np.arange(1.0, 256), (len(ids), 1)))
     found = measures.recall(None, np.zeros((3, 256), np.int32))
-    assert found["16"] == np.arange(244 + 3, 256).mean()
-    assert found["128, first copy"] == np.arange(116 + 3, 116 + 12).mean()
+    assert found["recall"][0] == np.arange(244 + 3, 256).mean()
+    assert found["recall, first copy"][measures.DISTANCES.index(128)] == np.arange(116 + 3, 116 + 12).mean()
 
 
 @pytest.mark.usefixtures("as_optax_promotes")
@@ -157,64 +149,99 @@ def test_fine_tuning_changes_what_it_says_and_keeps_full_attention(adapters):
 
 def test_cut_texts_are_those_of_groups_of_the_same_length(monkeypatch):
     read = {}
-    monkeypatch.setattr(longer, "trained_stream", lambda: np.arange(250000, dtype=np.int32))
-    monkeypatch.setattr(longer, "base", lambda seed, steps: None)
-    monkeypatch.setattr(longer, "interpolated", lambda model, factor: model)
+    monkeypatch.setattr(longlora, "trained_stream", lambda: np.arange(250000, dtype=np.int32))
+    monkeypatch.setattr(longlora, "base", lambda seed: None)
+    monkeypatch.setattr(longlora, "interpolated", lambda model, factor: model)
     monkeypatch.setattr(extension, "fine_tune", lambda model, ids, rate, **settings: read.update({len(read): ids}))
-    longer.extended(extension.GROUPS, False, 1.0, 0, 1)
-    longer.extended(extension.FULL, False, 1.0, 0, 1, longer.SHORT, longer.LONG)
-    assert np.array_equal(read[1], read[0].reshape(read[1].shape)) and read[1].shape[-1] == longer.SHORT
+    longlora.extended(extension.GROUPS, False, longlora.LONG, 1.0, 0)
+    longlora.extended(extension.FULL, False, longlora.SHORT, 1.0, 0, longlora.LONG)
+    assert np.array_equal(read[1], read[0].reshape(read[1].shape)) and read[1].shape[-1] == longlora.SHORT
 
 
-def test_the_study_is_kept_and_written(monkeypatch):
-    """All of it on one kind and two seeds, with numbers in the place of text and networks that aren't trained."""
-    training = tasks.Training(tokens=256, layers=1, features=M, neurons=6, batch=2)
-    for module in (choice, longer, measures, tasks, trained):
+@pytest.mark.parametrize(("lowest", "tried"), [(1.0, []), (2.0, [4.0]), (5.0, [4.0, 8.0]), (0.1, [0.25])])
+def test_rates_are_searched_until_the_best_has_others_on_both_sides(lowest, tried):
+    """The loss is the distance to the lowest one; the ladder ends below."""
+    pieces, rates = choice.searched((0.5, 1.0, 2.0), (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0), lambda rate: rate), []
+    asked = next(pieces)
+    assert asked == [0.5, 1.0, 2.0]
+    found = [[{"rate": rate, "loss": abs(rate - lowest)}] for rate in asked]
+    with pytest.raises(StopIteration) as stopped:
+        while True:
+            rates.append(pieces.send(found))
+            found = [{"rate": rates[-1], "loss": abs(rates[-1] - lowest)}]
+    every = [0.5, 1.0, 2.0, *tried]
+    assert rates == tried
+    assert stopped.value.value == tuple(min(of, key=lambda rate: abs(rate - lowest)) for of in ([0.5, 1.0, 2.0], every))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Numbers in the place of text, and networks that aren't trained."""
+    training = tasks.Training(tokens=256, layers=1, features=M, neurons=64, batch=2)
+    for module in (choice, longlora, measures, tasks, trained):
         monkeypatch.setattr(module, "TRAINING", training)
-    for module in (longer, measures, tasks):
+    for module in (longlora, measures, tasks):
         monkeypatch.setattr(module, "HELD_OUT", 16)
-    for module in (longer, trained):
-        monkeypatch.setattr(module, "train", lambda model, ids, rate: (model, None))
-    for module in (afterwards, longer, trained):
+    for module in (longlora, trained):
         monkeypatch.setattr(module, "SEEDS", (0, 1))
-    for module in (longer, tasks):
+        monkeypatch.setattr(module, "STEPS", 8)
+        monkeypatch.setattr(module, "train", lambda model, ids, rate: (model, None))
+    for module in (longlora, tasks):
         monkeypatch.setattr(module, "trained_stream", lambda: np.arange(250000, dtype=np.int32) % 30)
     monkeypatch.setattr(tasks, "held_out_stream", lambda: np.arange(17000, dtype=np.int32) % 30)
     monkeypatch.setattr(measures, "TESTED", 16)
+    longlora.base.cache_clear()
+    yield
+    longlora.base.cache_clear()
+
+
+@pytest.mark.usefixtures("small")
+def test_networks_that_are_trained_are_kept_and_written(tmp_path, monkeypatch):
+    """Some kinds, taken for all; the rates make no difference here, so that the first one is the best."""
+    kinds = FULL, networks.WINDOW, networks.TOKENS, networks.PATTERN
+    monkeypatch.setattr(trained, "KINDS", kinds)
+    monkeypatch.setattr(trained, "RATES", (0.5, 1.0))
+    monkeypatch.setattr(trained, "LADDER", (0.25, 0.5, 1.0))
+    frames = run_small(trained.STUDY, tmp_path, monkeypatch)
+    rows = frames["networks"]
+    assert [*rows.network] == [*kinds, *kinds]
+    assert {*rows.rate} == {0.5} and {*rows.seed} == {0, 1}
+    assert frames["trials"].groupby("network").rate.apply(list)[FULL] == [0.5, 1.0]
+    assert frames["trials"].groupby("network").rate.apply(list)[networks.TOKENS] == [0.5, 1.0, 0.25]
+    others = [rows[rows.network == FULL].assign(network=kind) for kind in KINDS if kind not in kinds]
+    frames["networks"] = pd.concat([rows, *others])
+    fields = cells_of(trained.STUDY, frames)
+    of_full = rows[rows.network == FULL]
+    losses = [of[7] for of in of_full.positions]
+    near(float(fields["Loss by position / full attention / 128 to 191 / value"]), np.mean(losses), within=6e-4)
+    recalled = [of[measures.DISTANCES.index(64)] for of in of_full.recall]
+    near(float(fields["Recall by distance / full attention / 64, second copy / value"]), np.mean(recalled), within=6e-3)
+    assert fields["Before training / full attention / parameters"] == f"{count(choice.sizes_of(FULL)):,}"
+    assert fields["Loss by position / full attention / rate"] == "0.5"
+    assert not trained.recalls(frames).any(), "networks that aren't trained recall nothing"
+    assert trained.STUDY.predictions[0].verdict(frames) == "undecided"
+
+
+@pytest.mark.usefixtures("small")
+def test_fine_tunings_are_kept_and_written(tmp_path, monkeypatch):
     monkeypatch.setattr(extension, "fine_tune", lambda model, ids, rate, **settings: model)
-    for module in (afterwards, trained):
-        monkeypatch.setattr(module, "KINDS", (FULL,))
-    monkeypatch.setattr(longer, "TUNED_RATES", {False: (1e-3,), True: (1e-3,)})
-    for name, value in {"RATES": (1.0,), "STEPS": (4, 8)}.items():
-        monkeypatch.setattr(trained, name, value)
-    longer.base.cache_clear()
-    journal = Journal(None, {})
-    steps = trained.enough_steps(journal)
-    assert steps == 8, "networks that aren't trained recall nothing"
-    results = {
-        "work": {"training": training._asdict()},
-        "kinds": dict.fromkeys(KINDS, trained.compare_kinds(journal, steps)[FULL]),
-        "longer": longer.compare_extensions(journal, steps),
-    }
-    results |= {
-        "afterwards": afterwards.compare_kinds(journal, results["kinds"], steps, trained.trial, trained.measured),
-        "longer, afterwards": afterwards.compare_tuning(journal, steps, results["longer"]),
-        "costs": {"groups, 512": {"seconds": 0.126, "megabytes": 9.6}},
-    }
-    fields = trained.fields(results)
-    assert fields["Loss by position / full attention / parameters"] == f"{count(choice.sizes_of(FULL)):,}"
-    losses = [of["positions"][7] for of in results["kinds"][FULL]["seeds"]]
-    near(float(fields["Loss by position / full attention / 128 to 255 / value"]), np.mean(losses), within=6e-4)
-    recalled = [of["recall"]["64"] for of in results["kinds"][FULL]["seeds"]]
-    near(float(fields["Recall by distance / full attention / 64 / value"]), np.mean(recalled), within=6e-3)
-    late = [
-        of["positions"][7] / 3 + 2 * of["positions"][8] / 3
-        for of in results["longer"][trained_verdicts.NOT_TUNED]["seeds"]
-    ]
+    monkeypatch.setattr(longlora, "RATES", {False: (1e-3,), True: (1e-3,)})
+    monkeypatch.setattr(longlora, "COST_LENGTHS", (128,))
+    monkeypatch.setattr(longlora, "costs", lambda way, tokens: {"seconds": 0.126, "megabytes": 9.6})
+    frames = run_small(longlora.STUDY, tmp_path, monkeypatch)
+    rows, fields = frames["networks"], cells_of(longlora.STUDY, frames)
+    start = rows[rows.network == longlora.NOT_TUNED]
+    late = [of[7] / 3 + 2 * of[8] / 3 for of in start.positions]
     near(float(fields["Losses after fine-tuning / not fine-tuned / 128 and more / value"]), np.mean(late), within=6e-4)
-    same = f"groups, all weights − {afterwards.SAME_TEXTS} / over seeds"
-    assert fields[f"Afterwards: further learning rates and equal texts / {same}"] == "+0.0000"
+    same = f"Differences of losses / groups, all weights − {longlora.SAME_TEXTS}"
+    assert fields[f"{same} / over seeds"] == "+0.0000"
     assert fields["Trials of learning rates / groups, adapters / rate: loss"].count(";") == 2
     assert fields["Cost of a training step / groups / seconds of a step"] == "0.13"
-    assert fields["Loss by position / full attention / rate"] == "1 (at the edge)"
-    longer.base.cache_clear()
+    in_groups = rows[rows.network == longlora.IN_GROUPS]
+    assert far(np.array([*in_groups.late]), np.array([*start.late]))
+
+
+def cells_of(study, frames):
+    """Return the cells of a study's tables by name."""
+    shown = filled_tables(study, frames)
+    return cells("\n".join(line for title, lines in shown.items() for line in (f"## {title}", "", *lines, "")))

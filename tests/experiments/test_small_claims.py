@@ -16,7 +16,6 @@ from experiments.generalization import rare, sized
 from experiments.heads import sliced
 from experiments.in_context import consistent
 from experiments.in_context.windows import restricted_states, window
-from experiments.kept_results import kept
 from experiments.long_context.networks import FULL
 from experiments.lora import context, scratch, tuning
 from training.corpus import sources, split
@@ -37,7 +36,8 @@ def test_slices_are_blocks_of_a_dense_matrix():
 
 
 def test_slices_have_as_many_parameters_and_the_matrices_rule():
-    assert sliced.count(sliced.sizes()) == kept("long_context_trained")["kinds"][FULL]["untrained"]["parameters"]
+    untrained = run.frames_of("long_context_trained")["untrained"].set_index("network")
+    assert sliced.count(sliced.sizes()) == untrained.parameters[FULL]
     model = sliced.sliced(sliced.sizes(), nnx.Rngs(0))
     by_muon = {
         jax.tree_util.keystr(path)

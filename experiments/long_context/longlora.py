@@ -15,7 +15,8 @@ bytes of fine-tuning in texts of 128.
 **Stated beforehand** were the predictions and bounds below.  The *way* is that from the network that isn't fine-tuned,
 interpolated or not, whichever is better, to fine-tuning with full attention; if full attention gains nothing, nothing
 is decided.  Differences are paired.  Their intervals over three seeds and over texts, by Student's t, and every seed,
-have to lie on one side of a bound.  LongLoRA says that shifted groups come close to full attention, and groups without
+have to lie on one side of a bound.  Those over texts are rather too narrow, as windows of a file aren't independent.
+LongLoRA says that shifted groups come close to full attention, and groups without
 shift don't.  The opposite view is that groups as long as the first texts teach nothing about longer ones, and the gain
 is that of more training.
 

@@ -74,6 +74,17 @@ def estimate(values: Sequence[float] | np.ndarray, comparisons: int = 1) -> Esti
     return Estimate(*interval, len(numbers), Method.STUDENT if few else Method.BOOTSTRAP)
 
 
+def share(values: Sequence[float] | np.ndarray) -> Estimate:
+    """Return the mean over units of a share, whose interval doesn't leave 0 to 1.
+
+    Example:
+        >>> share([0.9, 1.0, 1.0]).written(2)
+        '0.97 [0.82, 1.00]'
+    """
+    found = estimate(values)
+    return found._replace(low=max(found.low, 0.0), high=min(found.high, 1.0))
+
+
 def ratio(parts: Sequence[float] | np.ndarray, wholes: Sequence[float] | np.ndarray) -> Estimate:
     """Return the ratio of two means over units, with the interval of its first-order expansion.
 

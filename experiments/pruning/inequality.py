@@ -36,7 +36,7 @@ from duat_jax.models import layer_parts, sites
 from duat_jax.models.transformer import Transformer
 from duat_jax.transform import marks
 from duat_jax.transform.recording import record_kinds
-from experiments.estimate import Estimate
+from experiments.estimate import Estimate, estimate, share
 from experiments.pruning.draws import DRAWS, EMBEDDED, SMOLLM2, Draws, draws_of
 from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
 from experiments.table import Cell, Table, rows_of
@@ -237,16 +237,17 @@ def measure() -> Measurements:
             yield Piece("choices", {"model": name, "draw": draw}, partial(of_draw, draws, draw, chunk, held_out))
 
 
-def share(model: str, error: float, chosen: str, column: str = "within elsewhere") -> Measure:
+def chosen_by(model: str, error: float, chosen: str, column: str = "within elsewhere") -> Measure:
     """Return a number of a choice at a stated error, of every draw."""
     asked = {"model": model, "error": error, "chosen by": chosen}
     name = f"{chosen}: {SAID[column]} ε = {error}, {model}"
-    return Measure(name, lambda frames: rows_of(frames["choices"], **asked)[column])
+    interval = estimate if column in ("bound", "constant") else share
+    return Measure(name, lambda frames: interval(rows_of(frames["choices"], **asked)[column]))
 
 
 def shares(*of: tuple[str, str]) -> tuple[Measure, ...]:
     """Return numbers of choices in both models, at every error."""
-    return tuple(share(model, error, *each) for model in MODELS for error in ERRORS for each in of)
+    return tuple(chosen_by(model, error, *each) for model in MODELS for error in ERRORS for each in of)
 
 
 def in_groups(size: int, holds: Callable[..., bool]) -> Callable[..., Verdict]:
@@ -267,7 +268,7 @@ def cancel(permitted: float, within: float, kept: float, few: float, again: floa
 
 def per_cent(column: str) -> Cell:
     """Return the cell of a share, in per cent."""
-    return Cell(column, 1, scale=100)
+    return Cell(lambda rows: share(rows[column]), 1, scale=100)
 
 
 SHOWN = {
@@ -294,7 +295,7 @@ STUDY = Study(
     protocol=__doc__,
     page="pruning",
     claim="terms whose sum is within an error can be removed at that error (Eq. 13 to 16)",
-    unit="draws of text",
+    unit="draws of calibration text",
     stated="before the run",
     predictions=(
         Prediction(
@@ -327,14 +328,14 @@ STUDY = Study(
             in_groups(2, lambda bound, constant: bound >= constant),
         ),
     ),
-    control=share(EMBEDDED, ERRORS[0], RANDOM + SIGNED),
-    headline="At an error of a tenth of a logit the papers' condition permits removing"
-    " {A stated error / embedded, 0.1, size of the sum / neurons removed, %} % of the embedded model's neurons, and"
-    " without them it is within that error at a share of {outcome} of other texts, without random ones {control} ({n}"
-    " draws).",
-    against="Where terms may not cancel (sum of sizes), the pruned model is within a tenth at"
-    " {A stated error / embedded, 0.1, sum of sizes / within ε on other texts, %} % of the texts, without"
-    " {A stated error / embedded, 0.1, sum of sizes / neurons removed, %} % of its neurons.",
+    control=chosen_by(EMBEDDED, ERRORS[0], RANDOM + SIGNED),
+    headline="With an allowed error of a tenth of a logit the papers' condition lets"
+    " {A stated error / embedded, 0.1, size of the sum / neurons removed, %} % of the embedded model's neurons go;"
+    " without them the error is within it on a share of {outcome} of other texts, without as many random ones {control}"
+    " ({n} draws).",
+    against="If terms aren't allowed to cancel (the sum of their sizes is within it), the error is within a tenth on"
+    " {A stated error / embedded, 0.1, sum of sizes / within ε on other texts, %} % of the texts, but only"
+    " {A stated error / embedded, 0.1, sum of sizes / neurons removed, %} % of the neurons go.",
     limits="One logit of each text. Run again removes neurons in chunks, too large for the smallest error.",
     tables={title: Table("choices", ("model", "error", "chosen by"), cells) for title, cells in SHOWN.items()},
     measure=measure,

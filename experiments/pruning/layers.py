@@ -1,4 +1,4 @@
-"""Can the layers with the smallest parameters be removed at little loss?
+"""Can the quarter of the layers with the smallest parameters be removed at little loss?
 
 Wang & Li: "when parameters in certain layers are small enough, we can directly remove those layers since their impact
 on the final result is minimal" (Section 4.3).  If so, ranking layers by the size of their parameters costs much less
@@ -23,7 +23,8 @@ go those with the smallest score:
   others are measured anew.
 
 Calibration windows of 128 tokens are drawn five times, 32 for the embedded model and 4 for SmolLM2-135M; added losses
-are on 128 and 8 windows of held-out text.  Where there is no interval, every draw removes the same layers.
+are on 128 and 8 windows of held-out text.  Where there is no interval, every draw removes the same layers.  The
+brackets of random layers are over the ten orders.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -299,19 +300,19 @@ STUDY = Study(
     protocol=__doc__,
     page="pruning",
     claim='"when parameters in certain layers are small enough, we can directly remove those layers" (Section 4.3)',
-    unit="draws of text",
+    unit="draws of calibration text, and ten orders of random layers",
     stated="before the run",
     predictions=(*predictions("‖W‖"), *predictions("‖W'3‖")),
     control=without(SMOLLM2, RANDOM),
-    headline="Without the 8 of SmolLM2-135M's 30 layers with the smallest weights the loss grows by {outcome} nats a"
-    " token, by the theory's own ‖W'3‖ by {A quarter / ‖W'3‖ / SmolLM2-135M: 8 of 30 layers}, without random ones by"
-    " {control}"
-    " ({n} draws, ten orders).",
-    short="Small weights tell which layers can go up to four of SmolLM2's thirty; the eight smallest cost"
-    " {outcome / value} nats a token, about as random ones (see also ShortGPT and Gromov et al., 2024).",
-    against="By ‖W'3‖ SmolLM2's layers cost half of what random ones do; but block influence (ShortGPT) costs"
-    " {A quarter / block influence / SmolLM2-135M: 8 of 30 layers}, and in the embedded model ‖W'3‖ costs"
-    " {A quarter / ‖W'3‖ / embedded: 2 of 6 layers} where random orders cost"
+    headline="The 8 of SmolLM2-135M's 30 layers with the smallest ‖W‖ cost {outcome} nats a token, by the closed form's"
+    " ‖W'3‖ {A quarter / ‖W'3‖ / SmolLM2-135M: 8 of 30 layers}, at random {control}; the 4 smallest"
+    " {By the number of layers / SmolLM2-135M, layers, ‖W‖ / 4}, at random"
+    " {By the number of layers / SmolLM2-135M, layers, random / 4} ({n} draws; random: ten orders).",
+    short="The eight of SmolLM2's thirty layers with the smallest weights cost {outcome / value} nats a token, about as"
+    " much as random ones; the smallest two or four cost less (see also ShortGPT and Gromov et al., 2024).",
+    against="Two or four small layers of SmolLM2 cost less than random ones; but block influence (ShortGPT) costs"
+    " {A quarter / block influence / SmolLM2-135M: 8 of 30 layers} without eight, and in the embedded model 2 of 6"
+    " layers cost {A quarter / ‖W‖ / embedded: 2 of 6 layers} by ‖W‖ and by ‖W'3‖, at random"
     " {A quarter / random / embedded: 2 of 6 layers}.",
     limits="SmolLM2's layers hardly differ in size. Whether larger models have far smaller ones, which could go, isn't"
     " shown.",

@@ -1,4 +1,4 @@
-"""Can single small parameters be removed, and are they in certain layers?
+"""Can the smallest fifth of the layers' entries be removed at little loss?
 
 Wang & Li: "The rationale lies in the presence of excessively low-weight parameters in certain layers of LLMs" (Section
 4.3).  Entries of all matrices of the layers are set to zero: the smallest of all, the smallest of each matrix, or as
@@ -153,9 +153,10 @@ STUDY = Study(
     ),
     control=AS_MANY[0],
     headline="Without the smallest fifth of its layers' entries SmolLM2-135M loses {outcome} nats a token more, without"
-    " as many at random {control} ({n} windows of text); small entries stand in all layers nearly evenly.",
-    against="At a fifth the interval reaches above the stated bound; without the smallest half SmolLM2-135M loses"
-    " {Small parameters removed / SmolLM2-135M, smallest of all / 50%} nats more.",
+    " as many at random {control} ({n} windows of text); small entries"
+    " are in all layers nearly evenly.",
+    against="At a fifth the interval reaches above the bound of little loss; without the smallest half SmolLM2-135M"
+    " loses {Small parameters removed / SmolLM2-135M, smallest of all / 50%} nats more.",
     limits="Nothing is fitted anew. SmolLM2's matrices were in four bits before: their small entries are few values.",
     tables={
         "Small parameters removed": Table(

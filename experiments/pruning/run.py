@@ -43,7 +43,7 @@ from experiments.pruning.removals import (
 from experiments.run import frames_of
 from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
 from experiments.table import Cell, Frames, Table, rows_of
-from experiments.verdict import above, decide
+from experiments.verdict import above, below, decide, together
 
 HELD_OUT = {EMBEDDED: 480, SMOLLM2: 40}
 """Windows that nothing is calibrated on."""
@@ -117,6 +117,11 @@ def draw_pruning(numbers: dict[str, Any]) -> Figure:
     return figure
 
 
+def magnitudes_lead(model: str, frames: Frames) -> np.ndarray:
+    """Return by how much the neurons of least magnitude cost more than random ones, both refitted."""
+    return added(model, "magnitude", "refit", frames) - added(model, "random", "refit", frames)
+
+
 def _measures(model: str) -> tuple[Measure, ...]:
     return (
         Measure(f"added loss, {model}, contributions refitted", partial(added, model, "contributions", "refit")),
@@ -124,15 +129,18 @@ def _measures(model: str) -> tuple[Measure, ...]:
         Measure(
             "contributions with nothing in their place, more than random refitted", partial(refits_lead, model), 3, "+"
         ),
+        Measure("magnitude refitted, more than random refitted", partial(magnitudes_lead, model), 3, "+"),
     )
 
 
 def _more_than_ranking(model: str) -> Prediction:
     return Prediction(
-        f"what takes the neurons' place counts for more than how they are ranked, in {SAID[model]}",
-        "confirmed if ranked neurons with nothing in their place cost more than as many at random that are refitted",
+        f"a refit counts for more than the choice of the neurons, in {SAID[model]}",
+        "confirmed if neurons that are ranked by contributions cost more without a refit than random ones with it, and"
+        " no choice that is refitted costs more than random ones, not even that of least magnitude; mixed if only the"
+        " first holds",
         _measures(model),
-        lambda _ours, _random, lead: above(lead),
+        lambda _ours, _random, lead, magnitude: together(above(lead), below(magnitude)),
     )
 
 
@@ -140,7 +148,7 @@ STUDY = Study(
     protocol=__doc__,
     page="pruning",
     claim="none: how much of what pruning costs is the ranking's and how much the refit's is this project's question",
-    unit="draws of text",
+    unit="draws of calibration text",
     stated="after the run",
     predictions=(
         _more_than_ranking(EMBEDDED),
@@ -155,13 +163,16 @@ STUDY = Study(
         ),
     ),
     control=_measures(EMBEDDED)[1],
-    headline="Without half of its neurons the embedded model loses {outcome} nats a token more if the rest is fitted"
-    " anew; random ones, refitted as well, cost {control}, and the same neurons without a refit"
-    " {Every layer loses the same share / embedded, contributions, none / 50%} ({n} draws of text).",
-    short="Half of the embedded model's neurons can go for {outcome / value} nats a token, if the rest is fitted anew.",
-    against="In SmolLM2-135M the ranking counts for more than the refit: by contributions half of the neurons cost"
-    " {Every layer loses the same share / SmolLM2-135M, contributions, none / 50%} nats with nothing in their place,"
-    " at random and refitted {Every layer loses the same share / SmolLM2-135M, random, refit / 50%}.",
+    headline="Half of the embedded model's neurons cost {outcome} nats a token if the rest is fitted anew, and without"
+    " this refit {Every layer loses the same share / embedded, contributions, none / 50%}; with it random ones cost"
+    " {control}, and those of least magnitude"
+    " {Every layer loses the same share / embedded, magnitude, refit / 50%} ({n} draws of text).",
+    short="Half of the embedded model's neurons can be removed for {outcome / value} nats a token if the rest is fitted"
+    " anew, half of them at random for nearly twice that.",
+    against="In SmolLM2-135M the choice counts for more than the refit, by the means: half of the neurons by"
+    " contributions cost {Every layer loses the same share / SmolLM2-135M, contributions, none / 50%} nats with nothing"
+    " in their place, random ones with a refit"
+    " {Every layer loses the same share / SmolLM2-135M, random, refit / 50%}.",
     limits="Two small models. With fewer than four tokens for each remaining neuron a refit overfits.",
     tables={
         title: Table(
@@ -216,8 +227,9 @@ STUDY = Study(
         "pruning": Picture(
             picture,
             draw_pruning,
-            "Rankings of neurons, with nothing, their mean, or a refit of the rest in their place. In the embedded"
-            " model a refit matters more than the ranking, in SmolLM2 the ranking.",
+            "Loss that is added in the embedded model by the share of its neurons that is removed. From a fifth on,"
+            " random neurons with a refit of the rest (blue) cost less than ranked ones without (light red); those of"
+            " least magnitude (grey) cost more than random ones though the rest is refitted.",
         )
     },
     settings={

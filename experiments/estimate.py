@@ -85,14 +85,27 @@ def share(values: Sequence[float] | np.ndarray) -> Estimate:
     return found._replace(low=max(found.low, 0.0), high=min(found.high, 1.0))
 
 
-def ratio(parts: Sequence[float] | np.ndarray, wholes: Sequence[float] | np.ndarray) -> Estimate:
+def ratio(
+    parts: Sequence[float] | np.ndarray, wholes: Sequence[float] | np.ndarray, *, of_sizes: bool = False
+) -> Estimate:
     """Return the ratio of two means over units, with the interval of its first-order expansion.
+
+    Args:
+        parts: the numerator, one number of each unit.
+        wholes: the denominator.
+        of_sizes: whether neither can be negative: then the logarithm of the ratio is expanded, so that its interval
+            doesn't reach below zero.
 
     Example:
         >>> ratio([1.0, 2.0, 3.0], [2.0, 4.0, 6.0]).value
         0.5
+        >>> ratio([0.0, 1.0, 2.0], [1.0, 1.0, 1.0], of_sizes=True).written(1)
+        '1.0 [0.1, 12.0]'
     """
     part, whole = np.asarray(parts, float), np.asarray(wholes, float)
-    share = float(part.mean() / whole.mean())
-    off = estimate((part - share * whole) / whole.mean())
-    return off._replace(value=share, low=share + off.low, high=share + off.high)
+    value = float(part.mean() / whole.mean())
+    off = estimate((part - value * whole) / whole.mean())
+    if of_sizes and value > 0:
+        times = np.exp(np.array([off.low, off.high]) / value)
+        return off._replace(value=value, low=value * float(times[0]), high=value * float(times[1]))
+    return off._replace(value=value, low=value + off.low, high=value + off.high)

@@ -1,4 +1,4 @@
-"""Are the matrices with the largest exact parts worth more bits than those that other scores choose?
+"""Does giving bits to the matrices with the largest exact parts save more loss than other scores do?
 
 A model whose matrices are rounded to 3 or 4 bits loses much of it where some matrices are rounded. Under a budget, 10,
 25 or 50 % of the weights may have eight bits; in the order of a score for each weight, every matrix that still fits is
@@ -26,7 +26,7 @@ is enough, and needs no theory.
 """
 
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -57,10 +57,8 @@ from experiments.bits.scores import (
 from experiments.emergence.followed import Followed
 from experiments.emergence.run import SEEDS, SIZES
 from experiments.emergence.run import WORK as STATES
-from experiments.estimate import Estimate, estimate
-from experiments.pictures.panels import draw_panels
-from experiments.run import frames_of
-from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
+from experiments.estimate import Estimate
+from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
 from experiments.table import Cell, Frames, Table, rows_of
 from experiments.texts import held_out_sources, manual
 from experiments.verdict import Verdict, decide, together
@@ -246,16 +244,6 @@ def alone_is_enough(*found: Estimate) -> Verdict:
     return decide(any(lead.high <= LEVEL for lead in found), all(lead.low > 0 for lead in found))
 
 
-def taken_by_score() -> dict[str, Any]:
-    """Return how much of the loss by rounding every score's choice takes back."""
-    means = means_of_models(frames_of("bits")["losses"])
-    rows = {
-        score: [round(float(number), 3) for number in estimate(of.taken.to_numpy())[:3]]
-        for score, of in means.groupby("score", sort=False)
-    }
-    return {"mean over bits, budgets and draws": ["share of the loss that is taken back", rows]}
-
-
 STUDY = Study(
     protocol=__doc__,
     page="circuits",
@@ -289,13 +277,13 @@ STUDY = Study(
         ),
     ),
     control=lead_over(AT_RANDOM),
-    headline="A budget of bits by the sizes of exact parts takes back {outcome} more of the loss by rounding than one"
-    " by first order, and {control} more than a random one ({n} models); beside the Fisher information"
-    " no lead is shown.",
-    against="The gradient of the rounded model, without a prediction, takes back"
-    " {The loss that is taken back / gradient of the rounded model, size of the mean / all}, exact parts"
-    " {The loss that is taken back / exact part, size of the mean / all}, the Fisher information"
+    headline="Eight bits for the matrices with the largest exact parts take back {outcome} more of the loss by rounding"
+    " than by first order and {control} more than at random ({n} models), in all"
+    " {The loss that is taken back / exact part, size of the mean / all}; by the Fisher information"
     " {The loss that is taken back / Fisher information / all}.",
+    against="The gradient of the rounded model, for which nothing was predicted, takes back"
+    " {The loss that is taken back / gradient of the rounded model, size of the mean / all} of the loss, by the mean"
+    " more than exact parts, in each of the three models.",
     limits="Three models, not drawn, of which two share shape and text; rounding to nearest without calibration.",
     tables={
         "The loss that is taken back": Table(
@@ -304,14 +292,6 @@ STUDY = Study(
             {"all": Cell("taken"), **{name: of_model(name) for name in SETTINGS}},
             prepare=means_of_models,
         ),
-    },
-    pictures={
-        "bits": Picture(
-            taken_by_score,
-            draw_panels,
-            "The share of the loss by rounding that the choice of every score takes back, a mean over bits, budgets and"
-            " draws, with its 95 % interval over three models. Red are exact parts.",
-        )
     },
     measure=measure,
     settings={"settings": SETTINGS, "bits": BITS, "shares": SHARES, "draws": DRAWS, "scores": SCORES},

@@ -1,4 +1,4 @@
-"""Does SmolLM2-135M fail at the additions of the Mechanistic Interpretability Benchmark?
+"""Does SmolLM2-135M answer additions of the Mechanistic Interpretability Benchmark less often than by chance?
 
 A circuit of a task is measured on prompts that the model answers rightly. The benchmark (Mueller et al., "MIB: A
 Mechanistic Interpretability Benchmark", 2025) measures circuits on five tasks. The first is the indirect object;
@@ -136,8 +136,8 @@ STUDY = Study(
         ),
     ),
     control=CONTROL,
-    headline="SmolLM2-135M prefers the right first digit of a sum after both texts in a share of {outcome} of {n}"
-    " prompts; the indirect object it answers in {control}.",
+    headline="Of {n} prompts of addition SmolLM2-135M prefers the right first digit after both texts on a share of"
+    " {outcome}, of prompts of the indirect object the right name on {control}; by chance each share is a quarter.",
     against="With all letters of a question flipped it is"
     " {Answered / multiple choice, letters flipped / right before wrong, after both texts}, for which it is enough to"
     " prefer letters of the text.",

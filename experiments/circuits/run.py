@@ -178,8 +178,8 @@ STUDY = Study(
         ),
     ),
     control=mean_of(of_all_tasks, GRADIENTS),
-    headline="Circuits of neurons by the secant keep {outcome} more of a task's effect than by integrated gradients"
-    " with ten steps, which keep {control} ({n} tasks): not shown over tasks.",
+    headline="Circuits of neurons by the secant keep {outcome} more of a task's effect than those by integrated"
+    " gradients with ten steps, which keep a share of {control} ({n} tasks).",
     against="Over six tasks, with thirteen leads at once, not even collapse x change, which reads one text, can be told"
     " from the secant ({Every method / collapse x change / secant is ahead by}).",
     limits="Seven tasks, of two models, written and not drawn; a known corrupted text.",
@@ -193,8 +193,8 @@ STUDY = Study(
         "circuits": Picture(
             kept_and_cost,
             draw_circuits,
-            "Each row is a method; red are those of this package. Left: the effect that its circuits keep, a mean over"
-            " sizes and six tasks with its 95 % interval over tasks. Right: the cost of its scores. SmolLM2-135M.",
+            "Left: the effect that circuits by each method keep, with its 95 % interval over six tasks of SmolLM2-135M;"
+            " those of the first eleven overlap. Right: the cost of the scores. Red are the methods of this package.",
         )
     },
     measure=measure,

@@ -1,4 +1,4 @@
-"""Do secants over masks find smaller circuits of edges than other methods of equal cost?
+"""Do circuits of edges by secants over masks keep more of a task than those by other methods of equal cost?
 
 Heads and MLPs act on later ones through the residual stream, which is a sum: what a part reads is the sum of what
 earlier parts have sent, edge by edge. Senders are the embeddings, every head and every MLP; receivers are every head's

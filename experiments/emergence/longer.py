@@ -179,8 +179,8 @@ STUDY = Study(
         ),
     ),
     control=HELD,
-    headline="In {n} training three times as long, {outcome} of the fall of repetition is in the second half of the"
-    " steps, and {control} of the fall of held-out text's loss.",
+    headline="In {n} training three times as long, a share of {outcome} of the gain from repetition is acquired in the"
+    " second half of the steps, and {control} of the gain on held-out text.",
     against="It was predicted that the stage goes on, and the share is between both bounds; the embedded model uses"
     " copies after another text more: {Numbers along the training / the embedded model / copy after another text}.",
     limits="One seed and one constant rate. A longer training would read texts twice.",

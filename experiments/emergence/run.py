@@ -221,16 +221,18 @@ PREDICTIONS = (
 STUDY = Study(
     protocol=__doc__,
     page="emergence",
-    claim="a trained Transformer can what it can by parameters that move with the input (our reading of Section 4.1)",
+    claim="a trained Transformer's abilities come from input-dependent parameters (our reading of Section 4.1)",
     unit="seeds",
     stated="before the run",
     predictions=PREDICTIONS,
     control=over_seeds("the same with the terms' biases frozen", lambda of: of.undone(BIASES), 2),
-    headline="Freezing attention patterns and norms' scales at their means undoes {outcome} of what a small Transformer"
-    " learns beyond single tokens, freezing the terms' biases {control} ({n} seeds).",
-    against="A frozen parameter has a mean that no text has, so that a share this small may still be too large; and"
-    " patterns alone cost {Parameters that are frozen / patterns / at the end} nats at the end.",
-    limits="Three seeds of one shape, one text and one optimiser, two million tokens. To which part of the network a"
+    headline="Attention patterns and norms' scales that are frozen at their means undo a share of {outcome} of what a"
+    " small Transformer learns beyond single tokens; frozen biases of the closed form's terms undo {control} ({n}"
+    " seeds).",
+    against="The terms' biases depend on the input, too, as they contain earlier terms; and frozen patterns alone cost"
+    " {Parameters that are frozen / patterns / at the end} nats at the end.",
+    limits="Three seeds of one shape, one text and one optimiser, two million tokens. A frozen mean is a value that no"
+    " text has, so that shares may be too large. To which part of the network a"
     " fall is assigned depends on the segments and on the rule.",
     tables={
         "Numbers along the training": along,
@@ -252,10 +254,11 @@ STUDY = Study(
         "emergence": Picture(
             parts_along,
             draw_parts,
-            "Each row is a part of the network, each column 64 steps; a column sums to the mean change of the three"
-            " curves underneath, one of each seed. Blue lowers. The loss of held-out text falls first by embeddings;"
-            " the use of repetition begins after {Numbers along the training / steps at 10% of the fall / repetition}"
-            " steps.",
+            "Parts of the network (rows) in the change of two losses, every 64 steps; blue lowers them. A column sums"
+            " to the mean change of the curves below, one of each seed. The loss of held-out text falls first by"
+            " embeddings; repetition is used after"
+            " {Numbers along the training / steps at 10% of the fall / repetition} steps, by layer 0 and by attention"
+            " of layer 5.",
         )
     },
     measure=measure,

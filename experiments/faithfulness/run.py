@@ -46,7 +46,7 @@ from experiments.run import FOLDER
 from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
 from experiments.table import Cell, Frames, Table
 from experiments.texts import held_out_sources
-from experiments.verdict import above
+from experiments.verdict import above, every
 
 TEXTS = Path(__file__).with_name("sentences.txt")
 ENCODER, SMOLLM2, EMBEDDED = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct", "The embedded model"
@@ -197,7 +197,15 @@ def first_ones(frames: Frames) -> list[str]:
     return table(["number", "tokens", "first", "best secant", "best other", "the secant's lead"], rows)
 
 
-SECANT, GRADIENTS = "secant, mask", "integrated gradients, 32 steps, mask"
+CASES = (
+    (PAIRS, "masked", "mask"),
+    (PAIRS, "removed", "pad"),
+    (OF_CODE, "masked", "mean"),
+    (OF_CODE, "removed", "mean"),
+    (NEXT, "masked", "mean"),
+    (NEXT, "removed", "mean"),
+)
+"""What is compared, how tokens are taken away, and the baseline of both methods."""
 CELLS = "Who is first"
 
 STUDY = Study(
@@ -208,31 +216,20 @@ STUDY = Study(
     stated="after the run",
     predictions=(
         Prediction(
-            "pairs of sentences, tokens masked out: the secant is ahead of integrated gradients with 32 steps",
-            "confirmed if the interval of the lead is above zero, refuted if it is below",
-            (lead(PAIRS, "masked", SECANT, GRADIENTS),),
-            above,
-        ),
-        *(
-            Prediction(
-                f"{comparison.lower()}, tokens {removal}: the secant is ahead of integrated gradients with 32 steps",
-                "confirmed if the interval of the lead is above zero, refuted if it is below",
-                (lead(comparison, removal, f"secant, {baseline}", f"integrated gradients, 32 steps, {baseline}"),),
-                above,
-            )
-            for comparison, removal, baseline in (
-                (PAIRS, "removed", "pad"),
-                (OF_CODE, "masked", "mean"),
-                (OF_CODE, "removed", "mean"),
-                (NEXT, "masked", "mean"),
-                (NEXT, "removed", "mean"),
-            )
+            "on three kinds of text, tokens masked or removed, the secant is ahead of integrated gradients, 32 steps",
+            "confirmed if the interval of the lead is above zero in all six cells, refuted if it is below in all six,"
+            " mixed if it is above in some and below in others",
+            tuple(
+                lead(comparison, removal, f"secant, {baseline}", f"integrated gradients, 32 steps, {baseline}")
+                for comparison, removal, baseline in CASES
+            ),
+            every(above),
         ),
     ),
-    control=lead(PAIRS, "masked", SECANT, "integrated gradients, 32 steps, pad"),
-    headline="On pairs of sentences with tokens masked out, one of six cells, the secant orders tokens better than"
-    " integrated gradients with 32 steps, by {outcome} against a text of masks and {control} against padding ({n}"
-    " texts); in the other five cells another method is first.",
+    control=lead(PAIRS, "masked", "secant, mask", "collapse"),
+    headline="The secant orders tokens better than integrated gradients (32 steps) in four of six cells, as on masked"
+    " pairs of sentences ({outcome}; ahead of the collapse by {control}), and worse in two, of code"
+    f" ({{{CELLS} / The next token of code, masked / the secant's lead}}; {{n}} texts).",
     against="With tokens really removed the best secant is behind the collapse on pairs of sentences"
     f" ({{{CELLS} / Pairs of sentences, removed / the secant's lead}}), and behind leave-one-out on code"
     f" ({{{CELLS} / The next token of code, removed / the secant's lead}}) and on SmolLM2"
@@ -244,8 +241,9 @@ STUDY = Study(
         "faithfulness": Picture(
             leads,
             draw_leads,
-            "Each row is a method with its baseline and its cost in forward passes; red are those of this package."
-            " Right of the line a method is worse than the secant against a text of masks.",
+            "Pairs of sentences: by how much every method, with its cost in forward passes, is behind the secant"
+            " against a text of masks. With tokens masked (left) no method is ahead of it, with tokens removed (right)"
+            " several are. Red are the methods of this package.",
         )
     },
     measure=measure,

@@ -1,4 +1,4 @@
-"""Is half of each factor of a gated neuron a better rule for a collapse than either factor alone?
+"""Does a collapse rank neurons better with half of each factor of a gated neuron than with either alone?
 
 A gated neuron is a product of two factors, and the collapse may flow through either: "gate" lets the slope of the
 activation flow and holds the other factor, "factor" the other way round, "halves" lets half of each flow. The parts
@@ -89,8 +89,7 @@ STUDY = Study(
     ),
     control=lead(FACTOR),
     headline="Circuits by a collapse in which half of each factor of a gated neuron flows keep {outcome} more of the"
-    " effect than with the gate alone and {control} more than with the other factor ({n} tasks); over tasks neither is"
-    " shown.",
+    " effect than with the gate alone, and {control} more than with the other factor alone ({n} tasks).",
     against="On the indirect object the other factor alone keeps {Gate rules / factor / indirect object}, hardly less"
     " than halves ({Gate rules / halves / indirect object}).",
     limits="Three tasks of one model, neurons at tokens.",

@@ -21,31 +21,25 @@ only between the two texts.
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 import duat_jax as duat
 from duat_jax.attribution.unit_values import Scores
-from duat_jax.display.pictures import styled
 from duat_jax.evaluation.circuits import METHODS
 from duat_jax.models.config import Head
 from duat_jax.nn import BlockConfig
-from experiments.estimate import estimate
 from experiments.ground_truth.programs import LAST, NOTHING, OWN, PROGRAMS
-from experiments.pictures.panels import colours, dots
-from experiments.run import frames_of
-from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
-from experiments.table import Cell, Frames, Table, rows_of
+from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
+from experiments.table import Cell, Frames, Table
 from experiments.verdict import above
 
 READ = ALONE, IGNORING = ("alone", "ignoring")
 """The read-outs of a compiled model: the result of A; or that of `(a, b) ↦ a`, for which B is read and ignored."""
-TITLES = {ALONE: "one program is read", IGNORING: "both are read, one is ignored"}
 LEAST = 1e-6
 """The size below which numbers count as zero: a unit that moves by less doesn't move, and scores below are ties."""
 SORTING = "sort"
@@ -196,28 +190,6 @@ def lead(read: str) -> Measure:
     return Measure(f"area of the secant minus that of {GRADIENTS[0]}, {read}", values, 2, "+")
 
 
-def both_areas() -> dict[str, Any]:
-    """Return how well every method ranks the units of known circuits, for both read-outs."""
-    areas = frames_of("ground_truth")["areas"]
-    order = rows_of(areas, ties=True, read=ALONE).groupby("method").area.mean().sort_values(ascending=False).index
-    found = {read: of_read(read, areas).groupby("method").area for read in READ}
-    return {
-        read: {method: [round(float(of), 3) for of in estimate(areas.get_group(method))[:3]] for method in order}
-        for read, areas in found.items()
-    }
-
-
-@styled
-def draw_areas(numbers: dict[str, Any]) -> Figure:
-    """Draw how well every method ranks the units of a known circuit, for both read-outs."""
-    figure = Figure(figsize=(8.2, 3.8))
-    for axes, (read, methods) in zip(figure.subplots(1, 2, sharey=True), numbers.items(), strict=True):
-        dots(axes, methods, colours(methods))
-        axes.axvline(0.5, color="black", linestyle=":")
-        axes.set(xlim=(0, 1.05), title=TITLES[read], xlabel="area under the ROC curve")
-    return figure
-
-
 STUDY = Study(
     protocol=__doc__,
     page="circuits",
@@ -239,9 +211,9 @@ STUDY = Study(
         ),
     ),
     control=lead(IGNORING),
-    headline="Where one compiled program is read, the secant's ranking has an area that is {outcome} above that of"
-    " integrated gradients with ten steps; where a second one is read and ignored, the difference is {control}"
-    " ({n} programs): neither is shown over programs.",
+    headline="Where one compiled program is read, the secant's ranking has an area under the ROC curve that is larger"
+    " by {outcome} than that of integrated gradients with ten steps; where a second one is read and ignored, by"
+    " {control} ({n} programs).",
     against="Where a second program is read and ignored, the secant is near chance"
     " ({Areas of both read-outs / secant / ignoring}, integrated gradients"
     " {Areas of both read-outs / integrated gradients, 10 steps / ignoring}); and if scores below a millionth were"
@@ -265,14 +237,6 @@ STUDY = Study(
             prepare=lambda areas: areas[(areas["read"] == ALONE) & areas.method.isin(GRADIENTS)],
             note="True: scores below a millionth count as zero; False: they are ranked, as float64 allows.",
         ),
-    },
-    pictures={
-        "ground-truth": Picture(
-            both_areas,
-            draw_areas,
-            "The area under the ROC curve of every method, a mean over programs with its 95 % interval; the dotted line"
-            " is chance. Red are the methods of this package.",
-        )
     },
     measure=measure,
 )

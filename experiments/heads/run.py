@@ -1,4 +1,4 @@
-"""Does the part of a word's embedding that one head reads keep the word, and do heads stand in for each other?
+"""Do the values that one head reads keep the word, nearly as well as the whole stream does?
 
 The first version of the papers asks (`001`, Section 4.5) whether heads, which see slices of an embedding, capture the
 full meaning of words, and whether eight heads are eight different encodings of a word.  In the trained models that are
@@ -254,13 +254,13 @@ STUDY = Study(
     stated="before the run",
     predictions=(
         Prediction(
-            "one head's values keep the word",
+            "one head's values keep the word nearly as well as the whole stream",
             f"confirmed if above {KEPT} % of the whole stream's in both models, refuted if below in both",
             _words("one head's values"),
             every(above, KEPT),
         ),
         Prediction(
-            "all heads' values together keep the word",
+            "all heads' values together keep the word nearly as well as the whole stream",
             f"confirmed if above {KEPT} % of the whole stream's in both models, refuted if below in both",
             _words("all heads' values"),
             every(above, KEPT),
@@ -278,8 +278,9 @@ STUDY = Study(
             every(above),
         ),
         Prediction(
-            "two heads of a task's top lose less together than the sum of both effects",
-            "confirmed if less than the sum is ahead of more in both models, refuted if behind in both",
+            "corrupting two of a task's top heads loses less than the sum of both effects",
+            "confirmed if the effect that pairs lose less exceeds the effect that they lose more in both models,"
+            " refuted if it is behind in both",
             tuple(_of_models("less minus more than the sum, in %", less_than_sum, digits=1)),
             every(above),
         ),
@@ -295,10 +296,10 @@ STUDY = Study(
         ),
     ),
     control=_words(f"values, {SPLITS}")[0],
-    headline="One head's values find the same word in other texts {outcome} % as often as SmolLM2's whole stream does"
-    " ({n} layers), random groups of columns {control} %; in the embedded model"
-    " {Reading / embedded, one head's values / of the stream's, in %} %: whether a head keeps the word is undecided.",
-    against="A head is no better at it than chance: random groups of columns and slices of the features"
+    headline="By one head's values the nearest token is the same word {outcome} % as often as by SmolLM2's whole stream"
+    " ({n} layers), by random columns of all heads {control} %; in the embedded model"
+    " {Reading / embedded, one head's values / of the stream's, in %} %.",
+    against="A head is no better at it than other parts of its size: random columns and slices of the features"
     " ({Reading / SmolLM2-135M, a slice of the features / of the stream's, in %} % in SmolLM2) find the word as often;"
     " and gradients ({Prediction / gradient / SmolLM2-135M: sizes}) rank interactions better than shares of the secant"
     " ({Prediction / shares of the secant / SmolLM2-135M: sizes}).",
@@ -310,9 +311,11 @@ STUDY = Study(
         "heads": Picture(
             heads_in_numbers,
             draw_heads,
-            "Above, heads (red) read more alike than heads that read the same components without relation to each"
-            " other. Below, shares of the secant (red) rank interactions of pairs of heads better than likeness of two"
-            " heads does, and gradients rank them better still. Lines are 95 % intervals.",
+            "Above: how alike two heads of a layer read, as values (red), beside four comparisons. In SmolLM2 they are"
+            " more alike than heads that read the same components with random signs, and less than rotated or untrained"
+            " heads; in the embedded model the intervals overlap. Below: how well predictions rank the interactions of"
+            " pairs of heads. Shares of the secant (red) are ahead of products and cosines, and gradients of the"
+            " shares. Lines are 95 % intervals over layers (above) and tasks (below).",
         )
     },
     settings={

@@ -139,8 +139,8 @@ STUDY = Study(
         ),
     ),
     control=Measure("gain before", before_all, 3, "+"),
-    headline="Fine-tuning by adapters of rank 16 changes by {outcome} nats a token how much far tokens of a text lower"
-    " its loss, which is {control} before ({n} test texts).",
+    headline="Before fine-tuning, far tokens of a text lower its loss by {control} nats a token; after fine-tuning by"
+    " adapters of rank 16 they lower it by {outcome} more ({n} test texts).",
     against="After ten steps of adapters the gain by far tokens differs from the one before by"
     " {Gain by context along fine-tuning / the task's, rank 16, 10 / more than before}.",
     limits="One model, one task, texts of 60 tokens. Another text's tokens may also mislead.",

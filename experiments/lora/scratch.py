@@ -189,8 +189,8 @@ STUDY = Study(
         ),
     ),
     control=more(ONCE, LENGTHS[0]),
-    headline="On the largest of three digits the loss of a network from random weights differs from the adapted model's"
-    " by {outcome} nats after eight times the steps, and by {control} after as many ({n} seeds).",
+    headline="On the task *largest of three*, the loss of a network trained from random weights minus the adapted"
+    " model's is {outcome} nats after eight times the steps, and {control} after as many ({n} seeds).",
     against="From random weights a step takes {Processor time of a step / from random weights /"
     " milliseconds} milliseconds of processor time, with adapters {Processor time of a step / rank 16 / milliseconds};"
     " in as many steps the adapted loss isn't reached.",

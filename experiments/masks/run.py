@@ -1,4 +1,4 @@
-"""Do secants over masks find smaller circuits than other methods of equal cost, on tasks that are new?
+"""Do circuits by secants over masks keep more of a new task than those by other methods of equal cost?
 
 The test of a circuit replaces units, and a unit acts through others that are replaced too. Methods over masks score
 units in just these runs: the metric is a function of a mask M, with each unit at c + M (h - c), where h is its value
@@ -156,13 +156,13 @@ STUDY = Study(
     ),
     control=CONTROL,
     headline="Circuits by secants over masks, twice, keep {outcome} more of a task's effect than those by gradients"
-    " over masks of equal cost, and {control} more than those by the secant of texts ({n} tasks): the lead is that of"
-    " the masks.",
+    " over masks, and {control} more than those by the secant of texts ({n} tasks), which among eight leads is"
+    " {Leads that hold together / secant / secant over masks, twice is ahead by}.",
     against="With another prompt's corrupted text most of the lead over the secant of texts is gone"
     " ({Other tests of the same scores / secant / another prompt's corrupted text, secant over masks, twice is"
     " ahead by}).",
-    limits="Eight tasks, written and not drawn, and one model. With eight leads together that over the secant of texts"
-    " is {Leads that hold together / secant / secant over masks, twice is ahead by}.",
+    limits="Eight tasks, written and not drawn, and one model. Gradients over masks do as well at equal cost: a lead is"
+    " that of the masks.",
     tables={
         "New tasks": table_of_methods(
             [FIRST],

@@ -1,4 +1,4 @@
-"""Does a circuit that is optimised on the metric keep more on prompts that it wasn't optimised on?
+"""Does a circuit that is optimised on some prompts keep more of other prompts' effect than the secant's?
 
 Scores need a few passes. With many more, one circuit for all prompts of a task can be optimised on what it is tested
 by: from the ranking by mean scores on 32 prompts, each of 20 steps runs eight circuits of sizes between 0.1 and 50 %
@@ -203,10 +203,10 @@ STUDY = Study(
     ),
     control=Measure("lead on the prompts that it was optimised on, beyond that on others", overfitting, 3, "+"),
     headline="One circuit that is optimised on 32 prompts in twenty steps keeps {outcome} more of the effect of other"
-    " prompts than the secant's, and {control} more than that on the prompts that it was optimised on ({n} tasks).",
+    " prompts than the secant's; on its own prompts this lead is larger by {control} ({n} tasks).",
     against="One step as long as twenty has a higher score ("
     "{Refined circuits / secant, 20 steps in one / kept}) than twenty steps ({Refined circuits / secant, 20 steps /"
-    " kept}), by overshooting: the stated rule gives optimisation no credit.",
+    " kept}), by overshooting: by the stated rule the lead isn't credited to optimising.",
     limits="One model. The other prompts share templates and words with those that were optimised on.",
     tables={
         "Refined circuits": Table("circuits", ("method",), PLAIN, columns="test", prepare=shown),

@@ -1,4 +1,4 @@
-"""Are planted pieces of text found in the training that reads them?
+"""Does the exact ledger find planted pieces of text in the training that reads them?
 
 The embedded model is trained on 32 pieces of 32 tokens, eight passes in 64 steps of Adam.  One piece, the *taught* one,
 is a line with a secret word again and again; a *decoy* has its tokens in another order.  In a second training there is
@@ -237,11 +237,12 @@ STUDY = Study(
     stated="before the run",
     predictions=PREDICTIONS,
     control=FOUND_BY[ELSEWHERE],
-    headline="In a share of {outcome} of {n} draws the exact ledger has planted pieces of text at the ends of its"
-    " order, if its number is a loss that they have themselves; for the same loss after other text in {control}.",
-    against="The cosine of gradients after all finds them in {Planted pieces at the ends of the order / cosine of"
-    " gradients after all / all three} of the draws; and without one of two twins only {Parts of planted pieces, and"
-    " trainings without them / twins, taught / lost without it, nats} nats are lost.",
+    headline="In {outcome} of {n} draws the exact ledger ranks the planted pieces first when it splits the loss of text"
+    " that they contain, and in {control} when it splits the same loss after other text; the cosine of gradients in"
+    " {Planted pieces at the ends of the order / cosine of gradients after all / all three}.",
+    against="No lead over the cosine of gradients after all is shown. And a part isn't what its absence costs: without"
+    " one of two twins only {Parts of planted pieces, and trainings without them / twins, taught / lost without it,"
+    " nats} nats are lost.",
     limits="One model of a few million weights, one kind of line, eight passes: a large model that reads a text once"
     " may keep less of it. The same words come in several draws.",
     tables={
@@ -252,8 +253,9 @@ STUDY = Study(
         "planted": Picture(
             _dots,
             draw_panels,
-            "Dots are means over draws, with intervals. Without one of two twins hardly anything is lost, though each"
-            " has a large part.",
+            "Left: by how much planted pieces lower the loss of the answer by their parts; right: how much higher it"
+            " ends without them; means over draws with intervals. Without one of two twins hardly anything is lost,"
+            " though each has a large part.",
         )
     },
     measure=measure,

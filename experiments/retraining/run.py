@@ -265,8 +265,9 @@ STUDY = Study(
     control=Measure(
         "lead of the exact ledger over that of other targets, without a half", *lead(EXACT_13, OTHERS, HALVES)[1:]
     ),
-    headline="An exact split of a loss over examples forecasts a training without half of them as well as one to first"
-    " order: its rank correlation is ahead by {outcome}; of other targets' scores by {control} ({n} seeds).",
+    headline="Forecasts by the exact ledger of trainings without half of the examples have a rank correlation that is"
+    " higher by {outcome} than that of forecasts to first order, and by {control} than that of the ledger of other"
+    " targets ({n} seeds).",
     against="A ridge regression on 150 retrainings reaches {Without a half / ridge regression on 150 retrainings / rank"
     " correlation}, the exact ledger {Without a half / exact ledger, 13 steps a segment / rank correlation}.",
     limits="Two tiny networks, short texts and many passes: nothing follows for large models that read a text once. One"

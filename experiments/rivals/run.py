@@ -1,4 +1,4 @@
-"""Do the secant and the secant over masks find smaller circuits than other papers' methods?
+"""Do circuits by secants over masks keep more of a task than those by other papers' methods?
 
 The same scores of neurons at tokens by other papers' methods, written anew. They were compared with the authors' code
 for GIM and EAP-IG. No code by the authors was found for EAP-GP and AtP*: these follow the definitions that independent
@@ -168,8 +168,7 @@ STUDY = Study(
     ),
     control=leads_over(MASKS, SECANT)[0],
     headline="Circuits by secants over masks, twice, keep {outcome} more of a task's effect than those by DeepLIFT, the"
-    " best of other papers' methods, and {control} more than those by the secant of texts ({n} tasks): neither lead is"
-    " shown.",
+    " best of other papers' methods, and {control} more than those by the secant of texts ({n} tasks).",
     against="Best for circuits isn't best for single units: gradient x change ranks the effects of patching one unit at"
     " a time at {All tasks / gradient x change / rank correlation}, the secant at"
     " {All tasks / secant / rank correlation} and secants over masks at"

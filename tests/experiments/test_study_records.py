@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from experiments import run
-from experiments.estimate import Method, estimate, ratio
+from experiments.estimate import Method, estimate, ratio, share
 from experiments.findings import FOLDER, PAGES, RECORDS, page_of_tables, record, records
 from experiments.record import faults, filled_sentence, record_of, verdict_on
 from experiments.studies import converted, study_of
@@ -130,6 +130,9 @@ def test_an_interval_fits_its_number_of_units():
     assert estimate([True, False]).method == Method.EXACT
     assert estimate([2.0, 2.0]).written() == estimate([2.0]).written() == "2.000"
     assert ratio([1.0, 2.0, 4.0], [2.0, 4.0, 8.0]).written() == "0.500"
+    scattered = [0.0, 0.0, 9.0], [1.0, 1.0, 1.0]
+    assert ratio(*scattered, of_sizes=True).low > 0 > ratio(*scattered).low, "a ratio that can't be negative"
+    assert (share([0.8, 1.0, 1.0]).high, share([0.2, 0.0, 0.0]).low) == (1.0, 0.0)
 
 
 def test_a_table_has_a_row_of_each_group_and_averages_within_units():

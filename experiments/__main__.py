@@ -2,34 +2,25 @@
 
 import sys
 from collections.abc import Sequence
-from inspect import signature
 
 from duat_jax.cli.compiled import keep_compiled
 from experiments.pages import write_pages
 from experiments.run import run as measure
-from experiments.studies import converted, module_of, studies, study_of
+from experiments.studies import studies, study_of
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the study that is named first with the options after it, or list all studies."""
+    """Run the study that is named, or list all studies."""
     if not arguments:
         print("\n".join(f"{name:{max(map(len, studies()))}}  {line}" for name, line in studies().items()))
         return
     study, *options = arguments
     if study not in studies():
         sys.exit(f"There is no study {study!r}: python -m experiments lists them.")
-    if study in converted():
-        if options:
-            sys.exit(f"The study {study} has no options: leave out {' '.join(options)}.")
-        keep_compiled()
-        measure(study, study_of(study))
-        write_pages()
-        return
-    run = module_of(study).main
-    if options and not signature(run).parameters:
+    if options:
         sys.exit(f"The study {study} has no options: leave out {' '.join(options)}.")
     keep_compiled()
-    run(options) if signature(run).parameters else run()
+    measure(study, study_of(study))
     write_pages()
 
 

@@ -5,9 +5,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import binomtest
 
 from duat_jax.evaluation.statistics import IntervalEstimate, bootstrap, students_mean
-from experiments.markdown import proportion
 
 FEW = 20
 """Fewer units than these have an interval by Student's t: a bootstrap of them is too narrow."""
@@ -65,7 +65,9 @@ def estimate(values: Sequence[float] | np.ndarray, comparisons: int = 1) -> Esti
     if not numbers.size:
         raise ValueError("an estimate needs at least one unit")
     if numbers.dtype == bool:
-        return Estimate(*proportion(numbers), len(numbers), Method.EXACT)
+        found = binomtest(int(numbers.sum()), len(numbers))
+        low, high = map(float, found.proportion_ci(method="exact"))
+        return Estimate(float(found.statistic), low, high, len(numbers), Method.EXACT)
     numbers = numbers.astype(float)
     if len(numbers) == 1 or np.ptp(numbers) == 0:
         return Estimate(*3 * (float(numbers.mean()),), len(numbers), Method.NONE)

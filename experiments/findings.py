@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from experiments.kept_results import ROOT
 from experiments.markdown import Fields, cells, table
 from experiments.record import Record, filled_sentence, record_of, verdict_on
-from experiments.run import ROOT, frames_of
-from experiments.studies import converted, study_of
+from experiments.run import frames_of
+from experiments.studies import studies, study_of
 from experiments.study import Study
 from experiments.table import Frames, Table, render
 from experiments.verdict import Verdict
@@ -57,7 +58,7 @@ def record(name: str) -> Record:
 
 def records(page: str | None = None) -> list[Record]:
     """Return the records of every study, or of those of one page, the study with the page's name first."""
-    found = [of for of in map(record, converted()) if page in (None, of.page)]
+    found = [of for of in map(record, studies()) if page in (None, of.page)]
     return sorted(found, key=lambda of: of.study != of.page.replace("-", "_"))
 
 
@@ -109,7 +110,7 @@ def page_of_tables(name: str) -> str:
 def write_pages_of_tables(names: Sequence[str] | None = None) -> None:
     """Write the page of every study."""
     FOLDER.mkdir(exist_ok=True)
-    for name in converted() if names is None else names:
+    for name in studies() if names is None else names:
         (FOLDER / f"{name}.md").write_text(page_of_tables(name), encoding="utf-8")
 
 

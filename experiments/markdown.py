@@ -1,37 +1,9 @@
-"""Numbers and tables as the pages show them: intervals, shares, tables in Markdown, and the names of their cells."""
+"""Tables in Markdown, and the names of their cells."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-import numpy as np
-from scipy.stats import binomtest
-
-from duat_jax.evaluation.statistics import IntervalEstimate, bootstrap
+from collections.abc import Iterable, Iterator, Sequence
 
 Fields = dict[str, str]
 """The fields of a study, by name: a number with its digits, or a block of Markdown."""
-
-
-def interval(numbers: IntervalEstimate | Sequence[float] | np.ndarray, digits: int = 3, sign: str = "") -> str:
-    """Format an estimate with its 95 % confidence interval, as on every page: `0.50 [0.41, 0.62]`."""
-    return (numbers if isinstance(numbers, IntervalEstimate) else bootstrap(np.asarray(numbers, float))).written(
-        digits, sign
-    )
-
-
-def proportion(hits: Sequence[bool] | np.ndarray) -> IntervalEstimate:
-    """Return the share of units for which something holds, with Clopper and Pearson's interval."""
-    found = binomtest(int(np.sum(hits)), len(hits))
-    return IntervalEstimate(float(found.statistic), *map(float, found.proportion_ci(method="exact")))
-
-
-def counted(hits: Sequence[bool] | np.ndarray) -> str:
-    """Format how often something holds, in per cent, with an interval, which 0 and 100 % have, too.
-
-    Example:
-        >>> counted([True, False, False, False])
-        '25.0 [0.6, 80.6] %'
-    """
-    return f"{IntervalEstimate(*(100 * number for number in proportion(hits))).written(1)} %"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -42,16 +14,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         ['| method | cost |', '|---|---|', '| secant | 4.0 |']
     """
     return [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in rows)]
-
-
-def sections(parts: Mapping[str, Iterable[str]]) -> str:
-    """Return a text of several parts, each under its heading.
-
-    Example:
-        >>> sections({"Errors": ["| method | error |"]}).splitlines()
-        ['### Errors', '', '| method | error |']
-    """
-    return "\n".join(line for title, lines in parts.items() for line in (f"### {title}", "", *lines, ""))
 
 
 def tables_of(text: str) -> Iterator[tuple[str, list[list[str]]]]:

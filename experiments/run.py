@@ -15,11 +15,11 @@ from rich.progress import Progress
 
 from duat_jax.evaluation.journal import Journal
 from experiments.environment import environment
+from experiments.kept_results import ROOT
 from experiments.significant import significant
 from experiments.study import Piece, Row, Study
 from experiments.table import Frames
 
-ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "experiments" / "results"
 
 

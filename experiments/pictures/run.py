@@ -1,4 +1,4 @@
-"""The picture at the top of every page of results, drawn from the fields of its study.
+"""The pictures of studies, and of the agreement of families with Hugging Face transformers.
 
 `make pages` draws those whose numbers changed.  A picture keeps a digest of its numbers, which
 `tests/experiments/test_pictures.py` compares.  After a change of how one is drawn, delete its file and run
@@ -11,56 +11,45 @@ from pathlib import Path
 
 from PIL import Image
 
-from experiments.families import measured
+from experiments.families import draw_families, measured
 from experiments.kept_results import ROOT
-from experiments.pictures import draw
-from experiments.studies import converted, study_of
+from experiments.studies import studies, study_of
 from experiments.study import Picture
 
 FOLDER = ROOT / "docs" / "findings"
-
-
-PICTURES: dict[str, Picture] = {}
-"""The picture of every page of results, by the name of the page."""
-
-FURTHER = {"families-answer": Picture(measured, draw.draw_families)}
-"""Pictures further down on a page, by their own names."""
-
-
-def of_studies() -> dict[str, Picture]:
-    """Return the pictures of all studies that are stated as one `STUDY`."""
-    return {name: picture for study in converted() for name, picture in study_of(study).pictures.items()}
+FAMILIES = {"families-answer": Picture(measured, draw_families)}
+"""The picture of docs/reference/families.md."""
 
 
 def every_picture() -> dict[str, Picture]:
-    """Return every picture by its name."""
-    return PICTURES | FURTHER | of_studies()
+    """Return every picture by the name of its file, without the ending."""
+    return FAMILIES | {name: picture for study in studies() for name, picture in study_of(study).pictures.items()}
 
 
-def path(page: str) -> Path:
+def path(name: str) -> Path:
     """Return the file of a picture."""
-    return FOLDER / (f"{page}-answer.png" if page in PICTURES and page not in of_studies() else f"{page}.png")
+    return FOLDER / f"{name}.png"
 
 
-def digest(page: str) -> str:
-    """Return a digest of the numbers that a page's picture shows."""
-    return hashlib.sha256(json.dumps(every_picture()[page].numbers()).encode()).hexdigest()[:16]
+def digest(name: str) -> str:
+    """Return a digest of the numbers that a picture shows."""
+    return hashlib.sha256(json.dumps(every_picture()[name].numbers()).encode()).hexdigest()[:16]
 
 
-def kept_digest(page: str) -> str | None:
-    """Return the digest of the numbers from which a page's picture was drawn, or `None` without one."""
-    if not path(page).exists():
+def kept_digest(name: str) -> str | None:
+    """Return the digest of the numbers from which a picture was drawn, or `None` without one."""
+    if not path(name).exists():
         return None
-    with Image.open(path(page)) as picture:
+    with Image.open(path(name)) as picture:
         return picture.info.get("Source")
 
 
 def write_pictures() -> None:
     """Draw every picture whose numbers changed."""
-    for page, picture in every_picture().items():
-        if kept_digest(page) != digest(page):
-            metadata = {"Source": digest(page), "Software": None}
-            picture.draw(picture.numbers()).savefig(path(page), dpi=110, metadata=metadata)
+    for name, picture in every_picture().items():
+        if kept_digest(name) != digest(name):
+            metadata = {"Source": digest(name), "Software": None}
+            picture.draw(picture.numbers()).savefig(path(name), dpi=110, metadata=metadata)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from duat_jax.evaluation.statistics import IntervalEstimate
-from experiments.markdown import cells, counted, interval
+from experiments.estimate import Estimate, Method, estimate
+from experiments.markdown import cells
 from experiments.pages import MARK, PAGES, filled
 
 
@@ -56,13 +56,16 @@ def test_a_cell_is_called_by_its_heading_row_and_column():
 
 
 def test_an_interval_is_written_with_its_number():
-    assert interval(IntervalEstimate(0.5, 0.4, 0.625), 2, sign="+") == "+0.50 [+0.40, +0.62]"
-    assert interval([1.0, 1.0, 1.0]) == "1.000", "an interval without a width says nothing"
-    assert interval(IntervalEstimate(-0.0001, -0.2, 0.2), 1) == "0.0 [-0.2, 0.2]"
+    def written(*numbers, digits, sign=""):
+        return Estimate(*numbers, 9, Method.STUDENT).written(digits, sign)
+
+    assert written(0.5, 0.4, 0.625, digits=2, sign="+") == "+0.50 [+0.40, +0.62]"
+    assert written(-0.0001, -0.2, 0.2, digits=1) == "0.0 [-0.2, 0.2]"
+    assert estimate([1.0, 1.0, 1.0]).written() == "1.000", "an interval without a width says nothing"
 
 
 def test_what_never_holds_may_still_hold_sometimes():
     """Of none in eight the upper limit `p` has `(1 − p)^8 = 2.5 %`."""
-    limit = 100 * (1 - 0.025 ** (1 / 8))
-    assert counted([False] * 8) == f"0.0 [0.0, {limit:.1f}] %"
-    assert counted([True] * 8) == f"100.0 [{100 - limit:.1f}, 100.0] %"
+    limit = 1 - 0.025 ** (1 / 8)
+    assert estimate([False] * 8).written() == f"0.000 [0.000, {limit:.3f}]"
+    assert estimate([True] * 8).scaled(100).written(1) == f"100.0 [{100 - 100 * limit:.1f}, 100.0]"

@@ -10,13 +10,13 @@ from experiments import run
 from experiments.estimate import Method, estimate, ratio, share
 from experiments.findings import FOLDER, PAGES, RECORDS, page_of_tables, record, records
 from experiments.record import faults, filled_sentence, record_of, verdict_on
-from experiments.studies import converted, study_of
+from experiments.studies import studies, study_of
 from experiments.study import Measure, Piece, Prediction, Study, in_frames
 from experiments.table import Cell, Table, render, rows_of
 from experiments.verdict import Verdict, above, every, together
 
 
-@pytest.mark.parametrize("name", converted())
+@pytest.mark.parametrize("name", studies())
 def test_a_headline_is_the_primary_outcome_with_its_control_and_n(name):
     study = study_of(name)
     assert not list(faults(name, study))
@@ -25,13 +25,13 @@ def test_a_headline_is_the_primary_outcome_with_its_control_and_n(name):
         assert number in headline
 
 
-@pytest.mark.parametrize("name", converted())
+@pytest.mark.parametrize("name", studies())
 def test_the_page_of_tables_shows_the_kept_results(name):
     assert (FOLDER / f"{name}.md").read_text(encoding="utf-8") == page_of_tables(name), "`make pages` writes it"
 
 
 def test_no_page_of_tables_is_of_another_study():
-    assert sorted(path.stem for path in FOLDER.glob("*.md")) == sorted([*converted(), "claims"])
+    assert sorted(path.stem for path in FOLDER.glob("*.md")) == sorted([*studies(), "claims"])
 
 
 def test_the_file_of_records_has_the_kept_results():

@@ -1,7 +1,7 @@
 """Claim: an unrolled stack's parameters can be computed for all layers in parallel after the forward pass.
 
 Run `python -m benchmarks.parallel`; it writes benchmarks/results/parallel.json, from which `make pages`
-fills in the tables in docs/explanation/parallel.md.
+fills in the tables in docs/reference/tables/costs.md.
 
 Random layers of one term, the linear path near the identity, 64 of them, in float32, every program jitted but the
 recursion and measured in turn in the same run; the numbers' errors are those beside the serial programs in float64.

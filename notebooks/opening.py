@@ -17,8 +17,11 @@ TAG = f"v{PROJECT['version']}"
 FILES = f"{ADDRESS}/blob/{TAG}"
 """Where the repository's files are shown."""
 
-TRAINING = ("approximation", "emergence", "lora", "training-run", "your-own-model")
+TRAINING = ("emergence", "lora", "training-run", "your-own-model")
 """The notebooks that train something, with Optax."""
+
+EXTRAS = dict.fromkeys(TRAINING, "[train]") | {"papers": "[images]"}
+"""What is installed with the package: Optax, and with it scikit-learn for images."""
 
 BADGE = re.compile(r"\[!\[Open in Colab\].*\n\n")
 IN_THE_REPOSITORY = re.compile(r"(?<=\]\()(?:\.\./|https://[^)\s]*/blob/v[^/]*/)(?=\w)")
@@ -45,7 +48,7 @@ def first_cell(name: str) -> str:
     """
     oldest = next(each for each in PROJECT["dependencies"] if each.startswith("jax>=")).removeprefix("jax>=")
     bound = ", ".join(oldest.split(".")[:2])
-    extra = "[train]" if name in TRAINING else ""
+    extra = EXTRAS.get(name, "")
     return f"""from importlib import metadata, util
 
 if util.find_spec("duat_jax") is None:

@@ -90,7 +90,7 @@ def test_the_first_cell_leaves_a_jax_that_is_new_enough_alone(path, runtime, jax
     monkeypatch.setattr(metadata, "version", {"jax": jax, "numpy": "2.1.3"}.__getitem__)
     ran = shell.run_cell(cells(path, "code")[0])
     ran.raise_error()
-    extra = r"(\[train\])?"
+    extra = r"(\[(train|images)\])?"
     pattern = rf'install -q "duat-jax{extra} @ git\+{re.escape(ADDRESS)}@{TAG}" {re.escape(asked or "")}'
     assert len(commands) == (asked is not None)
     assert all(re.fullmatch(pattern, command) for command in commands), commands

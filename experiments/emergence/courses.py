@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from experiments.emergence.moving import NOTHING, WEIGHTS
 from experiments.emergence.training import HELD_OUT, REPETITION, TRAINED_ON
-from experiments.table import Frames
+from experiments.table import Frames, rows_of
 
 FOLLOWED_TRAINING = "followed"
 SECANT, DOUBLE, SIMPSON = RULES = "secant", "secant, 128 steps", "Simpson's rule"
@@ -69,10 +69,7 @@ class Course:
 
     def row(self, frame: str, **keys: Any) -> pd.Series:
         """Return the one row of a frame that has given keys."""
-        rows = self.frames[frame]
-        for key, value in keys.items():
-            rows = rows[rows[key] == value]
-        return rows.squeeze(0)
+        return rows_of(self.frames[frame], **keys).squeeze(0)
 
     def values(self, number: str, training: str = FOLLOWED_TRAINING) -> Float[np.ndarray, "states"]:
         """Return a number at every state, averaged as the course says."""
@@ -106,8 +103,7 @@ class Course:
 
     def parts(self, number: str, rule: str = SECANT) -> dict[str, Float[np.ndarray, "segments"]]:
         """Return the parts of a number's change over parts of the network, segment by segment."""
-        rows = self.frames["parts"]
-        rows = rows[(rows.number == number) & (rows.rule == rule)]
+        rows = rows_of(self.frames["parts"], number=number, rule=rule)
         return {part: np.array(parts) for part, parts in zip(rows.part, rows.parts, strict=True)}
 
     def shares(self, number: str, rule: str, between: tuple[float, float] | None = None) -> dict[str, float]:

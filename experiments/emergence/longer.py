@@ -19,9 +19,8 @@ from flax import nnx
 from jaxtyping import Float
 
 import duat_jax as duat
-from experiments.emergence.courses import EARLY, FOLLOWED_TRAINING, HALF, LATE, SECANT, SIMPSON, Course
+from experiments.emergence.courses import FOLLOWED_TRAINING, HALF, SECANT, SIMPSON, Course
 from experiments.emergence.followed import Followed
-from experiments.emergence.moving import WEIGHTS
 from experiments.emergence.picture import Numbers, draw_longer
 from experiments.emergence.texts import Sizes
 from experiments.emergence.training import COPY, HELD_OUT, REPETITION, Network, numbers_of
@@ -118,21 +117,14 @@ def along(frames: Frames) -> list[str]:
     of, names = course_of(frames), (HELD_OUT, REPETITION, COPY)
     shorter = Course(frames_of("emergence"), SEED)
     end = float(shorter.steps[-1])
-    rows = [
-        [f"{of.steps[state]:,.0f}", *(f"{of.values(name)[state]:z.2f}" for name in names)]
-        for state in np.unique(np.linspace(0, len(of.steps) - 1, 9).astype(int))
-    ]
-    rows += [
-        [f"{end:,.0f}, between states", *(f"{np.interp(end, of.steps, of.values(name)):z.2f}" for name in names)],
-        [f"{end:,.0f}, with the rate that falls", *(f"{shorter.values(name)[-1]:z.2f}" for name in names)],
-        [EMBEDDED, *(f"{of.values(name, EMBEDDED)[0]:z.2f}" for name in names)],
-    ]
-    rows += [
-        [f"steps at {share:.0%} of the fall", *(f"{of.crossing(name, share):,.0f}" for name in names)]
-        for share in (EARLY, HALF, LATE)
-    ]
-    rows.append(["undone by freezing patterns and scales", f"{of.undone(WEIGHTS):.2f}", "", ""])
-    return table(["steps", *names], rows)
+    places = np.unique(np.linspace(0, len(of.steps) - 1, 9).astype(int))
+    values = {
+        **{f"{of.steps[state]:,.0f}": [of.values(name)[state] for name in names] for state in places},
+        f"{end:,.0f}, between states": [np.interp(end, of.steps, of.values(name)) for name in names],
+        f"{end:,.0f}, with the rate that falls": [shorter.values(name)[-1] for name in names],
+        EMBEDDED: [of.values(name, EMBEDDED)[0] for name in names],
+    }
+    return table(["steps", *names], [[title, *(f"{value:z.2f}" for value in row)] for title, row in values.items()])
 
 
 def _along_both() -> Numbers:

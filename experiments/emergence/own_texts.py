@@ -1,10 +1,9 @@
 """Texts that one training reads and the others don't."""
 
 from collections.abc import Sequence
-from itertools import combinations
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from experiments.emergence.texts import Texts
 
@@ -31,25 +30,3 @@ def own_texts(texts: Texts, others: Sequence[Texts]) -> Int[np.ndarray, "times t
     ]
     count = min(DRAWN, *map(len, own))
     return np.array([texts[:: len(texts) // count][:count] for texts in own])
-
-
-def lower_when_read(losses: dict[int, dict[str, list[float]]]) -> Float[np.ndarray, "pairs times"]:
-    """Return of every pair of trainings how much lower the losses of texts are that a training read.
-
-    Example:
-        >>> losses = {0: {"read by seed 0": [2.0], "read by seed 1": [4.0]}}
-        >>> lower_when_read(losses | {1: {"read by seed 0": [2.5], "read by seed 1": [3.8]}}).tolist()
-        [[0.35]]
-    """
-    # Half of `L_b(R_a) − L_a(R_a) + L_a(R_b) − L_b(R_b)`: how well each of both models reads, and how hard the texts of
-    # each are, cancel.
-
-    def read_losses(model: int, texts: int) -> Float[np.ndarray, "times"]:
-        return np.array(losses[model][f"{READ_BY}{texts}"])
-
-    return np.array(
-        [
-            (read_losses(b, a) - read_losses(a, a) + read_losses(a, b) - read_losses(b, b)) / 2
-            for a, b in combinations(losses, 2)
-        ]
-    ).round(6)

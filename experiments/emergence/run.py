@@ -24,8 +24,9 @@ again*, first seed only: without the losses of tokens after one that stands in t
 many tokens drawn from all.
 
 Two measurements were added after the rest had come out, without a prediction: the closed form's parts of the last
-states (Eq. 11), and the losses of texts that one seed alone read.  If repetition falls by less than 0.2 nats in a seed,
-*abrupt*, *by attention* and *by what stands before* have no verdict.
+states (Eq. 11), and the losses of texts that one seed alone read.  Heads, parts that are set back, tokens and these two
+are in the kept results, and in no table.  If repetition falls by less than 0.2 nats in a seed, *abrupt*, *by attention*
+and *by what stands before* have no verdict.
 """
 
 from collections.abc import Callable
@@ -46,13 +47,13 @@ from experiments.emergence.followed import Followed
 from experiments.emergence.ledgers import largest_texts, ledger_of_tokens, of_kinds, of_single_steps, of_whole, set_back
 from experiments.emergence.moving import BIASES
 from experiments.emergence.picture import draw_parts, parts_along
-from experiments.emergence.tables import along, frozen, heads, read_texts, shares
+from experiments.emergence.tables import along, frozen
 from experiments.emergence.texts import Sizes
 from experiments.emergence.training import DRAWN, HELD_OUT, REPETITION, TRAINED_ON, WITHOUT
 from experiments.estimate import Estimate, estimate
 from experiments.run import FOLDER
 from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Study
-from experiments.table import Cell, Frames, Table
+from experiments.table import Frames
 from experiments.verdict import Verdict, above, below, decide
 
 SIZES, SEEDS = Sizes(), (5, 6, 7)
@@ -237,18 +238,6 @@ STUDY = Study(
     tables={
         "Numbers along the training": along,
         "Parameters that are frozen": frozen,
-        "Shares of the falls while repetition forms": shares,
-        "Heads": heads,
-        "Texts that were read, and others": read_texts,
-        "Tokens of the training": Table(
-            "tokens",
-            ("kind",),
-            {
-                "tokens": Cell(lambda rows: f"{rows.tokens.iloc[0]:,}"),
-                "part": Cell(lambda rows: f"{sum(map(sum, rows.parts)):+.3f}"),
-            },
-            columns="number",
-        ),
     },
     pictures={
         "emergence": Picture(

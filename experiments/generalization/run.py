@@ -41,7 +41,6 @@ import pandas as pd
 
 from experiments.estimate import estimate
 from experiments.generalization import ratios
-from experiments.generalization.frozen import GROUPS
 from experiments.generalization.measures import COUNTS, UNSEEN_COUNTS, dissected, measured, references
 from experiments.generalization.networks import FIXED, KINDS, MOVING, TRANSFORMER, WHOLE
 from experiments.generalization.picture import draw_errors
@@ -261,24 +260,11 @@ STUDY = Study(
             prepare=lambda networks: networks[networks.functions.isin(MANY) & (networks.times == 1)],
             note="Medians and ranges over seeds.",
         ),
-        "Frequent and rare functions": Table(
-            "networks",
-            ("functions", "network"),
-            {of: Cell(of) for of in (*QUARTERS, "distance of rarest")},
-            prepare=with_quarters,
-        ),
         BY_COUNT: Table(
             "networks",
             ("functions", "network"),
             {**AFTER, "as in training": Cell("as in training")},
             prepare=partial(widest, DEMONSTRATED),
-        ),
-        "References by number of demonstrations": Table("references", ("functions", "reference"), AFTER),
-        "Errors with parameters frozen at their means": Table(
-            "networks",
-            ("functions", "network"),
-            {group: Cell(f"frozen: {group}") for group in ("none", *GROUPS)},
-            prepare=partial(widest, ("64 functions", "linear", "sparse linear", "two layers")),
         ),
     },
     measure=measure,
@@ -286,8 +272,8 @@ STUDY = Study(
         "generalization": Picture(
             numbers_for_picture,
             draw_errors,
-            "Each row is a network of as many parameters. Red: mixing of tokens that moves with the prompt, which helps"
-            " on demonstrated functions and not on named ones. Lines are 95 % intervals over {n} seeds.",
+            "Red: mixing of tokens that moves with the prompt, which helps on demonstrated functions and not on named"
+            " ones. Networks have as many parameters; lines are 95 % intervals over {n} seeds.",
         )
     },
     settings=settings_of(FUNCTIONS, RATES, [LONGER, TIMES]),

@@ -296,13 +296,6 @@ STUDY = Study(
     limits="The single layer's error is large after even training, too; rates were tuned at one width.",
     tables={
         "Ratios that decide": partial(ratios.ratios_table, DECIDING),
-        "Errors on few functions and after longer prompts by size": Table(
-            "networks",
-            ("functions", "network"),
-            "error",
-            columns="width",
-            prepare=lambda networks: networks[networks.functions.isin([*FEW, *LENGTHS.values()])],
-        ),
         "Parameters for an error of .05": Table(
             "networks",
             ("functions",),
@@ -326,18 +319,14 @@ STUDY = Study(
             columns="width",
             prepare=all_rises,
         ),
-        "Outputs that don't read the prompt": Table(
-            "blind", ("functions", "output"), {of: Cell(of) for of in ("inside", "outside")}
-        ),
     },
     measure=measure,
     pictures={
         "dense-regions": Picture(
             numbers_for_picture,
             draw_dense_regions,
-            "Above: the papers' Figure 2 from measurements. Each colour is a prompt: dotted its function, shaded its"
-            " dense region, drawn the output. Below: errors by size, means of {n} seeds; those of the single layer"
-            " hardly fall.",
+            "Above: each colour is a prompt: dotted its function, shaded its dense region, drawn the output (the"
+            " papers' Figure 2). Below: errors by size, means of {n} seeds; those of the single layer hardly fall.",
         )
     },
     settings=settings_of(FUNCTIONS, RATES, [LONGER, TIMES])

@@ -29,7 +29,7 @@ from duat_jax.in_context.runs import Task, logits_of
 from duat_jax.inputs.few_shot_tasks import WORDS
 from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
-from experiments.in_context.models import SMOLLM2, added, model_of, per_cent
+from experiments.in_context.models import SMOLLM2, added, model_of
 from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
 from experiments.table import Frames, Table, rows_of
 from experiments.verdict import above, decide, every
@@ -194,19 +194,6 @@ def gains(answers: pd.DataFrame) -> pd.DataFrame:
     ).sort_values("task", kind="stable")
 
 
-def _probable(answers: pd.DataFrame) -> pd.DataFrame:
-    hidden = answers["where"] == "hidden"
-    kinds = answers.assign(kind=np.where(hidden, "hidden", answers.demonstrations))
-    return kinds[~hidden | (answers.demonstrations == RIGHT)]
-
-
-def _later(ledgers: pd.DataFrame) -> pd.DataFrame:
-    """Return the ledgers of whole answers, of their first tokens, and of the later ones, which are what is left."""
-    by = {tokens: rows.set_index(["part", "task", "draw"]) for tokens, rows in ledgers.groupby("tokens", sort=False)}
-    later = (by[WHOLE].drop(columns="tokens") - by[FIRST].drop(columns="tokens")).assign(tokens="later")
-    return pd.concat([*by.values(), later]).reset_index()
-
-
 def mapping(task: str, token: str, frames: Frames, column: str = "mapping: right − exchanged") -> pd.Series:
     """Return what the mapping adds to a token, draw by draw."""
     return rows_of(gains(frames["answers"]), task=task, token=token)[column]
@@ -258,12 +245,6 @@ STUDY = Study(
                 for name in ("added in all", "exchanged ones add", "mapping: right − exchanged", "right − redrawn")
             },
             prepare=gains,
-        ),
-        "How often a token is the most probable one": Table(
-            "answers", ("task", "token"), {"": per_cent("most probable")}, columns="kind", prepare=_probable
-        ),
-        "The ledgers of whole answers": Table(
-            "ledgers", ("part", "task", "tokens"), {name: added(name) for name in LEDGER}, prepare=_later
         ),
     },
     measure=measure,

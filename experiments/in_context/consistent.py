@@ -36,7 +36,7 @@ from experiments.in_context.models import per_cent
 from experiments.in_context.windows import restricted_states, window
 from experiments.markdown import table
 from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
-from experiments.table import Cell, Frames, Table, rows_of
+from experiments.table import Frames, Table, rows_of
 from experiments.verdict import Verdict, decide
 
 if TYPE_CHECKING:
@@ -267,12 +267,6 @@ STUDY = Study(
                 [seen, *(estimate(fall(seen, frames, of)).written(1, "+") for of in ("named", "at once"))]
                 for seen in list(WINDOWS)[1:3]
             ],
-        ),
-        "One prompt": Table(
-            "written",
-            ("sees", "fact"),
-            {"what is written": Cell("shown")},
-            prepare=lambda written: rows_of(written, prompt=0).assign(shown=lambda of: of.text.str.strip()),
         ),
     },
     measure=measure,

@@ -28,7 +28,6 @@ log-probability is read again.
 
 from functools import partial
 
-import numpy as np
 import pandas as pd
 
 from experiments.estimate import Estimate
@@ -125,13 +124,6 @@ def _follows(task: str) -> Prediction:
     )
 
 
-def _single(single: pd.DataFrame) -> pd.DataFrame:
-    again = np.sign(single["its part"]) * single["run again"]
-    sizes = {"its part": single["its part"].abs(), "run again": again, "at random": single["at random"].abs()}
-    shown = single.assign(**sizes, **{"its own − as far": again - single["as far"].abs()})
-    return shown.sort_values("task", key=lambda of: of.map(TASKS.index), kind="stable")
-
-
 def _sentences(sentences: pd.DataFrame) -> pd.DataFrame:
     return sentences.assign(shown=[f"{lost:+.2f}" for lost in sentences.lost])
 
@@ -186,17 +178,6 @@ STUDY = Study(
                 ["task", "layer"], key=lambda of: of.map(TASKS.index) if of.name == "task" else of
             ),
             note="Shares of the sizes of parts before a layer; tokens: as many of equal shares are as concentrated.",
-        ),
-        "Single tokens run again": Table(
-            "single",
-            ("task", "layer"),
-            {
-                **{of: added(of) for of in ("its part", "run again")},
-                "run again: at random": Cell("at random", 2),
-                "run again: its own − as far": added("its own − as far"),
-                "rank agreement": added("rank agreement"),
-            },
-            prepare=_single,
         ),
         "The papers' sentences": Table(
             "sentences", ("sentence", "word"), {"nats that the reply loses": Cell("shown")}, prepare=_sentences

@@ -265,8 +265,7 @@ STUDY = Study(
     ),
     control=share_of(WORDS, ALL),
     headline="With another prompt's parameters at the text's tokens SmolLM2-135M keeps to its own answer ({outcome} of"
-    " the way to the other; below zero is away from it), with those at the instruction's it gives the other ({control};"
-    " {n} texts).",
+    " the way to the other), with those at the instruction's it gives the other ({control}; {n} texts).",
     against="The weights that the prompt changes are needed, at the instruction: exchanged at all tokens they go"
     " {Shares of the way to the other answer / run again, patterns, scales and factors exchanged at all tokens /"
     " with translation} of the way.",

@@ -271,12 +271,6 @@ def test_demonstrations_act_on_the_last_token_by_the_mapping(numbers, expected):
     near(found.loc[("swapped words", "second", 0), "right − redrawn"], numbers[1], within=1e-9)
 
 
-def test_later_tokens_have_what_the_first_ones_ledger_leaves():
-    keys = {"part": "mapping", "task": "number words", "draw": 0}
-    ledgers = pd.DataFrame([keys | {"tokens": "whole", "attention": 5.0}, keys | {"tokens": "first", "attention": 1.0}])
-    assert answers._later(ledgers).set_index("tokens").attention.to_dict() == {"whole": 5, "first": 1, "later": 4}
-
-
 def certain(*values):
     return [Estimate(value, value - 0.1, value + 0.1, 8, Method.STUDENT) for value in values]
 
@@ -303,8 +297,6 @@ def test_pairs_are_told_by_order_and_by_what_is_right(small, words):
         near(found.tolist(), parts.tolist(), within=1e-12)
         right = [a > 0 > b for a, b in zip(ours["first"], ours["second"], strict=True)]
         assert instructions.of_pairs(task, order, "both right", {"pairs": pairs}).tolist() == right
-    single = pd.DataFrame([{"task": task, "draw": i} | row for i, of in enumerate(drawn) for row in of["single"]])
-    assert instructions._single(single)["its part"].tolist() == single["its part"].abs().tolist()
 
 
 def correlated(text, chance, untrained):

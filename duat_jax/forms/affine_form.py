@@ -34,7 +34,8 @@ GATE_RULES = {"gate": 0.0, "factor": 1.0, "halves": 0.5}
 gate."""
 
 GATE_RULE = "halves"
-"""The default: of the three, it ranks neurons and tokens best (`docs/findings/tables/gauges.md`)."""
+"""The default: by the mean over three tasks it ranks neurons best, which isn't shown over tasks
+(`docs/findings/tables/gauges.md`)."""
 
 
 class Collapse(NamedTuple):

@@ -14,7 +14,7 @@ from duat_jax.models.config import Config, Head, Image
 from duat_jax.models.residual_network import ResidualNetwork
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.config import BlockConfig
-from duat_jax.papers.validation import bad_rate, refuse, too_small
+from duat_jax.papers.validation import bad_number, refuse, too_small
 
 N = TypeVar("N", bound=Callable[[Any], Any])
 
@@ -173,7 +173,7 @@ def train_classifier(
         1.0
     """
     optax, images, labels = _optax(), np.asarray(images), np.asarray(labels)
-    refuse(_unfit(network, images, labels, epochs, batch) + bad_rate(rate))
+    refuse(_unfit(network, images, labels, epochs, batch) + bad_number(rate=rate))
     steps = len(images) // batch
     rule = optax.adamw(optax.warmup_cosine_decay_schedule(0.0, rate, steps, epochs * steps), weight_decay=0.05)
     graph, parameters = nnx.split(network)
@@ -218,13 +218,21 @@ def _unfit(network: Callable[[Any], Any], images: np.ndarray, labels: np.ndarray
     if len(images) < batch:
         problems.append(f"{len(images)} images are fewer than one batch of {batch}")
     if too_small(2, epochs=epochs):
-        problems.append(f"epochs = {epochs}: the learning rate is warmed up in the first one, so give at least two")
+        problems.append(f"epochs is {epochs!r}: give an integer of at least 2, as the learning rate rises in the first")
+    return [*problems, *_unfit_labels(network, images, labels)]
+
+
+def _unfit_labels(network: Callable[[Any], Any], images: np.ndarray, labels: np.ndarray) -> list[str]:
+    """Return a sentence for everything that tells images or labels from those of a classifier."""
+    problems = [] if np.isfinite(images).all() else ["images have entries that aren't finite: give finite numbers"]
     if not np.issubdtype(labels.dtype, np.integer):
         return [*problems, f"labels are of {labels.dtype}: give the number of each image's class, an integer"]
-    classes = jax.eval_shape(network, images[:1]).shape[-1]
-    if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
+    logits = jax.eval_shape(network, images[:1]).shape
+    if len(logits) != 2:
+        return [*problems, f"the network returns {list(logits)} for one image: return logits, [images, classes]"]
+    if len(labels) and not 0 <= labels.min() <= labels.max() < logits[1]:
         problems.append(
-            f"labels are from {labels.min()} to {labels.max()}, but the network's classes from 0 to {classes - 1}"
+            f"labels are from {labels.min()} to {labels.max()}, but the network's classes from 0 to {logits[1] - 1}"
         )
     return problems
 
@@ -242,7 +250,8 @@ def accuracy(
         labels: the class of each, `[images]`.
 
     Raises:
-        InvalidInput: if there isn't one label for each image.
+        InvalidInput: if there isn't one label for each image, there is no image, an image isn't finite, or labels are
+            no classes of the network.
 
     Example:
         >>> import duat_jax as duat, numpy as np
@@ -250,6 +259,8 @@ def accuracy(
         >>> duat.papers.accuracy(lambda x: x[:, 0, 0], rows, np.array([0, 0]))
         0.5
     """
-    if len(images) != len(labels):
-        refuse([f"there are {len(images)} images and {len(labels)} labels: give one label for each"])
-    return float(np.mean(np.asarray(network(jnp.asarray(images)).argmax(-1)) == np.asarray(labels)))
+    images, labels = np.asarray(images), np.asarray(labels)
+    if len(images) != len(labels) or not len(images):
+        refuse([f"there are {len(images)} images and {len(labels)} labels: give one label for each of some images"])
+    refuse(_unfit_labels(network, images, labels))
+    return float(np.mean(np.asarray(network(jnp.asarray(images)).argmax(-1)) == labels))

@@ -26,14 +26,14 @@ def replace_attention(model: Transformer, mixer: Callable[[Any], Callable[..., A
 
     Args:
         model: the model.
-        mixer: is given the attention of each layer, and returns what stands in its place: a module or function
+        mixer: is given the attention of each layer, and returns what stands in its place: a Flax NNX module
             `mixed(x, mask)` from a stream, `[..., tokens, features]`, to one of the same shape.
 
     Returns:
         The model with the mixers, which are to be trained.
 
     Raises:
-        InvalidInput: if the model has no layers whose attention can be replaced, or a mixer can't be called.
+        InvalidInput: if the model has no layers whose attention can be replaced, or a mixer is no module.
 
     Example:
         >>> import duat_jax as duat
@@ -48,14 +48,13 @@ def replace_attention(model: Transformer, mixer: Callable[[Any], Callable[..., A
 
     Source: Wang & Li, "Dynamic Universal Approximation Theory", Figure 5.
     """
-    copy = written_out(model)
-    found = blocks(copy)
+    found = blocks(copy := written_out(model)) if isinstance(model, Transformer) else []
     if not found:
         raise InvalidInput("the model has no layers with an attention of duat.nn: give a duat.models.Transformer")
     for block in found:
         mixed = mixer(block.attention)
-        if not callable(mixed):
-            raise InvalidInput(f"the mixer returns a {type(mixed).__name__}: return a module or a function of a stream")
+        if not isinstance(mixed, nnx.Module) or not callable(mixed):
+            raise InvalidInput(f"the mixer returns {mixed!r}: return a Flax NNX module of a stream and a mask")
         block.attention = mixed
     return copy
 

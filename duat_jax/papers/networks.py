@@ -189,7 +189,7 @@ class PromptNetwork(nnx.Module):
         return written[0] if self.whole else written[1:, 0]
 
     def __call__(self, sequence: Float[Array, "numbers"], prompt: Int[Array, ""]) -> Float[Array, "numbers"]:
-        """Return the output of the network."""
+        """Return the output of the network after prompt `0`, `1`, …; JAX takes a larger number for the last one."""
         return self.states(self.embed(sequence, prompt))
 
 
@@ -237,7 +237,7 @@ def matched(sizes: S, parameters: int, count: Callable[[Any], int] | None = None
     neurons = 1 + round((parameters - fewest) / (more - fewest))
     if neurons < 1:
         raise InvalidInput(
-            f"{parameters} parameters are too few for {sizes}: even with one neuron a layer it has {fewest}"
+            f"{parameters} parameters are too few: with one neuron a layer the network has {fewest}; give at least that"
         )
     return replace(sizes, neurons=neurons)
 

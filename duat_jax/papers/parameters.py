@@ -55,7 +55,8 @@ def dense_parameters(fn: Callable[[Array], Array], x: Float[Array, "tokens featu
         The arrays of every layer. A matrix has `(tokens · features)²` entries.
 
     Raises:
-        NotAffine: if a mark is missing.
+        InvalidInput: if no term is marked.
+        NotAffine: if another mark is missing.
 
     Example:
         >>> import duat_jax as duat, jax.numpy as jnp
@@ -68,6 +69,8 @@ def dense_parameters(fn: Callable[[Array], Array], x: Float[Array, "tokens featu
     Source: Wang & Li, "Dynamic Universal Approximation Theory", Eq. 11.
     """
     form = unroll(fn, x)
+    if not form.terms:
+        refuse(["fn has no term with a mark: build it of duat.nn, or mark its activations"])
     layers = range(1, len(form.terms) + 1)
     return DenseParameters(
         [form.input_map(j).dense() for j in layers],

@@ -88,7 +88,7 @@ def draw_parameter_changes(changes: Mapping[str, Mapping[str, Float[Array, "prom
     axes = figure.subplots()
     axes.imshow(np.ma.masked_equal(table, 0), cmap="Oranges", vmin=0, vmax=1.5, aspect="auto")
     for (row, column), change in np.ndenumerate(table):
-        small = f"{change:.0e}" if change < 1e-3 else f"{change:.2f}"
+        small = f"{change:.0e}" if change < 1e-3 else f"{change:z.2f}"
         axes.text(column, row, small if change else "0", ha="center", va="center", fontsize="small")
     axes.set_xticks(range(len(symbols)), [_typeset(symbol) for symbol in symbols])
     axes.set_yticks(range(len(changes)), list(changes))

@@ -9,7 +9,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Key
 
 from duat_jax.papers.networks import NUMBERS, PROMPT_TASKS, PromptNetwork, PromptSizes, drawn
-from duat_jax.papers.validation import bad_rate, many_keys, refuse, too_small, unknown
+from duat_jax.papers.validation import bad_number, many_keys, one_key, refuse, too_small, unknown
 
 
 def draw_sequences(
@@ -26,14 +26,14 @@ def draw_sequences(
         The sequences.
 
     Raises:
-        InvalidInput: if the number isn't a positive integer.
+        InvalidInput: if the number isn't a positive integer, or the key isn't one random key.
 
     Example:
         >>> import duat_jax as duat, jax
         >>> duat.papers.draw_sequences(jax.random.key(0), 3).shape
         (3, 8)
     """
-    refuse(too_small(1, number=number))
+    refuse([*too_small(1, number=number), *one_key(key)])
     return jax.random.uniform(key, (number, NUMBERS), dtype, -1.0, 1.0)
 
 
@@ -68,7 +68,7 @@ def train_prompted(
 
     Source: Wang & Li, "Dynamic Universal Approximation Theory", Section 2.3 and 4.1: a prompt selects the function.
     """
-    refuse([*too_small(1, steps=steps, batch=batch), *many_keys(keys), *bad_rate(rate)])
+    refuse([*too_small(1, steps=steps, batch=batch), *many_keys(keys), *bad_number(rate=rate)])
     with jax.numpy_dtype_promotion("standard"):  # as optax needs it
         return _train(sizes, keys, steps, batch, rate)
 
@@ -222,6 +222,7 @@ def root_mean_square(error: Float[Array, "... sequences numbers"]) -> Float[Arra
 
 def require_sequences(sequences: Float[Array, "sequences numbers"]) -> None:
     """Raise unless there are sequences of eight numbers."""
-    if sequences.ndim != 2 or sequences.shape[1] != NUMBERS:
-        shape = ", ".join(map(str, sequences.shape))
-        refuse([f"sequences has the shape [{shape}]: give [sequences, {NUMBERS}], as draw_sequences does"])
+    shape = getattr(sequences, "shape", None)
+    if shape is None or len(shape) != 2 or shape[0] < 1 or shape[1] != NUMBERS:
+        found = "is no array" if shape is None else f"has the shape [{', '.join(map(str, shape))}]"
+        refuse([f"sequences {found}: give [sequences, {NUMBERS}], as draw_sequences does"])

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from duat_jax.papers.validation import bad_rate, many_keys, refuse, returns, too_small
+from duat_jax.papers.validation import bad_number, many_keys, one_key, refuse, returns, too_small
 
 Function = Callable[[Array], Array]
 """From points of the unit cube, `[points, dimensions]`, to numbers, `[points]`."""
@@ -75,10 +75,12 @@ def staircase(function: Function, neurons: int, steepness: float = 1e9) -> Sigmo
         steepness: the inner weight of a step, `s`.
 
     Returns:
-        The sum. Its error is at most the largest change of the function within `1/2N`.
+        The sum. With steps far steeper than `N` its error is at most the largest change of the function within
+        `1/2N`.
 
     Raises:
-        InvalidInput: if there is no neuron, or the function doesn't return a number for each point.
+        InvalidInput: if there is no neuron, the steepness is negative or not finite, or the function doesn't return a
+            number for each point.
 
     Example:
         >>> import duat_jax as duat, jax.numpy as jnp
@@ -88,7 +90,7 @@ def staircase(function: Function, neurons: int, steepness: float = 1e9) -> Sigmo
 
     Source: Cybenko, "Approximation by superpositions of a sigmoidal function", 1989.
     """
-    refuse(too_small(1, neurons=neurons) or returns(function, 1))
+    refuse([*too_small(1, neurons=neurons), *bad_number(steepness=steepness)] or returns(function, 1))
     places = (2 * jnp.arange(1, neurons + 1) - 1) / (2 * neurons)
     values = function(places[:, None])
     # The first unit is the constant `f(x_1)`: a sigmoid of zero is a half.
@@ -145,7 +147,7 @@ def fit_sigmoids(
         function", 1993.
     """
     wrong = too_small(1, neurons=neurons, dimensions=dimensions, steps=steps, batch=batch, points=points)
-    wrong += many_keys(keys) + bad_rate(rate)
+    wrong += many_keys(keys) + bad_number(rate=rate)
     refuse(wrong or returns(function, dimensions))
     with jax.numpy_dtype_promotion("standard"):  # as optax needs it
         return _fit(function, keys, neurons, dimensions, steps, batch, points, rate)
@@ -235,7 +237,8 @@ def approximation_errors(
         Both errors of each sum.
 
     Raises:
-        InvalidInput: if a number isn't a positive integer, or the function doesn't return a number for each point.
+        InvalidInput: if a number isn't a positive integer, the key isn't one random key, or the function doesn't return
+            a number for each point.
 
     Example:
         >>> import duat_jax as duat, jax
@@ -246,7 +249,7 @@ def approximation_errors(
 
     Source: Wang & Li, "Dynamic Universal Approximation Theory", Eq. 2.
     """
-    wrong = too_small(1, points=points, climbers=climbers, steps=steps)
+    wrong = too_small(1, points=points, climbers=climbers, steps=steps) + one_key(key)
     refuse(wrong or returns(function, units.inner.shape[-1]))
     if units.bias.ndim == 1:
         several = jax.tree.map(lambda leaf: leaf[None], units)

@@ -27,25 +27,50 @@ def too_small(least: int, **numbers: Any) -> list[str]:
     ]
 
 
-def bad_rate(rate: float) -> list[str]:
-    """Return a sentence if a learning rate is negative or not finite.
+def bad_number(**numbers: Any) -> list[str]:
+    """Return a sentence for every number that is negative or not finite, or no number.
 
     Example:
-        >>> bad_rate(-0.1)
-        ['rate is -0.1: give a number of at least 0']
+        >>> bad_number(rate=-0.1)
+        ['rate is -0.1: give a finite number of at least 0']
     """
-    return [] if 0 <= rate < math.inf else [f"rate is {rate!r}: give a number of at least 0"]
+
+    def fits(number: Any) -> bool:
+        try:
+            return 0 <= float(number) < math.inf
+        except (TypeError, ValueError):
+            return False
+
+    return [
+        f"{name} is {number!r}: give a finite number of at least 0"
+        for name, number in numbers.items()
+        if isinstance(number, str) or not fits(number)
+    ]
 
 
-def many_keys(keys: jax.Array) -> list[str]:
+def _is_key(key: Any) -> bool:
+    """Return whether this is a random key, or an array of some."""
+    return isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+
+
+def one_key(key: Any) -> list[str]:
+    """Return a sentence if this isn't one random key.
+
+    Example:
+        >>> one_key(0)
+        ['key is no random key: give jax.random.key(0)']
+    """
+    return [] if _is_key(key) and not key.ndim else ["key is no random key: give jax.random.key(0)"]
+
+
+def many_keys(keys: Any) -> list[str]:
     """Return a sentence if there isn't a key for each of several seeds.
 
     Example:
         >>> many_keys(jax.random.split(jax.random.key(0), 2))
         []
     """
-    typed = isinstance(keys, jax.Array) and jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
-    if typed and keys.ndim == 1 and len(keys):
+    if _is_key(keys) and keys.ndim == 1 and len(keys):
         return []
     return ["keys isn't an array of random keys, [seeds]: give jax.random.split(jax.random.key(0), seeds)"]
 
@@ -57,7 +82,12 @@ def returns(function: Callable[[jax.Array], jax.Array], dimensions: int) -> list
         >>> returns(lambda x: x, 2)
         ['the function returns [3, 2] at 3 points of 2 dimensions: return a number for each point, [3]']
     """
-    shape = getattr(jax.eval_shape(function, jnp.zeros((POINTS, dimensions))), "shape", None)
+    if not callable(function):
+        return [f"the function is {function!r}: give a function of points, such as duat.papers.FUNCTIONS['wave']"]
+    try:
+        shape = getattr(jax.eval_shape(function, jnp.zeros((POINTS, dimensions))), "shape", None)
+    except jax.errors.TracerArrayConversionError:
+        return ["the function computes with NumPy: write it with jax.numpy"]
     if shape == (POINTS,):
         return []
     returned = "no array" if shape is None else f"[{', '.join(map(str, shape))}]"

@@ -43,7 +43,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     SIZE: lambda parts: abs(np.mean(parts)),
     MEAN_SIZE: lambda parts: np.mean(np.abs(parts)),
 }
-"""How the parts of texts become one score."""
+"""Functions that make one score of the parts of several texts."""
 SCORES = (*(part + way for part in PARTS for way in WAYS), EXACT + FEW, *OTHERS, *CONTROLS)
 """All scores; controls need no text."""
 Scores = dict[str, dict[str, float]]

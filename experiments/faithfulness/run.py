@@ -205,7 +205,7 @@ CASES = (
     (NEXT, "masked", "mean"),
     (NEXT, "removed", "mean"),
 )
-"""What is compared, how tokens are taken away, and the baseline of both methods."""
+"""The models and texts, how tokens are taken away, and the baseline of both methods."""
 CELLS = "Who is first"
 
 STUDY = Study(

@@ -238,7 +238,7 @@ STUDY = Study(
     " {outcome} times a Transformer's error; on new functions, which only demonstrations give, at least {control}"
     " times ({n} seeds).",
     short="On 256 functions that prompts name, a layer of fixed parameters makes {outcome / value} times a"
-    " Transformer's error; on new functions, which only demonstrations give, the Transformer is ahead.",
+    " Transformer's error; on new, demonstrated ones the Transformer is ahead.",
     against="A pattern that is the same for every input comes close on new functions: for sines its error is"
     f" {{{BY_COUNT} / sine, fixed pattern / 16 / value}}, a Transformer's {{{BY_COUNT} / sine, transformer / 16 /"
     f" value}}, the single layer's {{{BY_COUNT} / sine, one layer / 16 / value}}.",

@@ -244,8 +244,8 @@ STUDY = Study(
     headline="Exchanged, wrong answers in four demonstrations add {outcome} of what right ones add for antonyms,"
     f" {{{BY_TASK} / uppercase / exchanged}} for uppercase, {{{BY_TASK} / capitals / exchanged}} for capitals; redrawn"
     " ones add {control} for antonyms (SmolLM2-135M, {n} draws a task).",
-    short="Four demonstrations with exchanged, wrong answers still add {outcome / value} of the log-probability that"
-    " right ones add for antonyms, and more in two other tasks (SmolLM2; after Min et al., 2022).",
+    short="For antonyms four demonstrations with wrong answers still add {outcome / value} of what right ones add, in"
+    " two other tasks more (SmolLM2; after Min et al., 2022).",
     against="The right token is less often the most probable one: for antonyms in"
     f" {{{FIRST} / antonyms, 4 / right}} of draws after right answers, in {{{FIRST} / antonyms, 4 / exchanged}} after"
     " exchanged ones.",

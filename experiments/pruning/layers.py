@@ -309,7 +309,7 @@ STUDY = Study(
     " {By the number of layers / SmolLM2-135M, layers, ‖W‖ / 4}, at random"
     " {By the number of layers / SmolLM2-135M, layers, random / 4} ({n} draws; random: ten orders).",
     short="The eight of SmolLM2's thirty layers with the smallest weights cost {outcome / value} nats a token, about as"
-    " much as random ones; the smallest two or four cost less (see also ShortGPT and Gromov et al., 2024).",
+    " random ones; the smallest four cost less (see ShortGPT and Gromov et al., 2024).",
     against="Two or four small layers of SmolLM2 cost less than random ones; but block influence (ShortGPT) costs"
     " {A quarter / block influence / SmolLM2-135M: 8 of 30 layers} without eight, and in the embedded model 2 of 6"
     " layers cost {A quarter / ‖W‖ / embedded: 2 of 6 layers} by ‖W‖ and by ‖W'3‖, at random"

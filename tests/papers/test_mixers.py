@@ -199,4 +199,7 @@ def test_an_attention_that_groups_cant_have_is_refused():
 
 
 def test_what_isnt_a_mixer_is_refused():
-    refused(lambda: replace_attention(duat.load(), lambda attention: 3), "the mixer returns a int")
+    refused(
+        lambda: replace_attention(duat.load(), lambda attention: 3), "the mixer returns 3: return a Flax NNX module"
+    )
+    refused(lambda: replace_attention(duat.load(), lambda attention: lambda x, mask: x), "return a Flax NNX module")

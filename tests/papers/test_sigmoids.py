@@ -17,7 +17,7 @@ from duat_jax.papers import (
     fit_sigmoids,
     staircase,
 )
-from duat_jax.papers.validation import bad_rate, many_keys, too_small
+from duat_jax.papers.validation import bad_number, many_keys, too_small
 from duat_jax.plots import draw_approximation_errors
 
 NOTHING = SigmoidSum(jnp.zeros((1, 1)), jnp.zeros((1, 1, 3)), jnp.zeros((1, 1)))
@@ -143,7 +143,7 @@ def test_numbers_and_keys_of_another_type_are_named():
     ]
     for wrong in (KEYS[0], jax.random.split(jax.random.key(0), 0), jnp.ones((2, 2), jnp.uint32)):
         assert "jax.random.split(jax.random.key(0), seeds)" in many_keys(wrong)[0]
-    assert bad_rate(float("nan")) and bad_rate(float("inf")) and not bad_rate(0.0)
+    assert all(bad_number(rate=rate) for rate in (float("nan"), float("inf"), "a", None)) and not bad_number(rate=0.0)
 
 
 def test_picture_has_a_column_for_each_dimension():

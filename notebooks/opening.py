@@ -21,7 +21,7 @@ TRAINING = ("emergence", "lora", "training-run", "your-own-model")
 """The notebooks that train something, with Optax."""
 
 EXTRAS = dict.fromkeys(TRAINING, "[train]") | {"papers": "[images]"}
-"""What is installed with the package: Optax, and with it scikit-learn for images."""
+"""Extras of the package that a notebook needs: Optax, and with it scikit-learn for images."""
 
 BADGE = re.compile(r"\[!\[Open in Colab\].*\n\n")
 IN_THE_REPOSITORY = re.compile(r"(?<=\]\()(?:\.\./|https://[^)\s]*/blob/v[^/]*/)(?=\w)")

@@ -44,6 +44,15 @@ def numbers(*shape, key=0):
     return np.array(jax.random.normal(jax.random.key(key), shape, jnp.float64))
 
 
+def striped(count, seed=0):
+    """Images with stripes across, stripes along, or none: classes that anything learns."""
+    labels = np.arange(count) % 3
+    images = np.random.default_rng(seed).uniform(0, 0.3, (count, 1, 8, 8)).astype(np.float32)
+    images[labels == 0, :, ::2] += 0.7
+    images[labels == 1, :, :, ::2] += 0.7
+    return images, labels
+
+
 def make_stack(block, layers=2, *, activation="gelu", causal=True, dtype=jnp.float64, key=0):
     """Return a random stack of one block type, a name or what makes its configuration."""
     config = (block if callable(block) else BLOCKS[block])(

@@ -3,20 +3,19 @@
 from typing import Any, final
 
 import jax.numpy as jnp
-from flax import nnx
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from duat_jax.nn.attention import Attention
 from duat_jax.nn.linear import PRECISION
 from duat_jax.nn.pattern import attention_mask, attention_pattern
-from duat_jax.papers.mixers import Mask, text_first
+from duat_jax.papers.mixers import Mixer
 from duat_jax.papers.validation import refuse, too_small
 from duat_jax.transform.marks import point
 
 
 @final
-class GroupedAttention(nnx.Module):
-    """Attention within groups of neighbouring tokens, those of half of the heads shifted by half a group if so wished.
+class GroupedAttention(Mixer):
+    """Attention within groups of neighbouring tokens, those of half of the heads shifted by half a group if `shifted`.
 
     `y = Σ_h H_h x W_{V,h} W_{O,h}`, where `H_h` is zero between tokens of two groups. The shifted groups are
     LongLoRA's, causal, with one difference: the tokens before the first shifted group are a group of their own, and
@@ -46,17 +45,6 @@ class GroupedAttention(nnx.Module):
         self.attention = attention
         self.group = group
         self.shifted = shifted
-
-    def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Mask = None
-    ) -> Float[Array, "... tokens features"]:
-        """Mix the tokens.
-
-        Args:
-            x: the stream, `[..., tokens, features]`.
-            mask: true for real tokens, `[..., tokens]`; the text begins with the first of them; all if absent.
-        """
-        return text_first(self._mix, x, mask)
 
     def _mix(self, x: Array) -> Array:
         attention = self.attention

@@ -59,7 +59,7 @@ def replace_attention(model: Transformer, mixer: Callable[[Any], Callable[..., A
     return copy
 
 
-def text_first(
+def _text_first(
     mix: Callable[[Array], Array], x: Float[Array, "... tokens features"], mask: Mask
 ) -> Float[Array, "... tokens features"]:
     """Mix a text so that it begins with its first real token; the padding goes behind it, where no token sees it."""
@@ -74,13 +74,31 @@ def text_first(
     return moved(mix(moved(x, ahead)), -ahead)
 
 
+class Mixer(nnx.Module):
+    """What stands in the place of attention: `_mix` mixes the tokens of a text without padding before it."""
+
+    def __call__(
+        self, x: Float[Array, "... tokens features"], mask: Mask = None
+    ) -> Float[Array, "... tokens features"]:
+        """Mix the tokens.
+
+        Args:
+            x: the stream, `[..., tokens, features]`.
+            mask: true for real tokens, `[..., tokens]`; the text begins with the first of them; all if absent.
+        """
+        return _text_first(self._mix, x, mask)
+
+    def _mix(self, x: Array) -> Array:
+        raise NotImplementedError
+
+
 def _earlier(x: Float[Array, "... tokens features"], distance: int) -> Float[Array, "... tokens features"]:
     """Return each token's neighbour some tokens before it, zero where there is none."""
     return jnp.pad(x, [(0, 0)] * (x.ndim - 2) + [(distance, 0), (0, 0)])[..., : x.shape[-2], :]
 
 
 @final
-class TokenConvolution(nnx.Module):
+class TokenConvolution(Mixer):
     """A convolution along the tokens: `y_t = Σ_{j<k} x_{t−j} W_j + b`, with zeros before the first token.
 
     Args:
@@ -105,23 +123,12 @@ class TokenConvolution(nnx.Module):
         self.kernel = kernel
         self.output = Linear(kernel * features, features, "convolution", rngs=rngs)
 
-    def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Mask = None
-    ) -> Float[Array, "... tokens features"]:
-        """Mix the tokens.
-
-        Args:
-            x: the stream, `[..., tokens, features]`.
-            mask: true for real tokens, `[..., tokens]`; the text begins with the first of them; all if absent.
-        """
-        return text_first(self._mix, x, mask)
-
     def _mix(self, x: Array) -> Array:
         return self.output(jnp.concatenate([_earlier(x, distance) for distance in range(self.kernel)], -1))
 
 
 @final
-class FeatureConvolution(nnx.Module):
+class FeatureConvolution(Mixer):
     """A convolution along the features of all tokens so far: `y_{t,m} = Σ_{s≤t} Σ_j K_{t,s,j} x_{s,m+j} + b_t`.
 
     The tokens are what channels are in a convolution of images, so the kernel sees every token, but only some
@@ -151,17 +158,6 @@ class FeatureConvolution(nnx.Module):
         self.weights = initial((tokens * (tokens + 1) // 2, kernel), jnp.float32, rngs)
         self.bias = nnx.Param(jnp.zeros(tokens, jnp.float32))
 
-    def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Mask = None
-    ) -> Float[Array, "... tokens features"]:
-        """Mix the tokens.
-
-        Args:
-            x: the stream, `[..., tokens, features]`.
-            mask: true for real tokens, `[..., tokens]`; the text begins with the first of them; all if absent.
-        """
-        return text_first(self._mix, x, mask)
-
     def _mix(self, x: Array) -> Array:
         tokens, features = x.shape[-2:]
         _require_short(tokens, len(self.bias[...]))
@@ -186,7 +182,7 @@ def _require_short(tokens: int, longest: int) -> None:
 
 
 @final
-class DistancePattern(nnx.Module):
+class DistancePattern(Mixer):
     """A pattern of the tokens' distance alone: `Σ_h H_h x W_{V,h} W_{O,h}`, with `H_h = softmax(S_{h,q−k})`.
 
     The scores `S` are learned once and for all, and no input changes the pattern: a convolution as long as the text.
@@ -227,17 +223,6 @@ class DistancePattern(nnx.Module):
         distances = places[:, None] - places
         scores = self.scores[...][:, jnp.maximum(distances, 0)]
         return jax.nn.softmax(jnp.where(distances >= 0, scores, -jnp.inf))
-
-    def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Mask = None
-    ) -> Float[Array, "... tokens features"]:
-        """Mix the tokens.
-
-        Args:
-            x: the stream, `[..., tokens, features]`.
-            mask: true for real tokens, `[..., tokens]`; the text begins with the first of them; all if absent.
-        """
-        return text_first(self._mix, x, mask)
 
     def _mix(self, x: Array) -> Array:
         values = self.value(x).reshape(*x.shape[:-1], len(self.scores[...]), -1)

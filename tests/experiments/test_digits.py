@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from flax import nnx
-from helpers import close, near, numbers
+from helpers import close, near, numbers, striped
 
 import duat_jax as duat
 from duat_jax.models.residual_network import ResidualNetwork
@@ -96,15 +96,6 @@ def test_what_is_no_image_is_refused(x, against, words):
     with pytest.raises(duat.DuatError) as caught:
         duat.image_maps(lambda x: x.sum(), x, against)
     assert all(word in str(caught.value) for word in words), caught.value
-
-
-def striped(count, seed=0):
-    """Images with stripes across, stripes along, or none: classes that anything learns."""
-    labels = np.arange(count) % 3
-    images = np.random.default_rng(seed).uniform(0, 0.3, (count, 1, 8, 8)).astype(np.float32)
-    images[labels == 0, :, ::2] += 0.7
-    images[labels == 1, :, :, ::2] += 0.7
-    return images, labels
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from helpers import near, numbers
+from helpers import near, numbers, striped
 
 import duat_jax as duat
 from duat_jax import papers
@@ -17,15 +17,6 @@ NETWORKS = {"residual CNN": papers.residual_cnn, "ViT": papers.vision_transforme
 
 def network():
     return randomised(ResidualNetwork(1, (2, 2, 3), 4, dtype=jnp.float64, rngs=nnx.Rngs(0)))
-
-
-def striped(count, seed=0):
-    """Images with stripes across, stripes along, or none: classes that anything learns."""
-    labels = np.arange(count) % 3
-    images = np.random.default_rng(seed).uniform(0, 0.3, (count, 1, 8, 8)).astype(np.float32)
-    images[labels == 0, :, ::2] += 0.7
-    images[labels == 1, :, :, ::2] += 0.7
-    return images, labels
 
 
 @pytest.fixture
@@ -128,3 +119,26 @@ def test_networks_are_as_large_as_is_said():
     counts = [sum(leaf.size for leaf in jax.tree.leaves(made(rngs=None))) for made in NETWORKS.values()]
     said = [made.__doc__.partition(" parameters.")[0].split()[-1] for made in NETWORKS.values()]
     assert [f"{count:,}" for count in counts] == said
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "words"),
+    [
+        (np.zeros((2, 1, 4, 6)), [0, 4], "labels are from 0 to 4, but the network's classes from 0 to 3"),
+        (np.full((2, 1, 4, 6), np.nan), [0, 1], "images have entries that aren't finite"),
+        (np.zeros((0, 1, 4, 6)), np.zeros(0, int), "0 images and 0 labels"),
+    ],
+)
+def test_what_has_no_accuracy_is_refused(images, labels, words):
+    with pytest.raises(duat.InvalidInput, match=words):
+        papers.accuracy(network(), images, np.asarray(labels))
+
+
+def test_logits_of_one_class_for_all_images_are_refused():
+    with pytest.raises(duat.InvalidInput, match=r"the network returns \[1\] for one image"):
+        papers.accuracy(lambda x: x[:, 0, 0, 0], np.zeros((2, 1, 4, 6)), np.array([0, 0]))
+
+
+def test_images_that_arent_finite_arent_trained_on():
+    with pytest.raises(duat.InvalidInput, match="aren't finite"):
+        papers.train_classifier(network(), np.full((2, 1, 4, 6), np.inf), np.array([0, 1]), batch=2)

@@ -1,4 +1,4 @@
-"""What mixes tokens in place of attention, written out token by token, and put into a model."""
+"""Convolutions and groups in the place of attention, written out token by token, and put into a model."""
 
 import jax
 import jax.numpy as jnp

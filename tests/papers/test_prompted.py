@@ -380,3 +380,8 @@ def test_pictures_show_outputs_and_changes():
     ).axes[0]
     assert [text.get_text() for text in table.texts] == ["0.50", "0", "1e-07"]
     assert [label.get_text() for label in table.get_xticklabels()] == ["$W'_{1,2}$", "$c_{1}$", "$q_{2}$"]
+
+
+def test_parameters_of_what_has_no_marked_term_are_refused():
+    with pytest.raises(InvalidInput, match="no term with a mark"):
+        dense_parameters(jax.nn.relu, jnp.ones((2, 3)))

@@ -17,7 +17,7 @@ from duat_jax.papers import (
     fit_sigmoids,
     staircase,
 )
-from duat_jax.papers.validation import bad_number, many_keys, too_small
+from duat_jax.papers.validation import bad_number, many_keys, one_key, returns, too_small
 from duat_jax.plots import draw_approximation_errors
 
 NOTHING = SigmoidSum(jnp.zeros((1, 1)), jnp.zeros((1, 1, 3)), jnp.zeros((1, 1)))
@@ -125,6 +125,7 @@ KEYS = jax.random.split(jax.random.key(0), 1)
             ["returns no array at 3 points of 1 dim"],
         ),
         (lambda: staircase(total, -1), ["neurons is -1: give an integer of at least 1"]),
+        (lambda: staircase(total, 2, -1.0), ["steepness is -1.0: give a finite number of at least 0"]),
         (lambda: staircase(lambda x: x.sum(), 2), [r"returns \[\] at 3 points"]),
         (lambda: approximation_errors(total, NOTHING, KEYS[0], points=0, climbers=0), ["points is 0.*climbers is 0"]),
     ],
@@ -143,6 +144,11 @@ def test_numbers_and_keys_of_another_type_are_named():
     ]
     for wrong in (KEYS[0], jax.random.split(jax.random.key(0), 0), jnp.ones((2, 2), jnp.uint32)):
         assert "jax.random.split(jax.random.key(0), seeds)" in many_keys(wrong)[0]
+    for wrong in (0, None, KEYS, jnp.zeros(2, jnp.uint32)):
+        assert one_key(wrong) == ["key is no random key: give jax.random.key(0)"]
+    assert not one_key(KEYS[0])
+    assert "give a function of points" in returns("wave", 1)[0]
+    assert returns(lambda x: np.sin(x[:, 0]), 1) == ["the function computes with NumPy: write it with jax.numpy"]
     assert all(bad_number(rate=rate) for rate in (float("nan"), float("inf"), "a", None)) and not bad_number(rate=0.0)
 
 

@@ -97,7 +97,7 @@ def _last(model: duat.models.Transformer, ids: jax.Array) -> jax.Array:
     return model(ids)[-1]
 
 
-def asked(model: duat.models.Transformer, tokenizer: Any, task: str) -> list[Row]:
+def rows_of_task(model: duat.models.Transformer, tokenizer: Any, task: str) -> list[Row]:
     """Return what a model answers to the prompts of a task."""
     random = Random(SEED)
     return [{"prompt": i, **answers(model, tokenizer, TASKS[task](random))} for i in range(PROMPTS)]
@@ -107,7 +107,7 @@ def measure() -> Measurements:
     """Yield every task."""
     model, tokenizer = duat.load(smollm2.path()), duat.load_tokenizer(smollm2.path())
     for task in TASKS:
-        yield Piece("prompts", {"task": task}, partial(asked, model, tokenizer, task))
+        yield Piece("prompts", {"task": task}, partial(rows_of_task, model, tokenizer, task))
 
 
 def answered(task: str) -> Measure:

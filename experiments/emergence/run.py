@@ -68,7 +68,7 @@ def measure(sizes: Sizes = SIZES, seeds: tuple[int, ...] = SEEDS, work: Path = W
     followed = cache(partial(Followed, sizes, work=work))
     for seed in seeds:
         of = followed(seed)
-        for frame, kind, compute in (
+        for frame, keys, compute in (
             ("numbers", {"training": FOLLOWED_TRAINING}, of.along),
             ("frozen", {}, of.frozen),
             ("heads", {}, of.heads),
@@ -81,7 +81,7 @@ def measure(sizes: Sizes = SIZES, seeds: tuple[int, ...] = SEEDS, work: Path = W
             ("set back", {}, lambda of=of: set_back(of.network, of.kept(), of.numbers)),
             ("texts", {}, lambda of=of: of.read_or_not([followed(other) for other in seeds])),
         ):
-            yield Piece(frame, {"seed": seed, **kind}, compute)
+            yield Piece(frame, {"seed": seed, **keys}, compute)
     first = followed(seeds[0])
     for kind in (WITHOUT, DRAWN):
         yield Piece("numbers", {"seed": seeds[0], "training": kind}, partial(first.again, kind))
@@ -104,7 +104,16 @@ def _first(name: str, of: Callable[[Course], float]) -> Measure:
 def _steps_of_repetition(frames: Frames) -> Estimate:
     """Return the steps in which repetition forms, as a multiple of those of held-out text: a geometric mean."""
     logarithms = estimate([np.log(of.width(REPETITION) / of.width(HELD_OUT)) for of in courses(frames)])
-    return logarithms._replace(**{end: float(np.exp(getattr(logarithms, end))) for end in ("value", "low", "high")})
+    value, low, high = (float(np.exp(of)) for of in logarithms[:3])
+    return logarithms._replace(value=value, low=low, high=high)
+
+
+def _of_attention(rule: str) -> tuple[Measure, Measure]:
+    """Return attention's share of the fall of repetition by a rule, and its lead over that of held-out text."""
+    return (
+        over_seeds(f"share, {rule}", lambda of: of.shares(REPETITION, rule)["attention"], 2),
+        over_seeds(f"lead, {rule}", lambda of: of.lead_of_attention(rule), 2, "+"),
+    )
 
 
 def _abrupt(least_fall: Estimate, steps: Estimate, late: Estimate) -> Verdict:
@@ -175,17 +184,7 @@ PREDICTIONS = (
     Prediction(
         "by attention: more than half of the fall of repetition is attention's, and more than of held-out text's",
         "confirmed if so by the secant and by Simpson's rule, refuted if both shares' intervals lie below a half",
-        (
-            LEAST_FALL,
-            *(
-                measure
-                for rule in (SECANT, SIMPSON)
-                for measure in (
-                    over_seeds(f"share, {rule}", lambda of, rule=rule: of.shares(REPETITION, rule)["attention"], 2),
-                    over_seeds(f"lead, {rule}", lambda of, rule=rule: of.lead_of_attention(rule), 2, "+"),
-                )
-            ),
-        ),
+        (LEAST_FALL, *_of_attention(SECANT), *_of_attention(SIMPSON)),
         _by_attention,
     ),
     Prediction(

@@ -237,8 +237,8 @@ STUDY = Study(
         ),
     ),
     control=WORST,
-    headline="Losses on invented languages lie {outcome} nats (SmolLM2, repeated letters) to {control} (embedded model,"
-    " pairs) above a simpler language's: one case of six is learned ({n} texts each).",
+    headline="Losses on invented languages, less those of a simpler language, are from {outcome} nats (SmolLM2,"
+    " repeated letters) to {control} (embedded model, pairs): one case of six is learned ({n} texts each).",
     against="The text before lowers SmolLM2's loss on pairs of letters, too, by {Invented languages / SmolLM2-135M,"
     " pairs / gain by the language before} nats.",
     limits="Two models, and letters with spaces alone; models also give probability to other tokens.",

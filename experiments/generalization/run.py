@@ -28,9 +28,10 @@ stopped in its tuning, as no network had learned 64 functions, and single networ
 attention learns 256 functions later than the perceptron was thus known.  The predictions and bounds weren't changed.
 Ratios are means of logarithms over seeds, and errors below .02 count as .02; intervals hold one at a time.
 
-**Parameters frozen.**  The model is run again with a group of parameters frozen at its mean over 16 prompts: attention
+**Parameters frozen.** The model is run again with a group of parameters frozen at its mean over 16 prompts: attention
 patterns, scales of norms, both (all that moves the weights), or the biases of hidden units.  There is nothing to decide
-in this: any part that a trained network uses breaks it.
+in this: any part that a trained network uses breaks it.  These numbers, and those of the references, are kept with the
+results; no table shows them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -197,7 +198,7 @@ STUDY = Study(
     page="generalization",
     claim='a fixed network "can only fit a single, fixed data distribution" (Section 2.3)',
     unit="seeds",
-    stated="before the run",
+    stated="before the run; that the first prediction joins three of them, afterwards",
     predictions=(
         Prediction(
             "a Transformer is at least twice as good as the single layer on many, on rare and on new functions",

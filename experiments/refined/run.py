@@ -157,7 +157,7 @@ TABLE = (*SCORES, SIGNED, FIRST, LONGER, ONE_STEP, FROM_RANDOM)
 is_ahead = stated_leads(0.0)
 
 
-def shown(circuits: pd.DataFrame) -> pd.DataFrame:
+def table_rows(circuits: pd.DataFrame) -> pd.DataFrame:
     """Return the statistics of all rankings in all tests on other prompts."""
     scored = over_draws(circuits[circuits.test != SAME])
     return pd.concat([rows_of(scored, method=name) for name in TABLE])
@@ -209,7 +209,7 @@ STUDY = Study(
     " kept}), by overshooting: by the stated rule the lead isn't credited to optimising.",
     limits="One model. The other prompts share templates and words with those that were optimised on.",
     tables={
-        "Refined circuits": Table("circuits", ("method",), PLAIN, columns="test", prepare=shown),
+        "Refined circuits": Table("circuits", ("method",), PLAIN, columns="test", prepare=table_rows),
     },
     measure=partial(task_by_task, TASKS, rows_on_task, OPTIMISED, MEASURED),
     settings={

@@ -75,7 +75,7 @@ def _text_first(
 
 
 class Mixer(nnx.Module):
-    """What stands in the place of attention: `_mix` mixes the tokens of a text without padding before it."""
+    """A module in the place of attention, whose `_mix` mixes the tokens of a text without padding before it."""
 
     def __call__(
         self, x: Float[Array, "... tokens features"], mask: Mask = None

@@ -103,6 +103,6 @@ def _of_different(pairs: Array) -> float:
 
 
 def _typeset(symbol: str) -> str:
-    """Format `W'1,2` as `$W'_{1,2}$`."""
+    """Return the formula of a symbol, `W'1,2`, in TeX."""
     name = symbol.rstrip("0123456789,")
     return f"${name}_{{{symbol[len(name) :]}}}$"

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from helpers import close, make_stack
 
@@ -132,3 +133,23 @@ def test_biases_have_no_part():
 def test_marks_that_do_not_exist_are_named(make, message):
     with pytest.raises(duat.DuatError, match=message):
         make()
+
+
+@pytest.mark.parametrize("map_over", [jax.lax.map, lambda fn, indices: jax.vmap(fn)(indices)], ids=["map", "vmap"])
+def test_parts_of_many_read_outs_sum_or_their_verdict_fails(map_over):
+    """JAX 0.10.2 compiles the way back through a norm wrongly, on CPUs, for many read-outs of one input at once."""
+    with jax.enable_x64(False):
+        x, y = jax.random.normal(jax.random.key(0), (2, 80, 16))
+
+        def normed(x):
+            centred = x - x.mean(-1, keepdims=True)
+            return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+
+        found = map_over(lambda row: duat.secant(lambda x: normed(x)[row, 0])(x, y), jnp.arange(80))
+        plain = [np.asarray(of, float) for of in (x, y)]
+        centred = [of - of.mean(-1, keepdims=True) for of in plain]
+        first, second = (of[:, 0] / np.sqrt((of**2).mean(-1) + 1e-5) for of in centred)
+        off = np.abs(np.asarray(found.parts, float).reshape(80, -1).sum(1) - (first - second)).max()
+        if map_over is jax.lax.map:
+            assert off < 1e-4
+        assert found.completeness.verdict == ("holds" if off < 1e-4 else "fails")

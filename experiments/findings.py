@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.kept_results import ROOT
 from experiments.markdown import Fields, cells, table
-from experiments.record import Record, filled_sentence, record_of, verdict_on
+from experiments.record import Record, filled_sentence, record_of
 from experiments.run import frames_of
 from experiments.studies import studies, study_of
 from experiments.study import Study
@@ -126,30 +126,19 @@ def _studies(first: Record, others: Sequence[Record]) -> str:
     return "\n\n".join([*shown, "\n".join(table(("question", "answer", "finding"), rows))] if rows else shown)
 
 
-def claims() -> dict[str, list[Record]]:
-    """Return the records about each claim of the papers, in the order of the pages."""
-    found: dict[str, list[Record]] = {}
-    for page in PAGES:
-        for of in records(page):
-            if not of.claim.startswith(OWN):
-                found.setdefault(of.claim, []).append(of)
-    return found
-
-
 def _summary() -> Fields:
     """Return the fields of the summary and of the page of claims."""
-    verdicts = Counter(Verdict(of.verdict) for of in records())
-    of_pages = [(page, records(page)[0]) for page in PAGES if records(page)]
-    findings = [(f"[{_title(page)}]({page}.md)", of.question, of.answer, of.headline) for page, of in of_pages]
-    decided = [
-        (claim, verdict_on(claim, of), "; ".join(f"[{each.question}](tables/{each.study}.md)" for each in of))
-        for claim, of in claims().items()
-    ]
+    of_pages = [(page, records(page)) for page in PAGES if records(page)]
+    findings = [(f"[{_title(page)}]({page}.md)", of[0].question, of[0].answer, of[0].headline) for page, of in of_pages]
+    about = [of for _, found in of_pages for of in found if not of.claim.startswith(OWN)]
+    answers = Counter(of.answer for of in about)
+    rows = [(of.claim, f"[{of.question}](tables/{of.study}.md)", of.answer) for of in about]
     return {
         "studies": str(len(records())),
-        "verdicts": ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in Verdict),
+        "studies of claims": str(len(about)),
+        "answers": ", ".join(f"{answers[verdict.answer]} *{verdict.answer}*" for verdict in Verdict),
         "summary": "\n".join(table(("page", "question", "answer", "finding"), findings)),
-        "claims": "\n".join(table(("claim", "verdict", "by"), decided)),
+        "claims": "\n".join(table(("claim", "question", "answer"), rows)),
     }
 
 

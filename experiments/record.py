@@ -1,13 +1,13 @@
 """The record of a study: question, claim, primary outcome, verdict, and the strongest result against it."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from experiments.markdown import Fields
 from experiments.study import Study
 from experiments.table import Frames
-from experiments.verdict import Verdict, together
+from experiments.verdict import Verdict
 
 NAMED = re.compile(r"\{([^{}]+)\}")
 UNMEASURED = re.compile(r"\b(not|never|weren't|wasn't|isn't|aren't)\s+(measured|tested|tried)\b", re.IGNORECASE)
@@ -145,8 +145,3 @@ def faults(name: str, study: Study) -> Iterator[str]:
         yield f"{name}: a headline says what was measured, not what wasn't"
     if not ASKED.fullmatch(study.question):
         yield f"{name}: the first line of the module is the question, to which a confirmed prediction says yes"
-
-
-def verdict_on(claim: str, records: Iterable[Record]) -> Verdict:
-    """Return the verdict on a claim: that of all records about it together."""
-    return together(*(Verdict(record.verdict) for record in records if record.claim == claim))

@@ -23,9 +23,15 @@ Method = Callable[[Training, Path], Array]
 """From a training and what is on its way to the score of every example for every target."""
 
 
+def gradients_of(run: Training, texts: Array, weights: Array) -> Float[Array, "texts weights"]:
+    """Return the gradient of every text's loss, one after the other."""
+    # JAX 0.10.2 compiles those of 64 texts at once wrongly on CPUs.
+    return jax.lax.map(lambda text: jax.grad(lambda weights: run.losses(weights, text[None])[0])(weights), texts)
+
+
 def _gradients(run: Training, path: Path) -> Float[Array, "ends targets weights"]:
     """Return the gradient of every target's loss before every step, and after all."""
-    return jax.lax.map(jax.jacrev(run.of_targets), path.weights)
+    return jax.lax.map(partial(gradients_of, run, run.texts.targets), path.weights)
 
 
 def _ends(steps: int) -> tuple[np.ndarray, np.ndarray]:
@@ -60,7 +66,7 @@ def _trapezoid(run: Training, path: Path, steps: int) -> Multipliers:
 
 def _last(run: Training, path: Path) -> Multipliers:
     """Return the gradient after all steps, for each of them."""
-    gradient = jax.jacrev(run.of_targets)(path.weights[-1])
+    gradient = gradients_of(run, run.texts.targets, path.weights[-1])
     return jnp.broadcast_to(gradient, (STEPS, *gradient.shape))
 
 
@@ -89,7 +95,7 @@ def _products_of_gradients(run: Training, path: Path, ends: np.ndarray, *, cosin
     """Return minus the products of the gradients of targets and examples at some weights of the way, summed."""
 
     def at(weights: Array) -> Array:
-        of_targets, of_examples = jax.jacrev(run.of_targets)(weights), jax.jacrev(run.of_examples)(weights)
+        of_targets, of_examples = (gradients_of(run, of, weights) for of in (run.texts.targets, run.texts.examples))
         if cosine:
             of_targets, of_examples = (g / jnp.linalg.norm(g, axis=1, keepdims=True) for g in (of_targets, of_examples))
         return -of_targets @ of_examples.T
@@ -117,7 +123,7 @@ def _alike(run: Training, path: Path) -> Array:
 def _influence_function(run: Training, path: Path) -> Array:
     """Return minus `∇fᵀ (F + λ)⁻¹ ∇ℓ_i / N`, with the mean of the examples' `∇ℓ ∇ℓᵀ` for `F`."""
     # The damping `λ` is a tenth of the mean of the eigenvalues of `F` that aren't zero for their number.
-    examples, targets = (jax.jacrev(of)(path.weights[-1]) for of in (run.of_examples, run.of_targets))
+    examples, targets = (gradients_of(run, of, path.weights[-1]) for of in (run.texts.examples, run.texts.targets))
     kernel = examples @ examples.T / EXAMPLES
     damping = 0.1 * jnp.trace(kernel) / EXAMPLES
     # (F + λ)⁻¹ gᵢ = Gᵀ (K + λ)⁻¹ eᵢ, as F Gᵀ = Gᵀ K.
@@ -133,7 +139,7 @@ def _last_read(run: Training, path: Path) -> Array:
 
 def _sizes(run: Training, path: Path) -> Array:
     """Return minus the norms of the examples' gradients after the training, whatever the target."""
-    gradients = jax.jacrev(run.of_examples)(path.weights[-1])
+    gradients = gradients_of(run, run.texts.examples, path.weights[-1])
     return -jnp.broadcast_to(jnp.linalg.norm(gradients, axis=1), (TARGETS, EXAMPLES))
 
 

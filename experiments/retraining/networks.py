@@ -139,10 +139,6 @@ class Training:
         """Return the losses of the targets."""
         return self.losses(weights, self.texts.targets)
 
-    def of_examples(self, weights: Float[Array, "weights"]) -> Float[Array, "examples"]:
-        """Return the losses of the examples."""
-        return self.losses(weights, self.texts.examples)
-
     def step(self, counted: Float[Array, "examples"], carry: tuple[Array, Any], which: Array) -> tuple[Any, Any]:
         """Do one step, in which every example's loss is multiplied by a weight; also return what was before it."""
 

@@ -9,7 +9,7 @@ import pytest
 from experiments import run
 from experiments.estimate import Method, estimate, ratio, share
 from experiments.findings import FOLDER, PAGES, RECORDS, page_of_tables, record, records
-from experiments.record import faults, filled_sentence, record_of, verdict_on
+from experiments.record import faults, filled_sentence, record_of
 from experiments.studies import studies, study_of
 from experiments.study import Measure, Piece, Prediction, Study, in_frames
 from experiments.table import Cell, Table, render, rows_of
@@ -42,14 +42,6 @@ def test_the_file_of_records_has_the_kept_results():
 
 def as_data(of):
     return {**of._asdict(), "predictions": [each._asdict() for each in of.predictions]}
-
-
-def test_records_of_one_claim_are_judged_together():
-    for claim in {of.claim for of in records()}:
-        verdicts = {of.verdict for of in records() if of.claim == claim}
-        assert (verdict_on(claim, records()) == Verdict.MIXED) == (
-            Verdict.MIXED in verdicts or verdicts >= {Verdict.CONFIRMED, Verdict.REFUTED}
-        )
 
 
 def study(values=(1.0, 2.0, 4.0), **changed):

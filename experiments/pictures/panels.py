@@ -36,13 +36,14 @@ def dots(axes: Axes, estimates: Mapping[str, Sequence[float]], colours: Mapping[
 
 
 def stack(axes: Axes, parts: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
-    """Draw a bar for each task, whose parts stand one after another."""
+    """Draw a bar for each task, whose two parts stand one after another, and the interval of each at its own height."""
     before = np.zeros(len(next(iter(parts.values()))))
-    for (part, of_tasks), colour in zip(parts.items(), (PALE, OURS), strict=True):
+    for (part, of_tasks), colour, shift in zip(parts.items(), (PALE, OURS), (-0.1, 0.1), strict=True):
         values = np.array(list(of_tasks.values()))
         ends = before + values[:, 0]
         axes.barh(list(of_tasks), values[:, 0], left=before, color=colour, height=0.6, label=part)
-        axes.hlines(np.arange(len(values)), before + values[:, 1], before + values[:, 2], color="black", linewidth=1)
+        places = np.arange(len(values)) + shift
+        axes.hlines(places, before + values[:, 1], before + values[:, 2], color="black", linewidth=1)
         before = ends
     axes.invert_yaxis()
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1, handlelength=1)

@@ -26,6 +26,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.deprecation import renamed_fields
+from duat_jax.errors import DuatError
 from duat_jax.kinds import kept_as
 from duat_jax.transform.parameters import is_sharded
 
@@ -116,9 +117,16 @@ class Completeness(NamedTuple):
 
         It is inconclusive too where the function cancels by itself and the parts sum in double precision.
         """
-        if not np.all(self.within):
+        try:
+            within, conclusive = bool(np.all(self.within)), bool(np.all(self.conclusive))
+        except jax.errors.TracerBoolConversionError:
+            raise DuatError(
+                "the verdict isn't known while the function is traced: return the completeness from jax.jit and read"
+                " its verdict outside; inside, holds is an array of truth values"
+            ) from None
+        if not within:
             return FAILS if self.cancels is None else INCONCLUSIVE
-        return HOLDS if np.all(self.conclusive) else INCONCLUSIVE
+        return HOLDS if conclusive else INCONCLUSIVE
 
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers, the verdict and the note, for JSON."""

@@ -320,7 +320,7 @@ def _require_scalar(outputs: list[Any]) -> None:
     if len(shapes) != 1 or shapes[0][0] != () or not jnp.issubdtype(outputs[0].aval.dtype, jnp.floating):
         raise DuatError(
             f"the function returns {shapes}, but the difference of one real scalar is split: return one number, and map"
-            " over several with jax.vmap"
+            " over several with jax.lax.map"
         )
 
 

@@ -98,7 +98,7 @@ def ask_contrast(
     # An old name of a baseline beside token ids or an image is no text.
     unread = config.image is not None or (tokenizer is None and not is_text(inputs))
     tokenizer = tokenizer_of(model, tokenizer, inputs, against)
-    given = [named_baseline(each) if unread else each for each in _several(config, other)]
+    given = [named_baseline(each) if unread else each for each in several(config, other)]
     read = [
         each if isinstance(each, Baseline) else checked_input(config, each, f"the other {kind}", problems, tokenizer)
         for each in given
@@ -131,7 +131,8 @@ def ask_contrast(
     return ContrastQuestion(inputs, question.target, references, names, texts, places, alignments, tokenizer)
 
 
-def _several(config: Config, other: Any) -> list[Any]:
+def several(config: Config, other: Any) -> list[Any]:
+    """Return the references in an argument: those of a list, or the argument itself."""
     many = isinstance(other, list | tuple) and (
         any(isinstance(each, str | Baseline) for each in other) or len(other) == 0
     )

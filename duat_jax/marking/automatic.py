@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from duat_jax.errors import warn_caller
+from duat_jax.marking.graph import Node
 from duat_jax.marking.plan import Decision, MarkingPlan, Planner
 from duat_jax.marking.program import run
 from duat_jax.marking.readout import advice_on_readout
@@ -29,6 +30,7 @@ class Choices(NamedTuple):
         streams: how many sums are residual streams.
         products: of every product of two factors that move, the one that flows, and the rule by which it does.
         not_attributed: the operations whose results are held whole, with the lines in which they stand.
+        lines: of every term, bias and stream the kind, and the line in which it stands.
     """
 
     holds: dict[str, int]
@@ -37,13 +39,15 @@ class Choices(NamedTuple):
     streams: int
     products: tuple[Decision, ...]
     not_attributed: tuple[str, ...]
+    lines: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         holds = ", ".join(f"{count} {name}" for name, count in self.holds.items()) or "none"
         marks = f"terms: {self.terms}; held: {holds}; biases: {self.biases}; streams: {self.streams}"
         products = [f"{p.line}: {p.product}: factor {p.flows} flows: {p.rule}" for p in self.products]
         whole = [f"not attributed: {operation}" for operation in self.not_attributed]
-        return "\n".join((marks, *dict.fromkeys(products), *dict.fromkeys(whole)))
+        lines = [f"{line}: {kind}" for kind, line in self.lines]
+        return "\n".join((marks, *dict.fromkeys(lines), *dict.fromkeys(products), *dict.fromkeys(whole)))
 
 
 class Automatic:
@@ -93,7 +97,25 @@ class Automatic:
             streams=sum(len(p.streams) + len(p.layers) for p in plans),
             products=tuple(products),
             not_attributed=tuple(f"{n.name}, {n.equation and source_line(n.equation)}" for n in whole),
+            lines=tuple((kind, _line_of(node)) for p in plans for kind, node in _marked_nodes(p)),
         )
+
+
+def _marked_nodes(plan: MarkingPlan) -> Iterator[tuple[str, Node | None]]:
+    """Yield the operation of every term, bias and stream with its kind; none is that of an argument."""
+    produced = plan.graph.producer
+    yield from (("term", produced[v]) for v in sorted(plan.terms))
+    yield from (
+        ("bias", node) for node in plan.graph.nodes for k in range(len(node.operands)) if (node, k) in plan.offsets
+    )
+    yield from (("stream", produced.get(v)) for v in sorted(plan.streams))
+    yield from (("stream", node) for node in plan.layers)
+
+
+def _line_of(node: Node | None) -> str:
+    if node is None:
+        return "the argument"
+    return (node.equation and source_line(node.equation)) or "an unknown line"
 
 
 def _differentiable(plan: MarkingPlan, program: SubProgram) -> Callable[..., list[Any]]:
@@ -159,8 +181,8 @@ def auto(fn: Callable[[Any], Any], *, prefer: Mapping[str, int] | None = None) -
         >>> parts = duat.decompose(network, jnp.ones(2))
         >>> {str(key): part.tolist() for key, part in parts.terms.items()}
         {'relu': [-0.0, 1.0, 9.0]}
-        >>> print(network.choices(jnp.ones(2)))
-        terms: 1; held: none; biases: 0; streams: 0
+        >>> network.choices(jnp.ones(2)).terms
+        1
 
     Source: Wang & Li, Section 3.2; the rules are on the page "Your own code" of the documentation.
     """

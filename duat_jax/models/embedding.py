@@ -21,7 +21,7 @@ class TokenEmbedding(nnx.Module):
     Args:
         config: the parts of the model.
         dtype: dtype of the parameters.
-        rngs: source of the random initial weights; zeros without it.
+        rngs: source of the random initial weights; `None` gives zeros.
     """
 
     def __init__(self, config: Config, *, dtype: DTypeLike, rngs: nnx.Rngs | None) -> None:
@@ -77,7 +77,7 @@ class PatchEmbedding(nnx.Module):
     Args:
         config: the parts of the model.
         dtype: dtype of the parameters.
-        rngs: source of the random initial weights; zeros without it.
+        rngs: source of the random initial weights; `None` gives zeros.
 
     Source: Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021, Eq. 1.
     """

@@ -26,7 +26,7 @@ class ReadOut(nnx.Module):
     Args:
         config: the parts of the model.
         dtype: dtype of the parameters.
-        rngs: source of the random initial weights; zeros without it.
+        rngs: source of the random initial weights; `None` gives zeros.
     """
 
     def __init__(self, config: Config, *, dtype: DTypeLike, rngs: nnx.Rngs | None) -> None:

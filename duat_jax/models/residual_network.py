@@ -30,7 +30,7 @@ class ResidualNetwork(nnx.Module):
         classes: the number of classes.
         activation: a name in `ACTIVATIONS`.
         dtype: dtype of the parameters.
-        rngs: source of the random initial weights; zeros without it.
+        rngs: source of the random initial weights; `None` gives zeros.
 
     Raises:
         DuatError: if there is no layer, the activation isn't known, or a size isn't a positive number.

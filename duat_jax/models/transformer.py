@@ -31,7 +31,7 @@ class Transformer(nnx.Module):
     Args:
         config: the parts.
         dtype: dtype of the parameters; everything is computed in float32 at least.
-        rngs: source of the random initial weights; zeros without it, for a skeleton that is to be filled.
+        rngs: source of the random initial weights; `None` gives zeros, for a skeleton that is to be filled.
         stack: the layers, `stack(x, mask)`; those of the configuration if absent.
 
     Raises:

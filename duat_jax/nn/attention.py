@@ -53,7 +53,7 @@ class Attention(nnx.Module):
         bias: whether queries, keys and values have biases.
         output_bias: whether the output has a bias.
         dtype: dtype of the parameters.
-        rngs: source of the random initial weights; zeros without it.
+        rngs: source of the random initial weights; `None` gives zeros.
 
     Attributes:
         shards: the number of devices that the heads are divided among, 1 unless `duat_jax.models.mesh` says so.
@@ -168,7 +168,7 @@ class SlicedAttention(nnx.Module):
         heads: number of heads `h`; it divides `features`.
         causal: whether a token sees only itself and earlier tokens.
         dtype: dtype of the parameters.
-        rngs: source of the random initial weights; zeros without it.
+        rngs: source of the random initial weights; `None` gives zeros.
     """
 
     def __init__(

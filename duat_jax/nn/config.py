@@ -229,7 +229,7 @@ def make_block(config: BlockConfig, *, dtype: DTypeLike = jnp.float32, rngs: nnx
     Args:
         config: its parts.
         dtype: dtype of the parameters.
-        rngs: source of the random initial weights; zeros without it.
+        rngs: source of the random initial weights; `None` gives zeros.
 
     Raises:
         DuatError: naming every problem of the configuration.
@@ -259,7 +259,7 @@ def make_stack(config: BlockConfig, *, layers: int, dtype: DTypeLike = jnp.float
         config: the parts of each block.
         layers: number of blocks.
         dtype: dtype of the parameters.
-        rngs: source of the random initial weights; zeros without it.
+        rngs: source of the random initial weights; `None` gives zeros.
 
     Raises:
         DuatError: naming every problem of the configuration.

@@ -31,7 +31,7 @@ class Convolution(Biased):
         stride: `s`: `y` has every `s`-th row and column.
         bias: whether there is a bias.
         dtype: dtype of the parameters.
-        rngs: source of the random initial weights; zeros without it.
+        rngs: source of the random initial weights; `None` gives zeros.
 
     Raises:
         DuatError: naming every size that isn't positive, and an even kernel size.
@@ -107,7 +107,7 @@ class ResidualConvolution(nnx.Module):
         size: rows and columns of the kernels, an odd number.
         stride: the stride of `W2` and `R`.
         dtype: dtype of the parameters.
-        rngs: source of the random initial weights; zeros without it.
+        rngs: source of the random initial weights; `None` gives zeros.
 
     Raises:
         DuatError: if the activation isn't known, or as in `Convolution`.

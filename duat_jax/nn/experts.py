@@ -32,7 +32,7 @@ class Experts(nnx.Module):
         bias: whether experts and router have biases.
         limit: the limit of gates, and of factors' size before one is added to them; none if absent.
         dtype: dtype of the parameters.
-        rngs: source of the random initial weights; zeros without it.
+        rngs: source of the random initial weights; `None` gives zeros.
 
     Source: Shazeer et al., "Outrageously Large Neural Networks", 2017, Eq. 1; Jiang et al., "Mixtral of Experts", 2024.
     """

@@ -100,7 +100,7 @@ class Linear(Biased):
         name: prefix of the bias's name.
         bias: whether there is a bias.
         dtype: dtype of the parameters.
-        rngs: source of the random initial weights; zeros without it.
+        rngs: source of the random initial weights; `None` gives zeros.
     """
 
     def __init__(

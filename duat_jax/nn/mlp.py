@@ -34,7 +34,7 @@ class MLP(nnx.Module):
         activation: a name in `ACTIVATIONS`.
         bias: whether there are biases.
         dtype: dtype of the parameters.
-        rngs: source of the random initial weights; zeros without it.
+        rngs: source of the random initial weights; `None` gives zeros.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class GatedMLP(nnx.Module):
         activation: a name in `ACTIVATIONS`.
         bias: whether there are biases.
         dtype: dtype of the parameters.
-        rngs: source of the random initial weights; zeros without it.
+        rngs: source of the random initial weights; `None` gives zeros.
 
     Source: Shazeer, "GLU Variants Improve Transformer", 2020, Eq. 6.
     """

@@ -67,7 +67,7 @@ def named_arrays(weights: Weights) -> dict[str, np.ndarray]:
     if isinstance(weights, nnx.Module) and len(jax.tree.leaves(nnx.state(weights))) < len(leaves):
         raise DuatError(
             "the module has one array in several places, which a step would make different ones: give"
-            " nnx.to_pure_dict(nnx.state(module)), and merge it within the functions of the weights"
+            " nnx.state(module, nnx.Param), and merge it within the functions of the weights"
         )
     if wrong or twice or not leaves:
         problem = (
@@ -77,7 +77,9 @@ def named_arrays(weights: Weights) -> dict[str, np.ndarray]:
             if twice
             else "there are no weights"
         )
-        raise DuatError(f"{problem}: give a pytree of the arrays that are trained, such as nnx.to_pure_dict of a state")
+        raise DuatError(
+            f"{problem}: give a pytree of the arrays that are trained, such as nnx.state(module, nnx.Param)"
+        )
     return dict(zip(names, map(np.asarray, on_host(leaves)), strict=True))
 
 

@@ -28,7 +28,7 @@ def _attributes(values: Iterable[Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
     waiting, seen = list(values) if nnx is not None else [], set()
     while waiting:
         value = waiting.pop()
-        if isinstance(value, nnx.Module) and id(value) not in seen:
+        if isinstance(value, nnx.Pytree) and id(value) not in seen:
             seen.add(id(value))
             yield value, dict(vars(value))
             waiting += vars(value).values()

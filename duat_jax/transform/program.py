@@ -227,7 +227,8 @@ def trace(fn: Callable, x: Any) -> tuple[Program, list[Any]]:
         raise UnsupportedProgram(
             "the function changes the state of a Flax module, as a recurrent layer, dropout or a batch norm in training"
             " mode does, and that state would outlive the trace: call a clone of it, nnx.clone(module)(x), or put it"
-            " into evaluation mode, module.eval(). Under nnx.jit every module changes: take jax.jit"
+            " into evaluation mode, module.eval(). nnx.jit, nnx.scan and nnx.remat count every module as changed, in"
+            " evaluation mode too: call them with nnx.clone(module)"
         ) from error
     program = counted(closed.jaxpr)
     sites, places = sites_of(program)

@@ -169,7 +169,7 @@ class Recording:
         if not isinstance(step, Occurrence) or step.site not in self.seen:
             raise DuatError(
                 f"{step!r} is no occurrence of a mark that was recorded: give one of streams, terms, activations or"
-                " offsets, such as streams[0]; dynamics.streams finds values by name"
+                " offsets, such as streams[0]; dynamics.streams, dynamics.held and dynamics.points find values by name"
             )
         return self.seen[step.site][step.iteration]
 

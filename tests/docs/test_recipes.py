@@ -38,5 +38,5 @@ def test_a_recipe_prints_what_the_page_shows(name, as_a_reader, capsys):
 
 
 def test_every_recipe_is_there():
-    last = "Marks of your own", "One recording, many questions"
+    last = "Marks of your own", "Parts with marks", "One recording, many questions"
     assert list(SECTIONS) == ["Flax NNX", "Linen", "Equinox", "A modern decoder", *last]

@@ -129,6 +129,31 @@ def test_a_module_that_changes_while_it_runs_is_refused_in_one_sentence(module):
     assert duat.secant(lambda x: jnp.square(nnx.clone(made)(x)).sum())(x, x / 2 + 1).completeness.within
 
 
+@pytest.mark.parametrize("transform", [nnx.jit, nnx.remat])
+def test_a_transform_of_flax_needs_a_clone_in_evaluation_mode_too(transform):
+    made, x = nnx.Dropout(0.5, rngs=nnx.Rngs(0)), jnp.ones(3)
+    made.eval()
+    with pytest.raises(duat.UnsupportedProgram, match=r"in evaluation mode too: call them with nnx.clone\(module\)"):
+        duat.record(lambda x: transform(lambda module, x: module(x))(made, x).sum())(x)
+    assert duat.record(lambda x: transform(lambda module, x: module(x))(nnx.clone(made), x).sum())(x).value == 3
+
+
+def test_a_verdict_is_read_outside_of_a_traced_function():
+    x, y = jnp.ones(3), jnp.zeros(3)
+    completeness = jax.jit(lambda x: duat.secant(lambda x: jnp.square(x).sum())(x, y).completeness)
+    assert completeness(x).verdict == "holds"
+    with pytest.raises(duat.DuatError, match="return the completeness from jax.jit"):
+        jax.jit(lambda x: len(completeness(x).verdict))(x)
+
+
+def test_weights_of_a_module_are_its_parameters():
+    module = nnx.Dropout(0.5, rngs=nnx.Rngs(0))
+    module.weight = nnx.Param(jnp.ones(2))
+    with pytest.raises(duat.DuatError, match=r"rngs.key aren't arrays of floats: .*nnx.state\(module, nnx.Param\)"):
+        duat.training.begin(lambda weights: 1.0, module)
+    assert duat.training.begin(lambda weights: 1.0, nnx.state(module, nnx.Param)).difference == 0
+
+
 OF_A_LOADED_MODEL = """
 import jax.numpy as jnp
 from flax import nnx

@@ -1,6 +1,7 @@
 """A list of texts has an answer for each, by every function that reads texts."""
 
 import inspect
+from functools import partial
 
 import pytest
 from adapters import random_adapters
@@ -36,6 +37,13 @@ def test_a_list_of_texts_has_an_answer_for_each(name):
     assert abs(alone[0] - alone[1]) > 1e-3
     with pytest.raises(duat.InvalidInput, match="(input|text) 1.* 999"):
         ASKED[name](model, [TEXTS[0], [999]])
+
+
+@pytest.mark.parametrize("ask", [duat.contrast, partial(duat.attribute, method="contributions")])
+def test_as_many_references_as_texts_could_be_pairs(ask):
+    model, others = duat.load(GOLDEN / "gpt2"), [[5, 18, 3], [9, 4, 7, 11]]
+    with pytest.raises(duat.InvalidInput, match="2 inputs and as many references could be pairs.*with its own refer"):
+        ask(model, TEXTS, others, target=7) if ask is duat.contrast else ask(model, TEXTS, reference=others, target=7)
 
 
 def test_every_function_that_reads_one_text_reads_many():

@@ -1,6 +1,7 @@
 """Functions without marks have the closed form that those marked by hand have."""
 
 import warnings
+from collections import Counter
 
 import jax
 import jax.numpy as jnp
@@ -304,3 +305,14 @@ def test_a_secant_has_the_parts_of_neurons_at_automatic_marks():
     y = X[::-1] / 2
     parts = duat.secant(duat.auto(fn), at="activation")(X, y).contributions.activations["relu"]
     near(parts, (jax.nn.relu(X @ W + B) - jax.nn.relu(y @ W + B)) * jnp.arange(6.0), 1e-12)
+
+
+def test_every_term_bias_and_stream_is_listed_with_its_line():
+    def network(x):
+        return x + jnp.tanh(x @ jnp.eye(3) + jnp.arange(3.0))
+
+    chosen = duat.auto(lambda x: network(network(x)).sum()).choices(jnp.ones((2, 3)))
+    kinds = Counter(kind for kind, _ in chosen.lines)
+    assert kinds == {"term": chosen.terms, "bias": chosen.biases, "stream": chosen.streams} and min(kinds.values()) == 2
+    line = f"{__file__}:{network.__code__.co_firstlineno + 1} (network)"
+    assert {place for _, place in chosen.lines} <= {line, "the argument"} and f"{line}: bias" in str(chosen)

@@ -26,8 +26,8 @@ from duat_jax.transform.keys import Key, Marked
 
 EXACT = (
     "Exact as a sum for this text: every layer, neuron and bias has its direct part, carried on through attention"
-    " patterns and norms that are held at what they are here. Change the text, and they move. For what matters, ask a"
-    " contrast (duat.contrast, or duat contrast in a terminal)."
+    " patterns and norms that are held at what they are here. Change the text, and they move. Why this, and not that:"
+    " duat contrast (duat.contrast in Python). What matters: duat intervene (duat.intervene)."
 )
 
 

@@ -22,7 +22,7 @@ from symbolic.equality.definition import Definition
 from symbolic.errors import NumbersDiffer, warn_renamed
 from symbolic.expressions.parameter import Held, Ones, Parameter, dotted
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.hypotheses import held_parameters, moving_parameters
+from symbolic.proof.hypotheses import equation_20, held_parameters, moving_parameters
 from symbolic.proof.legend import kind_of
 from symbolic.proof.step import Hypothesis, Step, equality, equations, let
 from symbolic.proof.typesetting import article
@@ -180,7 +180,8 @@ class Block:
     def _equation_20(self) -> Step:
         """The check that Eq. 20 with the parameters that were read off is the layer."""
         s, k = self.stack, i + 1
-        return equality(s.x(k), s.general_term(k), "Eq. 20", (self.layer, *self.parameters, *self.relations))
+        name = equation_20(s.equation_20)
+        return equality(s.x(k), s.general_term(k), name, (self.layer, *self.parameters, *self.relations))
 
     @property
     def _premises(self) -> tuple[Hypothesis, ...]:

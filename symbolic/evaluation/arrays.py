@@ -84,7 +84,8 @@ def arrays_of(block: Any, k: int, recording: Recording, weights: Mapping[str, An
     if missing:
         raise SymbolicError(f"layer {k}: no array for {', '.join(missing)}; held are {', '.join(held) or 'none'}")
     if wrong:
-        raise ShapeMismatch(f"layer {k}: {'; '.join(sorted(wrong))}")
+        others = ": a block has the same sizes in every layer; duat.unroll takes layers of other sizes" if k > 1 else ""
+        raise ShapeMismatch(f"layer {k}: {'; '.join(sorted(wrong))}{others}")
     if at_one_input:
         raise SymbolicError(
             f"layer {k}: {', '.join(at_one_input)} moves with the input, and an array is its value at one input alone:"

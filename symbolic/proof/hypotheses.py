@@ -22,7 +22,12 @@ NOTHING_HELD = "Nothing is held: at the other input every parameter may have ano
 
 def residual_layers(layer: Definition) -> Step:
     """Return the hypothesis that every layer is a residual term."""
-    return Step(layer.left, layer.right, "Every layer is the residual term of Eq. 20", None)
+    return Step(layer.left, layer.right, f"Every layer is the residual term of {equation_20(layer)}", None)
+
+
+def equation_20(layer: Definition) -> str:
+    """Return the name of Eq. 20, for layers of one term, or of its extension to more."""
+    return "Eq. 20, extended to several terms" if len(layer.right.atoms(Activation)) > 1 else "Eq. 20"
 
 
 def of_a_held_stack(layer: Definition) -> tuple[Hypothesis, ...]:
@@ -41,11 +46,13 @@ def held_parameters(held: Iterable[Parameter]) -> str:
     """Return the hypothesis that some parameters are held, or that none depends on the input."""
     names = ", ".join(map(str, held))
     if not names:
-        return "No parameter depends on the input."
+        return "No parameter of a layer depends on the input."
     return f"Held, that is, treated as constants, at their values on this input: {names}."
 
 
 FUNCTIONS = "An activation function is any function of one number, applied entry by entry."
+
+_LAYER = Symbol("i", integer=True, nonnegative=True)
 
 VEC = "vec puts the rows of a matrix under one another, so that vec(A B C) = (A ⊗ C^T) vec(B)."
 
@@ -95,7 +102,8 @@ def _sizes(sides: Iterable[Basic]) -> str:
         parts.append(f"{_listed(names)} {'are any positive integers' if len(names) > 1 else 'is any positive integer'}")
     for (rows, columns), letters in sorted(numbers.items(), key=str):
         parts.append(f"{_listed(list(letters))} {'are' if len(letters) > 1 else 'is'} {rows} × {columns}")
-    return f"Sizes: {'; '.join(parts)}." if parts else ""
+    layers = ", the same in every layer" if any(side.has(_LAYER) for side in sides) else ""
+    return f"Sizes{layers}: {'; '.join(parts)}." if parts else ""
 
 
 def _numbers(sides: Iterable[Basic]) -> str:

@@ -47,13 +47,20 @@ _OF_LAYERS = {
 _OF_TITLE = {
     "The MLP on vec(x)": {
         "x": "tokens and their features",
-        "W": "matrices of the MLP on features",
-        "b": "biases",
-        "R": "matrices of the MLP on rows",
+        "W": "matrices of the MLP on features: 1 inside the activation, 2 outside",
+        "b": "biases of the MLP on features: 1 inside the activation, 2 outside",
+        "R": "matrices of the MLP on rows: 1 inside the activation, 2 outside",
+        "c": "biases of the MLP on rows: 1 inside the activation, 2 outside",
         "g'": "a gate",
         "s'": "what is gated",
+        "P": "the number of neurons of a token",
     },
-    "Linear maps as matrices on vec(x)": {"W": "the matrix of the linear map", "x": "tokens and their features"},
+    "Linear maps as matrices on vec(x)": {
+        "R": "the matrix of a linear map on rows",
+        "W": "the matrix of a linear map on features",
+        "x": "tokens and their features",
+        "P": "the number of features that the map returns",
+    },
     "Attention as one matrix on vec(x)": {
         "x": "tokens and their features",
         "H": "the pattern of a head, held",
@@ -62,6 +69,9 @@ _OF_TITLE = {
         "W": "the matrices for queries, keys, values and output, by their index",
         "V": "the matrix for the values of a head",
         "W'": "attention, its values and its output as matrices on vec(x), by their index",
+        "k": "a head",
+        "h": "the number of heads",
+        "m": "the number of features of a head",
     },
     "Attention between two inputs": {
         "x": "tokens and their features",
@@ -77,6 +87,7 @@ _OF_TITLE = {
         "L": "the logarithmic means of a row at both inputs",
         "w": "one over their sum",
         "S": "the matrix of the softmax's secant",
+        "m": "the number of features of a head",
     },
     "Normalisation with its scale held": {
         "x": "tokens and their features",
@@ -85,7 +96,11 @@ _OF_TITLE = {
         "gamma": "the gain",
         "beta": "the offset",
     },
-    "The diamond product": {"W": "matrices", "x": "a vector"},
+    "Densities of the matrices on vec(x)": {
+        "rho": "the share of entries that aren't zero",
+        "k": "the width of a kernel",
+    },
+    "The diamond product": {"W": "matrices", "x": "a vector", "d": "the length of the vector"},
     "Lemma 1: a matrix times a UAT sum is a UAT sum": {
         "x": "the input",
         "W": "the weights of a term",
@@ -93,6 +108,12 @@ _OF_TITLE = {
         "alpha": "what a term is multiplied by",
         "alpha*": "the same, multiplied by the matrix",
         "beta": "the matrix before the sum",
+        "j": "a term",
+        "N": "the number of terms",
+        "n": "the length of the input",
+        "m": "the length of an activation",
+        "k": "the length of the sum",
+        "r": "the length of the sum, multiplied by the matrix",
     },
     "LoRA, carried through every layer": {
         "W": "a weight",
@@ -100,23 +121,22 @@ _OF_TITLE = {
         "L": "an adapter's left factor",
         "R": "an adapter's right factor",
         "s": "an activation",
+        "r": "the rank of an adapter",
     },
-    "What pruning costs": {"s": "the activation of the term that is removed", "S": "a sum of terms: 1 kept, 2 dropped"},
+    "What pruning costs": {
+        "s": "the activation of the term that is removed",
+        "S_1": "the sum of the kept terms",
+        "S_2": "the sum of the dropped terms",
+        "f": "the function that is approximated",
+        "varepsilon": "a bound of the error",
+    },
 }
 
 _NUMBERS = {
     "d": "the length of the stream as a vector",
     "n": "the length of an activation as a vector",
-    "N": "the number of tokens, or of terms",
+    "N": "the number of tokens",
     "M": "the number of features",
-    "P": "the number of features on the other side",
-    "m": "the number of features of a head",
-    "r": "the rank of an adapter",
-    "k": "the width of a kernel",
-    "h": "the number of heads",
-    "rho": "the share of entries that aren't zero",
-    "f": "the function that is approximated",
-    "varepsilon": "a bound of the error",
 }
 
 _INDICES = {"i": "a layer", "j": "a layer, in sums and where a term was born"}
@@ -229,8 +249,9 @@ def _counts(symbol: Symbol) -> bool:
 
 def _number(symbol: Symbol, derivation: Derivation) -> LegendEntry:
     """Return the row of a size, an index, a number, or an entry of an explicit matrix."""
-    stem, entry, _ = symbol.name.partition("_")
-    known = _OF_TITLE.get(derivation.title, {}) if entry else _INDICES if _counts(symbol) else _NUMBERS
+    of_title = _OF_TITLE.get(derivation.title, {})
+    stem, entry, _ = (symbol.name, "", "") if symbol.name in of_title else symbol.name.partition("_")
+    known = ({} if entry else _INDICES if _counts(symbol) else _NUMBERS) | of_title
     otherwise = "an index" if _counts(symbol) else "a size" if symbol.is_positive else "a number"
     words = known.get(stem, otherwise)
     return LegendEntry(typeset(Symbol(stem)), stem, (), f"{words}: an entry" if entry and stem in known else words)
@@ -247,10 +268,9 @@ def letters(derivations: Iterable[Derivation]) -> list[LegendEntry]:
             elif isinstance(part, Parameter):
                 letter, marks = _bare(part.letter)
                 explained, words = _explained(part, letter, derivation)
-                shape = explained.shape
-                parameters.setdefault(
-                    (letter, shape, words), LegendEntry(typeset(explained), sstr(explained), shape, words)
-                )
+                shape, text = explained.shape, sstr(explained)
+                known_by = letter if explained.lower[:1] in ((i,), (j,)) else text
+                parameters.setdefault((known_by, shape, words), LegendEntry(typeset(explained), text, shape, words))
                 signs += [_DECORATED[mark] for mark in sorted(marks)]
                 signs += [_number(symbol, derivation) for symbol in (i, j) if symbol in explained.indices]
             elif isinstance(part, Activation):

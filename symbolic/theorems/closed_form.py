@@ -12,7 +12,7 @@ from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.hypotheses import of_a_held_stack
+from symbolic.proof.hypotheses import equation_20, of_a_held_stack
 from symbolic.proof.step import Step, continued, equality, equations, induction_hypothesis, let, let_each
 from symbolic.theorems.residual_stack import ResidualStack, added, check_depth, i, j
 
@@ -176,14 +176,14 @@ def prove(
             f"{'; '.join(open_ones)}: that is no closed form, since a parameter may not depend on the stream: what does"
             " (a pattern, a scale, a gate) is held, as a parameter of its own"
         )
-    k, known = i + 1, (*rules, *parameters)
+    k, known, residual = i + 1, (*rules, *parameters), f"the layer is a residual term, {equation_20(s.equation_20)}"
     hypothesis = Definition(s.x(i), s.form(i))
     path = s.W(k, 1) * s.x(i) + s.b(k, 3)
     carried = s.P(k) * s.x(0) + s.q(k) + (s.W(k, 1) * s.UAT(i) if s.sizes else ZeroMatrix(s.width, 1))
     steps = [
         equality(s.x(0), s.form(0), "base: P_0 = I, q_0 = 0, no terms", known),
         induction_hypothesis(s.x(i), s.form(i)),
-        equality(s.x(k), s.general_term(k), "the layer is a residual term, Eq. 20", (layer, *parameters)),
+        equality(s.x(k), s.general_term(k), residual, (layer, *parameters)),
         equality(path, s.W(k, 1) * s.form(i) + s.b(k, 3), "induction hypothesis, Eq. 26", (hypothesis, *parameters)),
         continued(path, carried, "recursions of P and q, Eq. 26", (hypothesis, *known)),
     ]

@@ -11,12 +11,12 @@ from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.ordered_product import OrderedProduct, written_out
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.hypotheses import of_a_held_stack
+from symbolic.proof.hypotheses import equation_20, of_a_held_stack
 from symbolic.proof.step import Step, equality, equations, let_each
 from symbolic.theorems.residual_stack import ResidualStack, added, check_depth, i, j
 
 _EACH = 3  # layers up to which every layer has lines of its own
-_IN_FULL = 250  # characters up to which the form is also written out without names
+_IN_FULL = 450  # characters up to which the form is also written out without names
 _m, _k = (Symbol(name, integer=True, nonnegative=True) for name in "mk")
 
 Line = tuple[Parameter, MatrixExpr, str]
@@ -76,7 +76,8 @@ def unroll(
     rules, all_rules = equations(s.recursions), equations((s.equation_20, *s.recursions))
     steps = []
     if layer is not None:
-        steps.append(equality(s.x(i + 1), s.general_term(i + 1), "every layer, Eq. 20", (layer, *parameters)))
+        name = f"every layer, {equation_20(s.equation_20)}"
+        steps.append(equality(s.x(i + 1), s.general_term(i + 1), name, (layer, *parameters)))
     nothing = {parameter: ZeroMatrix(s.width, 1) for parameter in (s.q(0), s.UAT(0))}
     if depth <= _EACH:
         for k in range(1, depth + 1):

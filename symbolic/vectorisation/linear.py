@@ -51,12 +51,14 @@ def linear_derivation(tokens: int = 2, features: int = 2) -> Derivation:
     """Derive `W'` of a linear map in both orientations: for all sizes, and entry by entry for small ones."""
     n, m, p = symbols("N M P", integer=True, positive=True)
     x = Variable("x", (), n, m)
-    rows, columns = Parameter("W", (), n, n), Parameter("W", (), m, p)
+    rows, columns = Parameter("R", (), n, n), Parameter("W", (), m, p)
     on_rows, on_features = linear_on_rows(tokens, features), linear_on_features(tokens, features)
+    renamed = dict(zip(matrix("W", tokens, tokens), matrix("R", tokens, tokens), strict=True))
+    entries = on_rows.matrix.xreplace(renamed)
     small = f"entry by entry, N = {tokens}, M = {features}"
     steps = (
-        equality(Vec(rows * x), Kronecker(rows, Identity(m)) * Vec(x), "acting on rows: W' = W ⊗ I_M"),
-        Step(Kronecker(Parameter("W", (), tokens, tokens), Identity(features)), on_rows.matrix, small, on_rows.agree),
+        equality(Vec(rows * x), Kronecker(rows, Identity(m)) * Vec(x), "acting on rows, Eq. 5: W' = R ⊗ I_M"),
+        Step(Kronecker(Parameter("R", (), tokens, tokens), Identity(features)), entries, small, on_rows.agree),
         equality(Vec(x * columns), Kronecker(Identity(n), columns.T) * Vec(x), "acting on features: W' = I_N ⊗ W^T"),
         Step(
             Kronecker(Identity(tokens), Parameter("W", (), features, features).T),
@@ -80,7 +82,7 @@ def mlp_derivation() -> Derivation:
     w1, w2 = Parameter("W", (1,), m, p), Parameter("W", (2,), p, m)
     b1, b2 = Parameter("b", (1,), p, 1), Parameter("b", (2,), m, 1)
     r1, r2 = Parameter("R", (1,), n, n), Parameter("R", (2,), n, n)
-    c1, c2 = Variable("b", (1,), n, m), Variable("b", (2,), n, m)
+    c1, c2 = Variable("c", (1,), n, m), Variable("c", (2,), n, m)
     eye_n, eye_m = Identity(n), Identity(m)
     features = Activation(x * w1 + ones * b1.T) * w2 + ones * b2.T
     inner = Activation(Kronecker(eye_n, w1.T) * Vec(x) + Kronecker(ones, b1))
@@ -90,7 +92,9 @@ def mlp_derivation() -> Derivation:
     s = Parameter("s'", (), n * p, 1)
     steps = (
         equality(Vec(features), Kronecker(eye_n, w2.T) * inner + Kronecker(ones, b2), "acting on features"),
-        equality(Vec(rows), Kronecker(r2, eye_m) * rows_inner + Vec(c2), "acting on rows, as printed in Eq. 6"),
+        equality(
+            Vec(rows), Kronecker(r2, eye_m) * rows_inner + Vec(c2), "acting on rows, Eq. 6 with R and c for W and b"
+        ),
         equality(Hadamard(gate, s), Diagonal(gate) * s, "a gate, entry by entry: g ⊙ s = diag(g) s"),
     )
     return Derivation("The MLP on vec(x)", steps)

@@ -6,9 +6,10 @@ import pytest
 from helpers import numbers
 
 import duat_jax as duat
-from symbolic import Block, activation, diag, equal, held, matrix, scalar, sizes, summed, typeset, vector
-from symbolic.errors import SymbolicError
+from symbolic import Block, activation, derive, diag, equal, held, matrix, scalar, sizes, summed, typeset, vector
+from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.parameter import GREEK, Parameter
+from symbolic.proof.legend import letters_in_text
 from symbolic.theorems.residual_stack import ResidualStack, i
 
 d, n, heads = sizes("d n N")
@@ -150,3 +151,54 @@ def test_the_name_of_an_index_is_nothing():
     assert equal(total("h"), total("p"))
     assert equal(activation(total("h") * vector("f", d)), activation(total("q") * vector("f", d)))
     assert equal(total("h") * total("h"), total("h") * total("p"))
+
+
+LISTED = {
+    "lemma": ("k           the length of the sum", "j           a term", "N           the number of terms"),
+    "mlp": (
+        "R₁    N × N    matrices of the MLP on rows",
+        "b₁    P × 1    biases of the MLP on features",
+        "c₁    N × M    bi",
+    ),
+    "linear": ("R    N × N  the matrix of a linear map on rows", "W    M × P  the matrix of a linear map on features"),
+    "attention": ("W[Q]     M × M", "W′[HVO]  M*N × M*N", "k                   a head"),
+    "pruning": ("S_1                the sum of the kept terms\n", "d                  the length of the stream"),
+    "attention-difference": ("L             the logarithmic means of a row at both inputs: an entry",),
+}
+
+
+@pytest.mark.parametrize(("what", "rows"), LISTED.items(), ids=list(LISTED))
+def test_a_letter_is_explained_as_its_own_derivation_means_it(what, rows):
+    table = letters_in_text(*derive(what))
+    for row in rows:
+        assert row in table, table
+
+
+def test_a_users_size_isnt_that_of_another_derivation():
+    k, r = sizes("k r")
+    block = Block(lambda x: x + matrix("G", k, r) * activation(matrix("F", r, k) * x), (k, 1))
+    table = letters_in_text(block.residual_terms())
+    assert table.count("a size") == 2 and "kernel" not in table and "adapter" not in table
+
+
+def test_layers_of_several_terms_arent_called_equation_20_itself():
+    two = Block(lambda x: x + G * activation(F * activation(G * activation(F * x))))
+    for block, several in ((PLAIN, False), (two, True)):
+        for derivation in (block.residual_terms(), block.prove(), block.unroll(1), block.difference()):
+            assert ("Eq. 20, extended to several terms" in str(derivation)) is several, derivation
+
+
+def test_the_hypotheses_say_that_layers_have_the_same_sizes():
+    for derivation in derivations(PLAIN):
+        assert "Sizes, the same in every layer: d and n are any positive integers" in str(derivation)
+    assert "Sizes: " in str(derive("lemma")[0])
+    weights = [{"F": numbers(size, 4), "G": numbers(4, size)} for size in (5, 7)]
+    block = Block(lambda x: x + G * activation(F * x))
+    layers = [lambda x, w=w: x + w["G"] @ duat.term(jnp.tanh, w["F"] @ x, "mlp") for w in weights]
+    with pytest.raises(ShapeMismatch, match="expected 4 × 5.*the same sizes in every layer; duat.unroll takes"):
+        block.verify(layers, jnp.ones(4), weights, jnp.tanh)
+
+
+def test_three_layers_are_written_out_in_full():
+    (derivation,) = derive("unroll", depth=3)
+    assert derivation.steps[-1].rule == "in full" and derivation.verified

@@ -15,7 +15,7 @@ from symbolic.proof.typesetting import compilable, section
 
 BLOCK = transformer_block("pre-norm", gated=True)
 EVERY = [*WHAT, "a block"]
-IN_WORDS = re.compile(r"treated as (a )?constants?|Nothing is held|No parameter depends on the input")
+IN_WORDS = re.compile(r"treated as (a )?constants?|Nothing is held|No parameter of a layer depends on the input")
 
 
 @cache

@@ -46,7 +46,7 @@ def replace_attention(model: Transformer, mixer: Callable[[Any], Callable[..., A
         >>> duat.decompose(lambda x: model.hidden(x)[-1, 0], x).completeness.verdict
         'holds'
 
-    Source: Wang & Li, "Dynamic Universal Approximation Theory", Figure 5.
+    Source: Wang & Li, "Dynamic Universal Approximation Theory", Appendix C, Figure 5.
     """
     found = blocks(copy := written_out(model)) if isinstance(model, Transformer) else []
     if not found:
@@ -115,7 +115,7 @@ class TokenConvolution(Mixer):
         >>> duat.papers.TokenConvolution(8, 3, rngs=nnx.Rngs(0))(jnp.ones((5, 8))).shape
         (5, 8)
 
-    Source: Wang & Li, "Dynamic Universal Approximation Theory", Figure 5.
+    Source: Wang & Li, "Dynamic Universal Approximation Theory", Appendix C, Figure 5.
     """
 
     def __init__(self, features: int, kernel: int, *, rngs: nnx.Rngs | None) -> None:
@@ -132,8 +132,8 @@ class FeatureConvolution(Mixer):
     """A convolution along the features of all tokens so far: `y_{t,m} = Σ_{s≤t} Σ_j K_{t,s,j} x_{s,m+j} + b_t`.
 
     The tokens are what channels are in a convolution of images, so the kernel sees every token, but only some
-    neighbouring features of each at a time (Wang & Li, Figure 5). With `K_{t,s,j} = 0` for later tokens `s > t`, which
-    aren't stored, it is causal.
+    neighbouring features of each at a time. With `K_{t,s,j} = 0` for later tokens `s > t`, which aren't stored, it is
+    causal.
 
     Args:
         tokens: length of the longest text, padding included; 16, 32, 64 and so on with `duat.explain`.
@@ -149,7 +149,7 @@ class FeatureConvolution(Mixer):
         >>> duat.papers.FeatureConvolution(16, 3, rngs=nnx.Rngs(0))(jnp.ones((5, 8))).shape
         (5, 8)
 
-    Source: Wang & Li, "Dynamic Universal Approximation Theory", Figure 5.
+    Source: Wang & Li, "Dynamic Universal Approximation Theory", Appendix C, Figure 5.
     """
 
     def __init__(self, tokens: int, kernel: int, *, rngs: nnx.Rngs | None) -> None:

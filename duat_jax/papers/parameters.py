@@ -24,11 +24,11 @@ class DenseParameters(NamedTuple):
     """Parameters of the closed form at one input, as dense arrays: `x_L = P_L x_0 + q_L + Σ_j C_j σ(B_j x_0 + c_j)`.
 
     Args:
-        paths: `W'_{j,1}` (`P_j`) of every layer, matrices on `vec(x_0)`.
-        inners: `W'_{j,2}` (`B_j`) of every term.
-        outers: `W'_{j,3}` (`C_j`) of every term, carried to the last layer.
-        biases: `b'_{j,3}` (`q_j`) of every layer, `[tokens, features]`.
-        inner_biases: `b'_{j,2}` (`c_j`) of every term, `[tokens, neurons]`: the earlier terms are in it.
+        paths: `P_j` of every layer, matrices on `vec(x_0)`.
+        inners: `B_j` of every term.
+        outers: `C_j` of every term, carried to the last layer.
+        biases: `q_j` of every layer, `[tokens, features]`.
+        inner_biases: `c_j` of every term, `[tokens, neurons]`: the earlier terms are in it.
     """
 
     paths: list[Array]
@@ -38,7 +38,7 @@ class DenseParameters(NamedTuple):
     inner_biases: list[Array]
 
 
-SYMBOLS = ("W'{},1", "W'{},2", "W'{},3", "q{}", "c{}")
+SYMBOLS = ("P{}", "B{}", "C{}", "q{}", "c{}")
 """The label of each kind, with its layer's number."""
 
 
@@ -110,16 +110,16 @@ def parameter_changes(
 ) -> dict[str, Float[Array, "prompts prompts"]]:
     """Measure the relative difference of every parameter between two prompts before the same sequence.
 
-    `‖A(p) − A(q)‖ / √((‖A(p)‖² + ‖A(q)‖²) / 2)`, the mean over sequences, where `A` is a parameter of the closed form.
+    `‖A(p) − A(r)‖ / √((‖A(p)‖² + ‖A(r)‖²) / 2)`, the mean over sequences, where `A` is a parameter of the closed form.
 
     Args:
         network: one network.
         sequences: the sequences; a few are enough, as every matrix is written out.
 
     Returns:
-        The difference between every two prompts, by parameter: `"W'1,1"`, `"W'1,2"`, `"W'1,3"` of the first layer, and
-        so on, then the biases `"c1"`, … of the terms and `"q1"`, … of the stream. It is exactly zero for a parameter
-        that doesn't depend on the prompt.
+        The difference between every two prompts, by parameter with the number of its layer: `"P1"`, …, `"B1"`, …,
+        `"C1"`, … (carried to the last layer), and the biases `"q1"`, … of the stream and `"c1"`, … of the terms. It is
+        exactly zero for a parameter that doesn't depend on the prompt.
 
     Raises:
         InvalidInput: if there are several networks, or sequences don't have eight numbers.
@@ -137,12 +137,11 @@ def parameter_changes(
     """
     _require_one(network, sequences)
     mean = _changes(network, sequences)
-    of_symbols = {
+    return {
         symbol.format(j): change
         for symbol, of_layers in zip(SYMBOLS, mean, strict=True)
         for j, change in enumerate(of_layers, 1)
     }
-    return dict(sorted(of_symbols.items()))
 
 
 @jax.jit
@@ -185,19 +184,19 @@ def exchange_sources(
 ) -> dict[str, Float[Array, "sequences prompts prompts numbers"]]:
     """Exchange the sources of difference between two prompts, one by one.
 
-    Outputs after a prompt `p` differ from those after `q` by the prompt's own embedding in `x_0`, by the weights (`W'`
-    and `q`), and by the terms' biases `c` of `x_L = W'_{L,1} x_0 + q_L + Σ_j W'_{j,3} σ(W'_{j,2} x_0 + c_j)`. Here each
-    of the three comes from either.
+    Outputs after a prompt `p` differ from those after `r` by the prompt's own embedding in `x_0`, by the weights (`P`,
+    `B`, `C` and `q`), and by the terms' biases `c` of `x_L = P_L x_0 + q_L + Σ_j C_j σ(B_j x_0 + c_j)`. Here each of
+    the three comes from either.
 
     Args:
         network: one network.
         sequences: the sequences; a few are enough, as every matrix is written out.
 
     Returns:
-        Outputs for every two prompts `p` and `q`, by what comes from `p`: `"nothing"`, `"biases"`, `"weights"`, …,
-        `"input + weights + biases"`, with the rest held at its value after `q`. In `"run again, patterns of another"`
-        the model runs after `p` with the attention patterns of `q`, and in `"run again, biases of another"` with
-        patterns computed anew and each `c_j` that of `q`.
+        Outputs for every two prompts `p` and `r`, by what comes from `p`: `"nothing"`, `"biases"`, `"weights"`, …,
+        `"input + weights + biases"`, with the rest held at its value after `r`. In `"run again, patterns of another"`
+        the model runs after `p` with the attention patterns of `r`, and in `"run again, biases of another"` with
+        patterns computed anew and each `c_j` that of `r`.
 
     Raises:
         InvalidInput: if there are several networks, or sequences don't have eight numbers.
@@ -245,18 +244,18 @@ def _exchanged(network: PromptNetwork, sequences: Array) -> tuple[Array, Array, 
 
 
 def relative_position(
-    exchanged: Float[Array, "sequences p q numbers"], outputs: Float[Array, "prompts sequences numbers"]
+    exchanged: Float[Array, "sequences p r numbers"], outputs: Float[Array, "prompts sequences numbers"]
 ) -> Float[Array, ""]:
     """Measure the position of outputs between those after the other prompt (0) and after the own prompt (1).
 
-    `Σ ⟨y − y_q, y_p − y_q⟩ / Σ ‖y_p − y_q‖²` over sequences and all pairs of prompts.
+    `Σ ⟨y − y_r, y_p − y_r⟩ / Σ ‖y_p − y_r‖²` over sequences and all pairs of prompts.
 
     Args:
         exchanged: outputs `y` for every two prompts, as `exchange_sources` returns them by source.
         outputs: the outputs after each prompt, as `prompted_outputs` returns them of one network.
 
     Returns:
-        The position: 0 where every output is `y_q`, 1 where it is `y_p`.
+        The position: 0 where every output is `y_r`, 1 where it is `y_p`.
 
     Raises:
         InvalidInput: if the shapes don't belong together.

@@ -54,7 +54,7 @@ def draw_prompted_outputs(
         sequence: the sequence that all networks read.
         targets: the target of every prompt.
         outputs: the outputs after every prompt, by the name of the network.
-        prompts: names of the prompts. The dotted line is the best output that is independent of the prompt.
+        prompts: names of the prompts. The dotted line is the mean of all targets.
     """
     figure = Figure(figsize=(3.4 + 2.7 * len(outputs), 3.2))
     read, *axes = figure.subplots(1, 1 + len(outputs), sharey=True)
@@ -103,6 +103,5 @@ def _of_different(pairs: Array) -> float:
 
 
 def _typeset(symbol: str) -> str:
-    """Return the formula of a symbol, `W'1,2`, in TeX."""
-    name = symbol.rstrip("0123456789,")
-    return f"${name}_{{{symbol[len(name) :]}}}$"
+    """Return the formula of a symbol, `B12`, in TeX."""
+    return f"${symbol[0]}_{{{symbol[1:]}}}$"

@@ -192,9 +192,10 @@ def prompted_errors(
 
 
 def blind_errors(task: str, sequences: Float[Array, "sequences numbers"]) -> Float[Array, "prompts"]:
-    """Measure the error of the best output that is independent of the prompt: the mean of all prompts' targets.
+    """Measure the error of the output with the least mean square over all prompts: the mean of their targets.
 
-    A network of which the papers say that it fits one function alone can't be nearer than this.
+    `√ mean (Σ_p f_p(x)/n − f_prompt(x))²` over sequences and numbers, with `n` prompts: the output is the same after
+    every prompt.
 
     Args:
         task: a name in `PROMPT_TASKS`.

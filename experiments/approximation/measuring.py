@@ -77,7 +77,7 @@ def measured(networks: Any, sizes: PromptSizes, rate: float) -> list[Row]:
 
 
 def blind() -> list[Row]:
-    """Return the error of the best output that is independent of the prompt, for every prompt."""
+    """Return the error of the mean of all prompts' targets, for every prompt."""
     return [
         {"task": task, "prompt": prompt, "error": float(error)}
         for task in PROMPT_TASKS

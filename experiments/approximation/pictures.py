@@ -1,4 +1,4 @@
-"""The picture of every network's error, beside that of the best output that is blind to the prompt."""
+"""The picture of every network's error, beside that of the mean of all prompts' targets."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from experiments.run import frames_of
 
 
 def errors_of_networks() -> dict[str, Any]:
-    """Return every network's error on both tasks, and that of the best output that is blind to the prompt."""
+    """Return every network's error on both tasks, and that of the mean of all prompts' targets."""
     frames = frames_of("approximation")
     networks, blind = frames["networks"], frames["blind"]
     networks = networks[networks.part == "compared"]

@@ -7,8 +7,9 @@ to produce the same output after nearly identical inputs, while a Transformer's 
 for one of eight shifts of the sequence.  A perceptron reads all at once; a fixed pattern mixes tokens by a learned
 softmax that no input changes; a Transformer mixes them by attention.  All have equal parameters and no norms: Adam,
 3,000 steps of 128 new sequences, at the best of three rates by half of the steps with another seed, five seeds.  The
-error is the root mean square, the mean over prompts; *blind* is the error of the best output that is independent of
-the prompt.  *Nearly alike* are prompts whose vectors aren't trained and differ by a twentieth of what random ones do.
+error is the root mean square, the mean over prompts; *blind* is the error of the output with the least mean square over
+all prompts, the mean of their targets.  *Nearly alike* are prompts whose vectors aren't trained and differ by a
+twentieth of what random ones do.
 
 Stated before the further networks were run: of nearly alike prompts the papers' prediction is confirmed if the
 perceptron's error is above .8 of the blind one and the Transformer's below half of it, and refuted if both are below
@@ -137,7 +138,7 @@ STUDY = Study(
     protocol=__doc__,
     page="approximation",
     claim="after nearly identical inputs a perceptron tends to produce the same output, a Transformer doesn't"
-    " (Section 4.1, Figure 6)",
+    " (Section 4.1; `003`, Figure 6)",
     unit="seeds",
     stated="before the run of the further networks, on nearly alike prompts and on heads; after the run on all else",
     predictions=(

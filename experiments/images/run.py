@@ -39,8 +39,8 @@ EXACT, PAIRS, REMOVED = 100, 10, 200
 SIDE, PATCH = 8, 2
 PATCHES = (SIDE // PATCH) ** 2
 FORMS = "closed form at every depth", "contributions", "collapse", "secant to paper"
-MAP, LAST_BIAS = "W'1 of the logits (P)", "b'2 of the last term (c)"
-PARAMETERS = MAP, "W'2 of the last term (B)", "W'3 of the first term (C)", "b'3 of the logits (q)", LAST_BIAS
+MAP, LAST_BIAS = "P of the logits", "c of the last term"
+PARAMETERS = MAP, "B of the last term", "C of the first term", "q of the logits", LAST_BIAS
 CNN, VIT = "residual CNN", "ViT"
 NETWORKS: dict[str, Callable] = {CNN: residual_cnn, VIT: vision_transformer}
 
@@ -262,7 +262,7 @@ def draw(numbers: dict[str, Any]) -> Figure:
         axes.barh(places, list(numbers[network].values()), 0.38, color=colour, label=network)
         for place, value in zip(places, numbers[network].values(), strict=True):
             axes.text(value + 1, place, f"{value:.0f} %", va="center", fontsize="small")
-    labels = [parameter.replace(parameter[:3], f"${parameter[:2]}_{parameter[2]}$", 1) for parameter in PARAMETERS]
+    labels = [f"${parameter[0]}${parameter[1:]}" for parameter in PARAMETERS]
     axes.set_yticks(range(len(PARAMETERS)), labels)
     axes.invert_yaxis()
     axes.set_xlabel("mean change from one image to another")

@@ -11,8 +11,8 @@ have none.
 - *attention, window of 8*, which reaches 22 bytes in three layers;
 - *attention, shifted groups of 16*, LongLoRA's, whose first half group is one of its own;
 - *convolution of 8 tokens* (Section 4.1), `y_t = Σ_{j<8} x_{t−j} W_j + b`, which reaches 22 bytes;
-- *convolution along the features* of all tokens (Figure 5), whose channels are the tokens, and which is made causal
-  here by leaving out the weights of later tokens;
+- *convolution along the features* of all tokens (Appendix C, Figure 5), whose channels are the tokens, and which is
+  made causal here by leaving out the weights of later tokens;
 - *fixed pattern of the distance*, a softmax of a learned score of each distance, with attention's values and outputs;
 - *no mixing*.
 
@@ -252,8 +252,8 @@ def recall_by_distance(networks: pd.DataFrame) -> pd.DataFrame:
 STUDY = Study(
     protocol=__doc__,
     page="long-context",
-    claim="attention reads the context as a whole, a 1D convolution in fragments as large as its kernel (Section 4.1,"
-    " Figure 5)",
+    claim="attention reads the context as a whole, a 1D convolution in fragments as large as its kernel (Section 4.1;"
+    " Appendix C, Figure 5)",
     unit="seeds",
     stated="before the run",
     predictions=PREDICTIONS,

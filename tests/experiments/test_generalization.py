@@ -220,7 +220,7 @@ def test_spread_is_the_share_of_the_mean_square_about_the_mean():
     network, inputs = network_of("transformer", NAMED), NAMED.draw(KEY, 4).inputs
     dense = [np.asarray(dense_parameters(network.states, network.embed(x)).inners[1]) for x in inputs]
     about = sum(((a - np.mean(dense, 0)) ** 2).sum() for a in dense)
-    relative(spread(network, inputs)["W'2,2"], (about / sum((a**2).sum() for a in dense)) ** 0.5, within=1e-4)
+    relative(spread(network, inputs)["B2"], (about / sum((a**2).sum() for a in dense)) ** 0.5, within=1e-4)
 
 
 def test_parameters_needed_are_within_the_sizes_that_were_tried():

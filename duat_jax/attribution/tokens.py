@@ -140,12 +140,12 @@ METHODS: dict[str, AttributionMethod[Rule]] = {
     ),
     **{
         f"collapse, {name}": AttributionMethod(
-            partial(_collapse, gate_rule=name), f'`c x` in the gauge `"{name}"` of gated terms', COLLAPSE, False
+            partial(_collapse, gate_rule=name), f'`c x` by the gate rule `"{name}"` of gated terms', COLLAPSE, False
         )
         for name in GATE_RULES
     },
     "collapse x change": AttributionMethod(
-        partial(_collapse, gate_rule=None), '`c Δ`, in the gauge `"halves"`', COLLAPSE
+        partial(_collapse, gate_rule=None), '`c Δ`, by the gate rule `"halves"`', COLLAPSE
     ),
     "contributions": AttributionMethod(
         partial(_contributions, terms=True),
@@ -181,7 +181,7 @@ a score is the sum over features."""
 
 
 def supported(config: Config) -> dict[str, AttributionMethod[Rule]]:
-    """Return the methods that a model supports: the collapse has its gauges where terms are gated."""
+    """Return the methods that a model supports: the collapse has its gate rules where terms are gated."""
     gated = any(block.mlp != "plain" for block in config.blocks)
     without = {"collapse"} if gated else {f"collapse, {name}" for name in GATE_RULES}
     return {name: method for name, method in METHODS.items() if name not in without}

@@ -206,7 +206,7 @@ METHODS: dict[str, AttributionMethod[Rule]] = {
     ),
     "collapse x change": AttributionMethod(
         collapse_times_change(),
-        '`c Δ`: the coefficient in the collapse, in the gauge `"halves"`',
+        '`c Δ`: the coefficient in the collapse, by the gate rule `"halves"`',
         COLLAPSE,
         of_readout=True,
     ),

@@ -171,8 +171,8 @@ def collapse(
     Every term's slope `s = (σ(z) − σ(0)) / z` is held (at `z = 0` it is `σ'(0)`, of a kink the mean of both sides), and
     `σ(0)` is carried as a bias.  `σ'` is that of the operations that `σ` computes: rules of `jax.custom_jvp` and
     `jax.custom_vjp` and `jax.lax.stop_gradient` are left out.  Where σ is piecewise linear, the map is exact in a
-    neighbourhood.  A gated term `σ(g) ⊙ u` is a product of two things that flow, so it has a gauge, and the map is
-    exact as a value in each:
+    neighbourhood.  A gated term `σ(g) ⊙ u` is a product of two things that flow, so there are rules, and the map is
+    exact as a value by each:
 
     | gate rule | the term |
     |---|---|

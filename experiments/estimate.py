@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
 from duat_jax.evaluation.statistics import IntervalEstimate, bootstrap, students_mean
 
@@ -19,6 +19,7 @@ class Method(StrEnum):
     EXACT = "Clopper and Pearson"
     STUDENT = "Student's t"
     BOOTSTRAP = "bootstrap"
+    ORDER = "order statistics"
     NONE = "no interval"
 
 
@@ -74,6 +75,19 @@ def estimate(values: Sequence[float] | np.ndarray, comparisons: int = 1) -> Esti
     few = len(numbers) < FEW
     interval = students_mean(numbers, comparisons) if few else bootstrap(numbers, comparisons=comparisons)
     return Estimate(*interval, len(numbers), Method.STUDENT if few else Method.BOOTSTRAP)
+
+
+def median(values: Sequence[float] | np.ndarray) -> Estimate:
+    """Return the median over units, for numbers of which a few are far larger, with its interval by order statistics.
+
+    Example:
+        >>> median([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 1000.0]).written(1)
+        '4.5 [1.0, 1000.0]'
+    """
+    numbers = np.sort(np.asarray(values, float))
+    rank = int(binom.ppf(0.025, len(numbers), 0.5)) or 1
+    low, high = float(numbers[rank - 1]), float(numbers[-rank])
+    return Estimate(float(np.median(numbers)), low, high, len(numbers), Method.NONE if low == high else Method.ORDER)
 
 
 def share(values: Sequence[float] | np.ndarray) -> Estimate:

@@ -171,8 +171,8 @@ STUDY = Study(
     control=TRANSFORMER,
     headline="A perceptron with fixed parameters tells prompts apart that are nearly alike: its error is {outcome} of"
     " that of an output that ignores the prompt, a Transformer's is {control} (four functions, {n} seeds).",
-    short="A perceptron of fixed parameters tells nearly alike prompts apart: its error is {outcome / value} of that of"
-    " an output that ignores the prompt, a Transformer's is smaller.",
+    short="A perceptron of fixed parameters tells nearly alike prompts apart: its error is {outcome / value} of that"
+    " without the prompt, a Transformer's a quarter of that.",
     against="There the perceptron is several times as far off as the Transformer, as the papers' argument would have"
     " it. With four heads and the prompt at every number a Transformer of one layer learns eight shifts (error"
     " {With more heads, and with the prompt in other places / eight shifts, transformer, 4 / error}), and one whose"
@@ -231,8 +231,8 @@ STUDY = Study(
             errors_of_networks,
             draw_networks,
             "Red are Transformers, whose weights move. On four functions all six networks follow the prompt; on eight"
-            " shifts only the one-layer networks with attention or a fixed pattern don't, for want of heads. Lines are"
-            " 95 % intervals over five seeds by Student's t.",
+            " shifts only the one-layer networks with attention or a fixed pattern don't, which with eight heads do."
+            " Lines are 95 % intervals over five seeds by Student's t.",
         )
     },
     settings={

@@ -1,4 +1,4 @@
-"""Does SmolLM2-135M answer additions of the Mechanistic Interpretability Benchmark less often than by chance?
+"""Does SmolLM2-135M answer fewer than a quarter of additions of the Mechanistic Interpretability Benchmark?
 
 A circuit of a task is measured on prompts that the model answers rightly. The benchmark (Mueller et al., "MIB: A
 Mechanistic Interpretability Benchmark", 2025) measures circuits on five tasks. The first is the indirect object;
@@ -6,9 +6,11 @@ arithmetic and questions with four answers were rebuilt by their definitions, si
 and the fifth, questions of ARC, of which no package has the texts, is left out.
 
 A prompt counts as answered if the model prefers the right answer to the wrong one after the clean text and the wrong
-one to the right one after the corrupted text: by chance, a quarter of the prompts. Where all letters of a question are
-flipped, it is enough to prefer letters that stand in the text; so, as a control, the right answer's place is exchanged
-instead. "Most probable" is how often the right answer is the most probable next token after the clean text.
+one to the right one after the corrupted text. Flips of a coin after each text would be right on a quarter of the
+prompts; a model that ignores what is flipped is right on none, as its order of both answers stays the same. Where all
+letters of a question are flipped, it is enough to prefer letters that stand in the text; so, as a control, the right
+answer's place is exchanged instead. "Most probable" is how often the right answer is the most probable next token after
+the clean text.
 """
 
 from collections.abc import Callable
@@ -121,6 +123,8 @@ def answered(task: str) -> Measure:
 
 ARITHMETIC, CONTROL = answered("addition"), answered("indirect object")
 
+ANSWERED = "Answered"
+
 STUDY = Study(
     protocol=__doc__,
     page="circuits",
@@ -129,7 +133,7 @@ STUDY = Study(
     stated="after the run",
     predictions=(
         Prediction(
-            "the model answers prompts of addition less often than by chance, a quarter",
+            "the model answers fewer than a quarter of the prompts of addition",
             "confirmed if the interval of the share is below a quarter, refuted if it is above",
             (ARITHMETIC,),
             lambda share: below(share, 0.25),
@@ -137,13 +141,14 @@ STUDY = Study(
     ),
     control=CONTROL,
     headline="Of {n} prompts of addition SmolLM2-135M prefers the right first digit after both texts on a share of"
-    " {outcome}, of prompts of the indirect object the right name on {control}; by chance each share is a quarter.",
-    against="With all letters of a question flipped it is"
-    " {Answered / multiple choice, letters flipped / right before wrong, after both texts}, for which it is enough to"
-    " prefer letters of the text.",
+    " {outcome} (a model that ignores the flipped number: on none), and it is the most probable token on"
+    f" {{{ANSWERED} / addition / most probable}}; of prompts of the indirect object the right name is preferred on"
+    " {control}.",
+    against=f"With all letters of a question flipped it is {{{ANSWERED} / multiple choice, letters flipped / right"
+    " before wrong, after both texts}, for which it is enough to prefer letters of the text.",
     limits="One model, one wording of each task; the benchmark's fifth task is left out.",
     tables={
-        "Answered": Table(
+        ANSWERED: Table(
             "prompts",
             ("task",),
             {

@@ -1,4 +1,4 @@
-"""Is more than half of what a small Transformer learns lost when patterns and norms' scales are frozen?
+"""Does freezing moving patterns and norms' scales undo more than half of the fall of a small Transformer's loss?
 
 The papers describe a trained Transformer as a *dynamic* approximator, whose closed form has parameters that depend on
 the input (Section 4.1).  At its beginning a Transformer reads all visible tokens nearly alike, so that its patterns
@@ -221,19 +221,20 @@ PREDICTIONS = (
 STUDY = Study(
     protocol=__doc__,
     page="emergence",
-    claim="a trained Transformer's abilities come from input-dependent parameters (our reading of Section 4.1)",
+    claim="a trained Transformer's abilities come from weights that move with the input (our reading of Section 4.1,"
+    " which names biases, too)",
     unit="seeds",
     stated="before the run",
     predictions=PREDICTIONS,
     control=over_seeds("the same with the terms' biases frozen", lambda of: of.undone(BIASES), 2),
-    headline="Attention patterns and norms' scales that are frozen at their means undo a share of {outcome} of what a"
-    " small Transformer learns beyond single tokens; frozen biases of the closed form's terms undo {control} ({n}"
-    " seeds).",
-    against="The terms' biases depend on the input, too, as they contain earlier terms; and frozen patterns alone cost"
-    " {Parameters that are frozen / patterns / at the end} nats at the end.",
-    limits="Three seeds of one shape, one text and one optimiser, two million tokens. A frozen mean is a value that no"
-    " text has, so that shares may be too large. To which part of the network a"
-    " fall is assigned depends on the segments and on the rule.",
+    headline="Attention patterns and norms' scales that are frozen at their means undo a share of {outcome} of the"
+    " fall of a small Transformer's loss beyond single tokens; frozen biases of the closed form's terms, which depend"
+    " on the input as well, undo {control} ({n} seeds, texts of 32 tokens).",
+    against="The terms' biases contain earlier terms, so that most of the fall may rest on parameters that move with"
+    " the input; and frozen patterns alone cost {Parameters that are frozen / patterns / at the end} nats at the end.",
+    limits="Three seeds of one shape, one text and one optimiser, two million tokens; texts of 32 tokens. A frozen"
+    " mean is a value that no text has, so that shares may be too large. To which part of the network a fall is"
+    " assigned depends on the segments and on the rule.",
     tables={
         "Numbers along the training": along,
         "Parameters that are frozen": frozen,

@@ -104,11 +104,13 @@ STUDY = Study(
         ),
     ),
     control=Measure("gain of an untrained mean of tokens", partial(gains, "mean", FITTED), 2, "+"),
-    headline="If only the read-out is fitted, 16 demonstrations lower the error of an otherwise untrained Transformer"
-    " by {outcome} standard deviations, that of a mean of tokens by {control}, that of a trained Transformer by"
-    f" {{{ALONG} / transformer, 4000 / gain, read-out fitted}} ({{n}} draws of weights).",
-    against=f"Without any fitting its error after 16 demonstrations is {{{ALONG} / transformer, 0 / 16, as it is}}:"
-    " worse than writing zero, whose error is one. The fitted gain's interval begins at the bound.",
+    headline="With only its read-out fitted, an untrained Transformer gains {outcome} standard deviations of error by"
+    f" 16 demonstrations, a mean of tokens {{control}}, a trained Transformer {{{ALONG} / transformer, 4000 / gain,"
+    f" read-out fitted}}; untouched, its gain is undecided ({{{ALONG} / transformer, 0 / gain, as it is}}) and its"
+    f" error, {{{ALONG} / transformer, 0 / 16, as it is / value}}, above that of writing zero ({{n}} draws of"
+    " weights).",
+    against="Without any fitting it is undecided whether demonstrations help: the error of writing zero is one, and"
+    " the gain's interval reaches below the bound. The fitted gain's interval begins at the bound.",
     limits="Fitting the read-out is learning, so little here is innate. Linear functions, one size.",
     tables={
         ALONG: Table(

@@ -1,4 +1,4 @@
-"""Do small networks lack the gain by demonstrations that a large one has?
+"""Has a Transformer of 1,697 parameters less than a third of the gain by demonstrations of one of 25,217?
 
 "Vast scale" is said to bring learning in context.  No family of language models of several sizes comes with packages,
 so this is asked of networks that can be trained here: Transformers of two layers of width 4, 8, 16 and 32 on new

@@ -1,4 +1,4 @@
-"""Do adapters save memory and time in a step of training?
+"""Do adapters take less than half of full fine-tuning's memory and 0.8 of its time, in short and in long texts?
 
 Wang & Li say that adapters allow "the fine-tuning of large models under resource constraints without the need to adjust
 all parameters" (Section 1).  Adam keeps two numbers and a step one gradient for every trained number, so that full
@@ -7,7 +7,8 @@ over the same activations, of which longer texts have more.
 
 One step of Adam on SmolLM2-135M, with one text: its memory by the sizes of the compiled program's arguments,
 temporaries and outputs, which are the same in every run, and its seconds by the clock, on a machine with nothing else
-to do.
+to do.  Bounds were stated for 64 tokens; that those of 512 tokens count by the same bounds was said after the run,
+because the short text alone is the kinder one.
 """
 
 import time
@@ -27,6 +28,7 @@ from duat_jax.models.transformer import Transformer
 from experiments import smollm2
 from experiments.estimate import Estimate, ratio
 from experiments.lora.tuning import METHODS, Method, Weights, initial, trained_numbers, tuned
+from experiments.markdown import table
 from experiments.study import Measure, Measurements, Piece, Prediction, Row, Study
 from experiments.table import Cell, Frames, Table
 from experiments.verdict import Verdict, below, decide, together
@@ -98,9 +100,9 @@ def share(column: str, tokens: int, frames: Frames, trained_whole: str = FULL) -
     return ratio(adapted, full)
 
 
-MEMORY, LONG_MEMORY, TIME = (
+MEMORY, LONG_MEMORY, TIME, LONG_TIME = (
     Measure(f"{column} of a step of rank 16, of full fine-tuning's, {tokens} tokens", partial(share, column, tokens), 2)
-    for column, tokens in (("memory", 64), ("memory", 512), ("seconds", 64))
+    for column, tokens in (("memory", 64), ("memory", 512), ("seconds", 64), ("seconds", 512))
 )
 
 
@@ -109,18 +111,38 @@ def less_is_saved(short: Estimate, long: Estimate) -> Verdict:
     return decide(long.value > short.value, long.value <= short.value)
 
 
+def shares(frames: Frames) -> list[str]:
+    """Return the shares of memory and time that rank 16 takes of both kinds of full fine-tuning."""
+    rows = [
+        [str(tokens), of, *(share(column, tokens, frames, of).written(2) for column in ("memory", "seconds"))]
+        for tokens in LENGTHS
+        for of in (FULL, SAME)
+    ]
+    return table(["tokens", "of", "memory", "time"], rows)
+
+
 def mebibytes(*columns: str) -> Cell:
     """Return the cell of a sum of columns in MiB."""
     return Cell(lambda rows: f"{sum(rows[column].iloc[0] for column in columns) / MIB:,.0f}")
 
+
+SHARES = "Shares of rank 16"
 
 STUDY = Study(
     protocol=__doc__,
     page="lora",
     claim="adapters allow fine-tuning without adjusting all parameters, under resource constraints (Section 1)",
     unit="compiled program",
-    stated="before the run",
+    stated="before the run for 64 tokens, afterwards for 512",
     predictions=(
+        Prediction(
+            "with 64 and with 512 tokens rank 16 takes less than half of full fine-tuning's memory and less than 0.8 of"
+            " its time",
+            "confirmed if all four shares are below their bounds, refuted if all are above, mixed if some are below and"
+            " others above",
+            (MEMORY, TIME, LONG_MEMORY, LONG_TIME),
+            lambda *shares: together(*(below(of, bound) for of, bound in zip(shares, 2 * (0.5, 0.8), strict=True))),
+        ),
         Prediction(
             "with 64 tokens rank 16 takes less than half of full fine-tuning's memory and less than 0.8 of its time",
             "confirmed if both shares are below their bounds, refuted if both are above",
@@ -139,12 +161,12 @@ STUDY = Study(
         partial(share, "memory", 64, trained_whole=SAME),
         2,
     ),
-    headline="With 64 tokens a training step of rank-16 adapters takes {outcome} of the memory of fine-tuning all"
-    " parameters, and {control} of that of fine-tuning the same matrices (SmolLM2-135M, {n} program each).",
-    against="With 512 tokens a step takes {Memory and time of a step / 512, rank 16 / together, MiB} MiB, that of the"
-    " same matrices {Memory and time of a step / 512, full, the same matrices / together, MiB}; and beside these hardly"
-    " any time is saved, with 64 tokens {Memory and time of a step / 64, rank 16 / seconds a step} seconds against"
-    " {Memory and time of a step / 64, full, the same matrices / seconds a step}.",
+    headline="With 64 tokens a training step of rank-16 adapters takes {outcome} of full fine-tuning's memory and"
+    f" {{{SHARES} / 64, {FULL} / time}} of its time, with 512 tokens {{{SHARES} / 512, {FULL} / memory}} and"
+    f" {{{SHARES} / 512, {FULL} / time}}; of the memory of fine-tuning the same matrices with 64 tokens {{control}}"
+    " (SmolLM2-135M, {n} program each).",
+    against=f"With 512 tokens a step takes {{{SHARES} / 512, {SAME} / memory}} of the memory of fine-tuning the same"
+    f" matrices, and {{{SHARES} / 512, {SAME} / time}} of its time.",
     limits="One model of 135 million parameters, one text a step, two CPU cores; the program keeps all activations.",
     tables={
         "Memory and time of a step": Table(
@@ -157,7 +179,8 @@ STUDY = Study(
                 "together, MiB": mebibytes("arguments", "temporary", "outputs"),
                 "seconds a step": Cell("seconds", 2),
             },
-        )
+        ),
+        SHARES: shares,
     },
     measure=measure,
     settings={"lengths": LENGTHS, "repeats": REPEATS, "methods": COMPARED},

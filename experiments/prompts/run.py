@@ -239,6 +239,8 @@ def _shares(frames: Frames) -> list[str]:
     ]
 
 
+SHARES = "Shares of the way to the other answer"
+
 STUDY = Study(
     protocol=__doc__,
     page="in-context",
@@ -265,13 +267,15 @@ STUDY = Study(
     ),
     control=share_of(WORDS, ALL),
     headline="With another prompt's parameters at the text's tokens SmolLM2-135M keeps to its own answer ({outcome} of"
-    " the way to the other), with those at the instruction's it gives the other ({control}; {n} texts).",
-    against="The weights that the prompt changes are needed, at the instruction: exchanged at all tokens they go"
-    " {Shares of the way to the other answer / run again, patterns, scales and factors exchanged at all tokens /"
-    " with translation} of the way.",
-    limits="The model only answers in French or in English. The prompts differ nowhere but at the instruction.",
+    " the way to the other); at the instruction's, where alone the prompts differ, it must give the other ({control}),"
+    f" and with its weights at all tokens it goes {{{SHARES} / run again, patterns, scales and factors exchanged at"
+    " all tokens / with translation} of the way ({n} texts).",
+    against="Parameters that move are needed, at other tokens; and at the text's they do move more with the task than"
+    " with another wording, though no answer follows from it.",
+    limits="The model only answers in French or in English. The prompts differ nowhere but at the instruction, so that"
+    " the control, which replaces everything there, is nearly certain.",
     tables={
-        "Shares of the way to the other answer": _shares,
+        SHARES: _shares,
     },
     measure=measure,
     settings={"texts": TEXTS, "length": LENGTH, "answer": ANSWER, "instructions": INSTRUCTIONS},

@@ -25,7 +25,7 @@ from experiments.generalization.curves import (
 from experiments.generalization.networks import KINDS, MOVING, Sizes, count, drawn
 from experiments.generalization.padded import CONSTANT, MARKED, RANDOM, Padded
 from experiments.generalization.plan import Functions
-from experiments.generalization.scarce import CURVES, LENGTHS, dense, every, learned, rare, reading
+from experiments.generalization.scarce import CURVES, LENGTHS, dense, learned, over_inside, rare, reading
 from experiments.generalization.tasks import CONTENT, Named
 from experiments.generalization.training import loss, outputs
 from experiments.run import frames_of
@@ -230,7 +230,7 @@ def test_page_says_what_invented_results_decide(better, expected):
         assert verdicts_of(frames, name) == {"confirmed"}, name
     near(value(rare(frames, "", ())), 2.5, within=0.05)
     near(
-        [case.estimate().value for case in every(frames, "", ())],
+        [case.estimate().value for case in over_inside(frames, "", ())],
         [3 * (1 if kind in MOVING else better) for kind in KINDS],
         0.05,
     )

@@ -27,6 +27,11 @@ class Neuron(NamedTuple):
     neuron: int
     contribution: float
 
+    @property
+    def layer(self) -> int | None:
+        """The layer; `None` outside of all layers."""
+        return self.term.layer
+
 
 def largest_entries(
     parts: Mapping[Name, Float[np.ndarray, "tokens units"]], count: int

@@ -127,6 +127,8 @@ def _draw_whole(figure: SubFigure, view: View) -> None:
     if above is not None and right is not None:
         shown = tokens_of_picture(np.array([parts for _, parts in rows_of(view)]))
         _bars(above, right, shown.gathered(view.parts))
+        above.set_ylabel(view.colourings[0].name, fontsize="small")
+        right.set_xlabel("sum over tokens", fontsize="small")
         for colouring in view.colourings[1:]:
             heights = np.pad(shown.gathered(np.asarray(colouring.parts, float)), 1)
             above.step(
@@ -185,9 +187,11 @@ def _bars(above: Axes, right: Axes, table: Float[np.ndarray, "rows columns"]) ->
     of_columns, of_rows = table.sum(0), table.sum(1)
     above.bar(range(len(of_columns)), of_columns, color=np.where(of_columns < 0, NEGATIVE, POSITIVE))
     above.axhline(0, color="black", linewidth=0.6)
+    above.set_ylabel("sum of column", fontsize="small")
     above.tick_params(labelbottom=False)
     right.barh(range(len(of_rows)), of_rows, color=np.where(of_rows < 0, NEGATIVE, POSITIVE))
     right.axvline(0, color="black", linewidth=0.6)
+    right.set_xlabel("sum of row", fontsize="small")
     right.tick_params(labelleft=False)
 
 

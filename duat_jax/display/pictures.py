@@ -89,6 +89,7 @@ def add_colour_bar(drawn: AxesImage, axes: Axes | list[Axes], label: str, **sett
         # Matplotlib's own ticks lie over each other around zero.
         most, largest = 2 * scale.linear_width, float(scale.vmax or 0)
         settings |= {"ticks": [-largest, -most, 0, most, largest], "format": "%.3g"}
+        label += ", colours not linear"
     drawn.figure.colorbar(drawn, ax=axes, label=label, **settings)
 
 

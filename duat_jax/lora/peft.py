@@ -92,6 +92,12 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
         changed |= {path for entries in files.whole.values() for entry in entries for path in entry.parameters}
         if changed & {*TABLES}:
             problems.append("ensure_weight_tying with an adapter of the tied embedding isn't supported")
+    if sum(problem.startswith("tensor ") for problem in problems) == len(stored.names()) > 1:
+        base = f", which {CONFIG} calls {quoted(settings.base)}," if settings.base else ""
+        problems = [
+            f"none of its tensors fits this {model.config.family} model (the embedded one, if no --model is given):"
+            f" give the adapter's base{base} as the model (--model); first of {len(problems)} problems: {problems[0]}"
+        ]
     raise_problems(place / WEIGHTS, problems)
     dtype = np.dtype(jax.tree.leaves(model)[0].dtype)
     names = [name for tensors in halves.values() for name in tensors.values()]

@@ -39,6 +39,7 @@ class AdapterSettings:
         self.settings = Settings(values)
         for name, value in SUPPORTED.items():
             self.settings.expect(name, value)
+        self.base = values.get("base_model_name_or_path")
         self._rank = self.settings.integer("r")
         self._alpha = self.settings.number("lora_alpha", 8.0)
         self._root = self.settings.boolean("use_rslora", False)

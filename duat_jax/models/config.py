@@ -129,6 +129,13 @@ class Config:
     pooling: Pooling = field(default=MEAN, repr=False)  # the deletion study's kept work alone depends on it
     marks: tuple[UnitLayout, ...] | None = field(default=None, repr=False, compare=False)
 
+    def __str__(self) -> str:
+        first = self.blocks[0]
+        return (
+            f"{self.family}: {self.layers} layers, {first.heads} heads, {self.features} features,"
+            f" {first.neurons} neurons, vocabulary {self.vocab}, head {self.head.kind!r}"
+        )
+
     @property
     def layers(self) -> int:
         """Number of blocks."""

@@ -72,6 +72,11 @@ class Transformer(nnx.Module):
         self.head = ReadOut(config, dtype=dtype, rngs=rngs)
         self._tokenizer = OwnTokenizer(None)
 
+    def __repr__(self) -> str:
+        return f"Transformer({self.config})"
+
+    __str__ = __repr__
+
     @property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of the model's checkpoint, or one that was given in its place.

@@ -96,6 +96,7 @@ def test_top_lists_the_largest_neurons_in_order():
         assert explanation.terms[term][token, neuron] == value
         assert factors == [part[term][token, neuron] for part in (explanation.coefficients, explanation.activations)]
         assert np.prod(factors) == value
+    assert [each.layer for each in top] == [each.term.layer for each in top] != [None] * 5
     assert len(explanation.top(10**6)) == neurons_of(explanation).size
 
 

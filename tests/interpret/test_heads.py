@@ -318,7 +318,7 @@ def test_the_command_explains_a_class_of_an_image(vision):
 
 
 WRONG = {
-    "no text": ([], "bert-masked", "a bert model reads texts: give one"),
+    "no text": ([], "bert-masked", "a bert model reads texts: give one, as in duat explain 'TEXT'"),
     "an image for a text model": (["w5", "--image", "a.png"], "bert-masked", "reads texts: give one without --image"),
     "a text for a vision model": (["w5"], "vit-classes", "a vit model reads images: give --image FILE"),
     "an empty pair": (["w5", "--pair", ""], "bert-masked", "the pair's second text is empty"),

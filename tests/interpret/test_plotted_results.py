@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 import duat_jax as duat
 from duat_jax.cli.output import Answer, Files, deliver
-from duat_jax.display.pictures import CHARACTERS, colour_scale, wrapped
+from duat_jax.display.pictures import CHARACTERS, add_colour_bar, colour_scale, draw_heat, wrapped
 from duat_jax.display.shown_tokens import LARGEST
 from duat_jax.models.targets.description import TargetDescription
 from duat_jax.transform.keys import Marked
@@ -163,6 +163,18 @@ def test_colours_are_linear_unless_a_few_numbers_are_much_larger():
     near([float(scale(x)) for x in (-100, 0, 100)], [0, 0.5, 1], within=1e-9)
     assert float(scale(1.0)) > 0.6
     assert (colour_scale(np.zeros(3)).vmin, colour_scale(np.zeros(3)).vmax) == (-1, 1)
+
+
+def test_bars_and_colours_say_what_they_are():
+    explanation, *_ = read()
+    axes = explanation.plot().axes
+    labels = {each.get_xlabel() for each in axes} | {each.get_ylabel() for each in axes}
+    assert {"direct parts", "sum over tokens"} <= labels
+    figure = Figure()
+    heat = figure.subplots()
+    table = np.array([[1.0] * 99 + [100.0]])
+    add_colour_bar(draw_heat(heat, table, colour_scale(table)), heat, "part")
+    assert figure.axes[1].get_ylabel() == "part, colours not linear"
 
 
 def test_a_file_is_no_axes():

@@ -87,3 +87,16 @@ def test_a_read_out_at_one_token_copies_no_unembedding(rows):
         memory = jax.jit(program).lower(head, given).compile().memory_analysis()
         assert memory.temp_size_in_bytes < 0.5 * head.unembedding[...].nbytes
     close(read(head, state), head.logits(state, None))
+
+
+def test_a_model_and_its_configuration_print_on_one_line():
+    model = duat.load(GOLDEN / "gpt2")
+    assert str(model) == repr(model) == f"Transformer({model.config})"
+    assert str(model.config).startswith(f"gpt2: {model.config.layers} layers, {model.config.blocks[0].heads} heads, ")
+    assert "\n" not in str(model) and len(str(model)) < 120
+
+
+@pytest.mark.parametrize("path", ["absent.gguf", "tests/absent.GGUF"])
+def test_a_file_that_is_absent_is_named_with_its_folder(path):
+    with pytest.raises(duat.BadCheckpoint, match="there is no file absent.* in /.*: give the path of the file"):
+        duat.load(path)

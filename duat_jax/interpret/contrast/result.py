@@ -71,6 +71,11 @@ class HeadPart(NamedTuple):
     head: int
     contribution: float
 
+    @property
+    def layer(self) -> int | None:
+        """The layer; `None` outside of all layers."""
+        return self.mixed.layer
+
 
 @kept_as("contrast")
 @renamed_fields(jumps="discontinuities", others="references")

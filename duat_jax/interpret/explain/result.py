@@ -51,6 +51,11 @@ class ActiveNeuron(NamedTuple):
     coefficient: float
     activation: float
 
+    @property
+    def layer(self) -> int | None:
+        """The layer; `None` outside of all layers."""
+        return self.term.layer
+
 
 def _in_layer(key: Key) -> tuple[int | None, str]:
     """Return the layer of a term, and its name without the scopes around it."""

@@ -31,7 +31,7 @@ EXACT = (
     "Exact for this text, with attention patterns and norms held: at every token of every stream, what was kept, moved,"
     " written and added sums to it."
 )
-SCORES = "Where these heads attend to, and rather than to where"
+SCORES = "Where these heads attend to, with the share of their attention, and rather than to where"
 GROUPS = "All of these neurons of a token switched off: what the table predicts, and the model run again says"
 
 

@@ -38,6 +38,8 @@ def open_checkpoint(path: Any) -> Checkpoint:
         from duat_jax.models.checkpoint.gguf_checkpoint import GgufCheckpoint  # slow to import
 
         return GgufCheckpoint(place)
+    if place.suffix.lower() == ".gguf":
+        raise BadCheckpoint(f"there is no file {place.name} in {place.absolute().parent}: give the path of the file")
     name = hub_name(str(path))
     wanted = f"{name}, if the model of the Hugging Face Hub is meant" if name else "hub:OWNER/NAME for one of the hub"
     raise BadCheckpoint(

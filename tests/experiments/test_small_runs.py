@@ -39,7 +39,8 @@ SMALL = {
         "adapted": lambda: [
             {"trained": "adapted", "steps": 2, "seed": seed, "loss": 1.0, "right": 0.5} for seed in range(4)
         ],
-        "seconds": lambda: [{"trained": "rank 16", "seconds": 0.1}],
+        "seconds": lambda: [{"trained": way, "seconds": 0.1} for way in ("rank 16", "from random weights")],
+        "kept_runs": lambda task, name: ({}, [{"seed": 1, "loss": [1.0], "accuracy": [0.5]}]),
     },
     context: {"SEEDS": (1, 2), "STOPS": (1, 2), "COMPARED": ("rank 16",), "rate_of": lambda task, name: 1e-3},
     consistent: {"PROMPTS": 1, "WRITTEN": 1},

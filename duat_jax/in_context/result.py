@@ -140,7 +140,7 @@ class Ledger(Displayed):
             for name, row, more in zip(names, layers, [*runs, last], strict=True)
         )
         total = ("all", *layers[:, first:].sum(0).tolist(), float(layers.sum()), *last)
-        title = "Moved parameters, layer by layer"
+        title = "Moved parameters, layer by layer; the part is what differs, such as demonstrations"
         return Table(title, ("", *COLUMNS[first:], "sum", *measured), rows, total, drawn=COLUMNS[first:])
 
     def _reads(self) -> Curves:
@@ -151,7 +151,7 @@ class Ledger(Displayed):
         if self.again_at is not None and self.again_from is not None:
             curves[f"run again: {kind} this layer alone"] = (layers, self.again_at)
             curves[f"run again: {kind} it and all later ones"] = (layers, self.again_from)
-        return Curves("layer", "part of the difference, nats", curves)
+        return Curves("layer", "nats", curves)
 
     def _by_term(self) -> Table:
         """Return the same difference in the parameters of the closed form."""

@@ -32,6 +32,7 @@ PAGES = (
     "images",
     "heads",
     "circuits",
+    "masks",
     "emergence",
 )
 """The pages of findings, in the order of the navigation."""

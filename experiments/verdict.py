@@ -1,4 +1,10 @@
-"""The four verdicts on a prediction, and what decides them."""
+"""The four verdicts on a prediction, and what decides them.
+
+One rule for all studies: a question that joins its parts, by *and* or by asking for each of them, is answered *yes* if
+all parts are confirmed and *no* as soon as one is refuted (`joined`).  It is answered *partly* (`mixed`) only where its
+parts are cases that it doesn't ask for one by one, such as models, tasks or measures, and these differ (`together`), or
+where a lead is confirmed and smaller than was stated.
+"""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -7,7 +13,7 @@ from experiments.estimate import Estimate
 
 
 class Verdict(StrEnum):
-    """A verdict: `mixed` where parts of a prediction are confirmed and others refuted."""
+    """A verdict: `mixed` where some cases of a prediction are confirmed and others refuted."""
 
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
@@ -58,7 +64,7 @@ def every(rule: Callable[..., Verdict], *bounds: float) -> Callable[..., Verdict
 
 
 def together(*verdicts: Verdict) -> Verdict:
-    """Return the verdict on a prediction of several parts.
+    """Return the verdict on a prediction about several cases.
 
     Example:
         >>> together(Verdict.CONFIRMED, Verdict.REFUTED).value, together(Verdict.CONFIRMED, Verdict.UNDECIDED).value
@@ -70,3 +76,13 @@ def together(*verdicts: Verdict) -> Verdict:
     return (
         Verdict.MIXED if kinds >= {Verdict.CONFIRMED, Verdict.REFUTED} or Verdict.MIXED in kinds else Verdict.UNDECIDED
     )
+
+
+def joined(*verdicts: Verdict) -> Verdict:
+    """Return the verdict on a prediction that needs all of its parts.
+
+    Example:
+        >>> joined(Verdict.CONFIRMED, Verdict.REFUTED).value, joined(Verdict.CONFIRMED, Verdict.UNDECIDED).value
+        ('refuted', 'undecided')
+    """
+    return Verdict.REFUTED if Verdict.REFUTED in verdicts else together(*verdicts)

@@ -1,8 +1,9 @@
-"""Do Transformers approximate functions, jumps and several lookups better than sums with fixed parameters?
+"""Does a Transformer of four layers follow four steps along pointers better than the theorem's sum does?
 
 Four claims about approximation without a prompt: Section 4.1, "more powerful approximation ability than UAT", by depth;
 `003`, "any Borel measurable function"; `001`, the advantage in high dimensions; and the question of `001`, 4.5, "can we
-directly compute the weights necessary for function approximation from the data?"
+directly compute the weights necessary for function approximation from the data?"  The first prediction decides the one
+on depth, which the question asks; it asked for all of them at first.
 
 Networks have as many parameters as a Transformer of two layers of width 8, 16 or 32: *one layer*, the theorem's sum
 with a linear path; a *perceptron* of layers on one stream; a *fixed pattern*, tokens mixed by a learned softmax that no

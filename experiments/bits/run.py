@@ -1,4 +1,4 @@
-"""Does giving bits to the matrices with the largest exact parts save more loss than other scores do?
+"""Do exact parts choose the matrices that get more bits better than other scores do?
 
 A model whose matrices are rounded to 3 or 4 bits loses much of it where some matrices are rounded. Under a budget, 10,
 25 or 50 % of the weights may have eight bits; in the order of a score for each weight, every matrix that still fits is
@@ -278,9 +278,7 @@ STUDY = Study(
     ),
     control=lead_over(AT_RANDOM),
     headline="Eight bits for the matrices with the largest exact parts take back {outcome} more of the loss by rounding"
-    " than by first order and {control} more than at random ({n} models), in all"
-    " {The loss that is taken back / exact part, size of the mean / all}; by the Fisher information"
-    " {The loss that is taken back / Fisher information / all}.",
+    " than by first order, {control} more than at random, no more than by the Fisher information ({n} models).",
     against="The gradient of the rounded model, for which nothing was predicted, takes back"
     " {The loss that is taken back / gradient of the rounded model, size of the mean / all} of the loss, by the mean"
     " more than exact parts, in each of the three models.",

@@ -180,8 +180,8 @@ STUDY = Study(
     control=mean_of(of_all_tasks, GRADIENTS),
     headline="Circuits of neurons by the secant keep {outcome} more of a task's effect than those by integrated"
     " gradients with ten steps, which keep a share of {control} ({n} tasks).",
-    against="Over six tasks, with thirteen leads at once, not even collapse x change, which reads one text, can be told"
-    " from the secant ({Every method / collapse x change / secant is ahead by}).",
+    against="Among thirteen leads at once not even collapse x change, which reads one text, can be told from the secant"
+    " ({Every method / collapse x change / secant is ahead by}).",
     limits="Seven tasks, of two models, written and not drawn; a known corrupted text.",
     tables={
         "All seven tasks": table_of_methods([SECANT], 1, of_all_tasks, passes=False),
@@ -193,8 +193,7 @@ STUDY = Study(
         "circuits": Picture(
             kept_and_cost,
             draw_circuits,
-            "Left: the effect that circuits by each method keep, with its 95 % interval over six tasks of SmolLM2-135M;"
-            " those of the first eleven overlap. Right: the cost of the scores. Red are the methods of this package.",
+            "Left: the effect that circuits keep, by method. Right: the cost of the scores. Red: this package.",
         )
     },
     measure=measure,

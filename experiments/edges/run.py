@@ -174,7 +174,7 @@ RIVALS = (
 
 STUDY = Study(
     protocol=__doc__,
-    page="circuits",
+    page="masks",
     claim="none: attribution patching of edges (EAP, EAP-IG) searches circuits by gradients",
     unit="tasks",
     stated="before the run",
@@ -199,8 +199,8 @@ STUDY = Study(
         ),
     ),
     control=leads_over("secant")[0],
-    headline="Circuits of edges by secants over masks, twice, keep {outcome} more of a task's effect than those by"
-    " gradients over masks of equal cost, and {control} more than those by the secant of texts ({n} tasks).",
+    headline="Circuits of edges by secants over masks keep {outcome} more of a task's effect than by gradients over"
+    " masks, {control} more than by the secant of texts ({n} tasks).",
     against="On six known tasks gradients over masks are ahead by the mean"
     " ({Known tasks / integrated gradients over masks, 2 steps / secant over masks, twice is ahead by}), and the lead"
     " over the secant of texts is {Known tasks / secant / secant over masks, twice is ahead by}.",

@@ -252,9 +252,8 @@ STUDY = Study(
         "faithfulness": Picture(
             leads,
             draw_leads,
-            "Pairs of sentences: by how much every method, with its cost in forward passes, is behind the secant"
-            " against a text of masks. With tokens masked (left) no method is ahead of it, with tokens removed (right)"
-            " several are. Red are the methods of this package.",
+            "Pairs of sentences: by how much every method, with its cost, is behind the secant against a text of masks;"
+            " tokens masked (left) or removed (right). Red: this package.",
         )
     },
     measure=measure,

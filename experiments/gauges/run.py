@@ -88,8 +88,8 @@ STUDY = Study(
         ),
     ),
     control=lead(FACTOR),
-    headline="Circuits by a collapse in which half of each factor of a gated neuron flows keep {outcome} more of the"
-    " effect than with the gate alone, and {control} more than with the other factor alone ({n} tasks).",
+    headline="Circuits by a collapse through half of each factor of a gated neuron keep {outcome} more of the effect"
+    " than by the gate alone, {control} more than by the other factor ({n} tasks).",
     against="On the indirect object the other factor alone keeps {Gate rules / factor / indirect object}, hardly less"
     " than halves ({Gate rules / halves / indirect object}).",
     limits="Three tasks of one model, neurons at tokens.",

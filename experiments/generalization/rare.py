@@ -156,8 +156,8 @@ STUDY = Study(
         )
     ),
     control=MORE,
-    headline="A hundredth of the training texts saves {outcome} nats a byte on its kind, which the bound leaves"
-    " undecided; a tenth saves {control} ({n} seeds).",
+    headline="A hundredth of the training texts saves {outcome} nats a byte on its kind, a tenth"
+    " {control} ({n} seeds).",
     against=f"Among a tenth as many others the same rare texts save {{{LOSSES} / 10%, 150 / gain on the rare kind}}"
     " nats a byte, after a tenth of the training.",
     limits="One pair of kinds, one size, one length of training.",

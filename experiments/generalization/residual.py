@@ -158,9 +158,8 @@ STUDY = Study(
         ),
     ),
     control=RELATIVE[0],
-    headline=f"Without the residual path two layers make {{outcome}} times the error on new functions, {{control}}"
-    f" times relative to functions of training; six layers {{{RATIOS} / 6 / new functions}} and {{{RATIOS} / 6 /"
-    f" relative to functions of training}} ({{n}} seeds).",
+    headline="Without the residual path two layers make {outcome} times the error on new functions, {control} times"
+    f" relative to those of training; six layers {{{RATIOS} / 6 / new functions}} times ({{n}} seeds).",
     against=f"Six layers without the path hardly learn: their error on 16 named functions is {{{ERRORS} / 16"
     f" functions, 6, {WITHOUT_RESIDUAL} / functions of training}}.",
     limits="Two tasks, two depths, one scale of initial weights.",

@@ -211,9 +211,8 @@ STUDY = Study(
         ),
     ),
     control=lead(IGNORING),
-    headline="Where one compiled program is read, the secant's ranking has an area under the ROC curve that is larger"
-    " by {outcome} than that of integrated gradients with ten steps; where a second one is read and ignored, by"
-    " {control} ({n} programs).",
+    headline="Of one compiled program the secant's ranking has an area under the ROC curve larger by {outcome} than"
+    " that of integrated gradients; beside one that is ignored, by {control} ({n} programs).",
     against="Where a second program is read and ignored, the secant is near chance"
     " ({Areas of both read-outs / secant / ignoring}, integrated gradients"
     " {Areas of both read-outs / integrated gradients, 10 steps / ignoring}); and if scores below a millionth were"

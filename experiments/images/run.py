@@ -10,6 +10,9 @@ one image to another in the norm of the whole matrix, the mean over ten pairs of
 *Patches that matter*: patches of 2 × 2 pixels are painted over with paper in the order of their rank (deletion), or put
 on empty paper (insertion), and the network is run again; the class's mean probability over all steps is taken.  The
 ranked number is the class's logit minus the mean of all logits.  Each image is a unit (its three trainings averaged).
+
+At first the prediction was called mixed if only some of its three parts hold; the question needs all, and so it is
+refuted.
 """
 
 from collections.abc import Callable
@@ -31,7 +34,7 @@ from experiments.pictures.panels import OURS, PALE
 from experiments.run import frames_of
 from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
 from experiments.table import Cell, Frames, Table
-from experiments.verdict import Verdict, above, decide, together
+from experiments.verdict import Verdict, above, decide, joined, together
 
 SEEDS = 0, 1, 2
 EXACT, PAIRS, REMOVED = 100, 10, 200
@@ -240,7 +243,7 @@ def exact_forms(frames: Frames) -> Estimate:
 
 def only_one_moves(vit: Estimate, *cnn: Estimate) -> Verdict:
     """Return whether a ViT's parameter changes with the image, and none of a residual CNN's does."""
-    return together(decide(vit.value > 0, vit.value == 0), *(decide(of.value == 0, of.value > 0) for of in cnn))
+    return joined(decide(vit.value > 0, vit.value == 0), *(decide(of.value == 0, of.value > 0) for of in cnn))
 
 
 def numbers() -> dict[str, Any]:
@@ -308,7 +311,7 @@ STUDY = Study(
         Prediction(
             "from one image to another the ViT's P changes, and none of the residual CNN's parameters does",
             "confirmed if the ViT's change is above zero and those of the CNN's P and of the bias inside its last term"
-            " are zero; mixed if only some of the three hold",
+            " are zero, refuted if one of the three fails",
             (VIT_MAP, CNN_MAP, CNN_BIAS),
             only_one_moves,
         ),

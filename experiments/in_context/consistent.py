@@ -1,4 +1,4 @@
-"""Is what a model writes consistent with a fact that stands far back, and less so with less in view?
+"""Does a model name a fact that stands far back less often with less in view?
 
 That a token reads the whole context "helps generate content that is consistent with the context" (Section 4.1).
 
@@ -11,7 +11,8 @@ before the last sentence, inside of every window, and nowhere.  Layers can pass 
 Stated beforehand: what counts is whether the first value of the kind that is written is the stated one; the fall by the
 window of 64 where the fact is far less that where it is near, in points.  The papers predict a fall; by the opposite
 view layers pass on what they need.  There is no verdict if with the whole text the value isn't named more often than by
-chance.
+chance.  At first the prompts were the units, and the prediction was confirmed; afterwards the four kinds of facts
+became the units, as they differ far more than their prompts do.
 """
 
 import re
@@ -198,20 +199,26 @@ def right(seen: str, place: str, frames: Frames, column: str = "named") -> pd.Se
     return rows_of(_right(frames["written"]), sees=seen, fact=place).set_index("prompt")[column]
 
 
+def by_kind(of_prompts: pd.Series, frames: Frames) -> pd.Series:
+    """Return the mean over the prompts of each kind of facts."""
+    kinds = frames["written"].drop_duplicates("prompt").set_index("prompt").kind
+    return of_prompts.groupby(kinds, sort=False).mean()
+
+
 def fall(seen: str, frames: Frames, column: str = "named") -> pd.Series:
-    """Return by how much more a window lowers what is named of a far fact than of a near one, in points."""
+    """Return by how much more a window lowers what is named of a far fact than of a near one, in points, by kind."""
 
     def of(place: str) -> pd.Series:
         whole, cut = (right(view, place, frames, column).astype(float) for view in (FULL, seen))
         return 100 * (whole - cut)
 
-    return of(FAR) - of(NEAR)
+    return by_kind(of(FAR) - of(NEAR), frames)
 
 
 def beyond_chance(frames: Frames) -> pd.Series:
-    """Return how much more often the value is named with the whole text than without the fact, in points."""
+    """Return how much more often the value is named with the whole text than without the fact, in points, by kind."""
     far, unstated = (right(FULL, place, frames).astype(float) for place in (FAR, UNSTATED))
-    return 100 * (far - unstated)
+    return by_kind(100 * (far - unstated), frames)
 
 
 def falls(fall: Estimate, chance: Estimate) -> Verdict:
@@ -224,14 +231,22 @@ def stays(fall: Estimate, chance: Estimate) -> Verdict:
     return decide(fall.high < LEVEL, fall.low > 0) if chance.low > 0 else Verdict.UNDECIDED
 
 
+def by_kind_in_table(frames: Frames) -> list[str]:
+    """Return the lines of the table of both measures by the kind of facts."""
+    both = zip(FACTS, fall(SEEN, frames)[list(FACTS)], beyond_chance(frames)[list(FACTS)], strict=True)
+    return table(
+        ["kind", "window of 64", "far − not stated"], [[kind, f"{a:+.1f}", f"{b:+.1f}"] for kind, a, b in both]
+    )
+
+
 FALL = Measure("fall by a window of 64, far − near, points", partial(fall, SEEN), 1, "+")
 CHANCE = Measure("far − not stated, whole text, points", beyond_chance, 1, "+")
 STUDY = Study(
     protocol=__doc__,
     page="in-context",
     claim='reading the whole context "helps generate content that is consistent with the context" (Section 4.1)',
-    unit="prompts",
-    stated="before the run",
+    unit="kinds of facts, twelve prompts each",
+    stated="before the run; that kinds are the units, afterwards",
     predictions=(
         Prediction(
             "with 64 tokens and the first in view, a far fact is named less often",
@@ -249,9 +264,9 @@ STUDY = Study(
     ),
     control=CHANCE,
     headline="A window of 64 tokens lowers how often SmolLM2-135M names a far fact by {outcome} points more than a near"
-    " one; stating it raises that by {control} ({n} prompts).",
-    against="With the whole text in view it names {The stated value, named / the whole text, far / written} of far"
-    " facts.",
+    " one; stating it adds {control}, in two of {n} kinds of facts nothing.",
+    against="Of cities the window takes {By kind / city / window of 64}, of colours"
+    " {By kind / colour / window of 64} points.",
     limits="Windows are cut into a model that was trained without them. Four kinds of facts.",
     tables={
         "The stated value, named": Table(
@@ -261,6 +276,7 @@ STUDY = Study(
             prepare=_right,
             note="Clopper and Pearson's intervals over 48 prompts.",
         ),
+        "By kind": by_kind_in_table,
         "Named less often with windows": lambda frames: table(
             ["attention sees", "written", "at once"],
             [

@@ -1,4 +1,4 @@
-"""Are the elements of attention's matrix highly correlated, and does context make them so?
+"""Are the elements of attention's matrix highly correlated?
 
 Section 4.2 calls `W'_HVO = Σ_h H_h ⊗ (W_{V,h} W_{O,h})ᵀ` "a dense matrix (almost devoid of zero elements and whose
 internal elements are highly correlated)".  It doesn't say what correlations are taken over:

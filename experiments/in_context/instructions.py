@@ -1,4 +1,4 @@
-"""Does a small model follow a question of two steps, in whichever order the facts stand?
+"""Does a small model follow a question of two steps in any order of facts?
 
 Section 4.2: "ICL, multi-step reasoning, and instruction following are intuitive manifestations of this contextual
 interaction"; Appendix D colours by hand the words that "primarily affected the generated content", such as
@@ -131,7 +131,7 @@ def _sentences(sentences: pd.DataFrame) -> pd.DataFrame:
 STUDY = Study(
     protocol=__doc__,
     page="in-context",
-    claim="multi-step reasoning and instruction following manifest contextual interaction (Section 4.2)",
+    claim="none: whether a small model has the abilities that the papers name (Section 4.2)",
     unit="draws",
     stated="before the run",
     predictions=(
@@ -156,13 +156,14 @@ STUDY = Study(
         ),
     ),
     control=_of(ONE_STEP, FIRST, "difference"),
-    headline="Asked for the language of the person named first, SmolLM2-135M puts the other person's ahead: the right"
-    " one's lead is {outcome} ({n} draws, difference of logits). Asked for that person's country, a single step, it"
-    " fails alike: {control}.",
-    against="If the person is named last, the right language leads by"
-    " {Two prompts / two steps: whose language, last / difference}; with the first step from memory both answers are"
-    " right in {Two prompts / two steps: language of a capital's country, alone / both right} of pairs.",
-    limits="One small model and one wording of each task. An answer is judged by two first tokens.",
+    headline="Of two persons SmolLM2-135M prefers the last-named: the right language leads by {outcome} if the person"
+    " stands first, by {Two prompts / two steps: whose language, last / difference} if last; the right country, a"
+    " single step, by {control} if first ({n} draws).",
+    against="It reads the words: those on which the answer depends have the larger part, by"
+    " {Two prompts / two steps: whose language, first / deciding − others}. With the first step from memory both"
+    " answers are right in {Two prompts / two steps: language of a capital's country, alone / both right} of pairs.",
+    limits="A single step fails alike, so that nothing is shown of two. What the abilities come from isn't decided by a"
+    " model that lacks them. One wording of each task, judged by two first tokens.",
     tables={
         "Two prompts": Table(
             "pairs",

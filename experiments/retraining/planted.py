@@ -58,7 +58,7 @@ from experiments.retraining.planted_training import (
 from experiments.run import frames_of
 from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
 from experiments.table import Frames, rows_of
-from experiments.verdict import Verdict, above, below, decide, together
+from experiments.verdict import Verdict, above, below, decide, joined
 
 Rule = Callable[[Estimate, float], Verdict]
 
@@ -129,7 +129,7 @@ def claim(name: str, rule: str, *sentences: tuple[str, Callable[[Frames], pd.Ser
 
     def decided(*estimates: Estimate) -> Verdict:
         each = [judge(of, bound) for (*_, judge, bound), of in zip(sentences, estimates, strict=True)]
-        return Verdict.REFUTED if Verdict.REFUTED in each else together(*each)
+        return joined(*each)
 
     return Prediction(name, rule, tuple(Measure(label, values, 2) for label, values, *_ in sentences), decided)
 
@@ -254,7 +254,7 @@ STUDY = Study(
             _dots,
             draw_panels,
             "Left: by how much planted pieces lower the loss of the answer by their parts; right: how much higher it"
-            " ends without them; means over draws with intervals. Without one of two twins hardly anything is lost,"
+            " ends without them. Without one of two twins hardly anything is lost,"
             " though each has a large part.",
         )
     },

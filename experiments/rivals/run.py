@@ -142,7 +142,7 @@ CHEAP = "mean of both gradients", "GIM", "gradient x change", "integrated gradie
 
 STUDY = Study(
     protocol=__doc__,
-    page="circuits",
+    page="masks",
     claim="none: other papers' scores of units (EAP, EAP-IG, EAP-GP, AtP*, GIM, DeepLIFT)",
     unit="tasks",
     stated="before the run",
@@ -167,8 +167,8 @@ STUDY = Study(
         ),
     ),
     control=leads_over(MASKS, SECANT)[0],
-    headline="Circuits by secants over masks, twice, keep {outcome} more of a task's effect than those by DeepLIFT, the"
-    " best of other papers' methods, and {control} more than those by the secant of texts ({n} tasks).",
+    headline="Circuits by secants over masks keep {outcome} more of a task's effect than by DeepLIFT, the best of other"
+    " papers' methods, {control} more than by the secant of texts ({n} tasks).",
     against="Best for circuits isn't best for single units: gradient x change ranks the effects of patching one unit at"
     " a time at {All tasks / gradient x change / rank correlation}, the secant at"
     " {All tasks / secant / rank correlation} and secants over masks at"

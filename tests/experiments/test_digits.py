@@ -149,7 +149,7 @@ def test_which_parameters_move_is_decided_by_zero():
     moves, exact, _ = measured.STUDY.predictions
     assert moves.decide(some, zero, zero) == "confirmed" and moves.decide(zero, some, some) == "refuted"
     for one_part_fails in ((zero, zero, zero), (some, some, zero), (some, zero, some)):
-        assert moves.decide(*one_part_fails) == "mixed"
+        assert moves.decide(*one_part_fails) == "refuted"
     assert exact.decide(estimate([True, True])) == "confirmed" and exact.decide(estimate([True, False])) == "refuted"
 
 

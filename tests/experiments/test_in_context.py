@@ -129,7 +129,7 @@ def certain(value):
 
 @pytest.mark.parametrize(
     ("read", "dense", "expected"),
-    [((60, 70), 1.0, "confirmed"), ((4, 8), 1.0, "mixed"), ((4, 8), 0.3, "refuted"), ((4, 70), 0.3, "mixed")],
+    [((60, 70), 1.0, "confirmed"), ((4, 8), 1.0, "refuted"), ((60, 70), 0.3, "refuted"), ((4, 70), 1.0, "refuted")],
 )
 def test_a_matrix_is_dense_by_its_entries_and_wide_by_what_is_read(read, dense, expected):
     assert reach.dense_and_wide(*map(certain, (*read, 96.5, dense))) == expected

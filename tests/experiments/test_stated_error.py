@@ -99,6 +99,7 @@ def choices(within, permitted, kept, few, again):
     """Return made-up choices at every error."""
     rows = {
         inequality.SIGNED: {
+            "within": within,
             "within elsewhere": within,
             "removed": permitted,
             "covered": 0.99,

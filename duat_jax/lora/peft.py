@@ -95,7 +95,7 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
     if sum(problem.startswith("tensor ") for problem in problems) == len(stored.names()) > 1:
         base = f", which {CONFIG} calls {quoted(settings.base)}," if settings.base else ""
         problems = [
-            f"none of its tensors fits this {model.config.family} model (the embedded one, if no --model is given):"
+            f"none of its tensors fits this {model.config.family} model (the embedded one, if none is given):"
             f" give the adapter's base{base} as the model (--model); first of {len(problems)} problems: {problems[0]}"
         ]
     raise_problems(place / WEIGHTS, problems)

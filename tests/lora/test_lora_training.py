@@ -246,7 +246,7 @@ MISTAKES = {
     "no adapter": (("diff", "absent", "w5", *MODEL), "has no adapter_config.json"),
     "another base": (
         ("diff", "adapter", "w5", "--model", str(GOLDEN / "llama")),
-        "none of its tensors fits this llama model (the embedded one, if no --model is given): give the adapter's base",
+        "none of its tensors fits this llama model (the embedded one, if none is given): give the adapter's base",
     ),
     "no tokens": (("diff", "adapter", "", *MODEL), "the text is empty"),
     "no target": (("diff", "adapter", "w5", *MODEL, "--target", "w5 w6"), "is not one token"),

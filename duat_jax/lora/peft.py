@@ -96,7 +96,8 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
         base = f", which {CONFIG} calls {quoted(settings.base)}," if settings.base else ""
         problems = [
             f"none of its tensors fits this {model.config.family} model (the embedded one, if none is given):"
-            f" give the adapter's base{base} as the model (--model); first of {len(problems)} problems: {problems[0]}"
+            f" give the adapter's base{base} as the model (--model); the first of {len(problems)} problems follow",
+            *problems[:3],
         ]
     raise_problems(place / WEIGHTS, problems)
     dtype = np.dtype(jax.tree.leaves(model)[0].dtype)

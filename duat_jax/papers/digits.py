@@ -160,8 +160,9 @@ def train_classifier(
 
     Raises:
         DuatError: if Optax isn't installed.
-        InvalidInput: naming everything that doesn't fit: images and labels that differ in number, fewer images than a
-            batch, labels that aren't integers or no classes of the network, and numbers that are too small.
+        InvalidInput: naming everything that doesn't fit: a network that is no Flax NNX module, images without channels,
+            images and labels that differ in number, fewer images than a batch, labels that aren't integers or no
+            classes of the network, and numbers that are too small.
 
     Example:
         >>> import duat_jax as duat, numpy as np
@@ -208,9 +209,11 @@ def _optax() -> Any:
     return optax
 
 
-def _unfit(network: Callable[[Any], Any], images: np.ndarray, labels: np.ndarray, epochs: int, batch: int) -> list[str]:
+def _unfit(network: Any, images: np.ndarray, labels: np.ndarray, epochs: int, batch: int) -> list[str]:
     """Return a sentence for everything that can't be trained with."""
     problems = too_small(1, batch=batch)
+    if not isinstance(network, nnx.Module):
+        problems.append(f"the network is of type {type(network).__name__}: give a Flax NNX module")
     if problems:
         return problems
     if len(images) != len(labels):
@@ -222,8 +225,16 @@ def _unfit(network: Callable[[Any], Any], images: np.ndarray, labels: np.ndarray
     return [*problems, *_unfit_labels(network, images, labels)]
 
 
-def _unfit_labels(network: Callable[[Any], Any], images: np.ndarray, labels: np.ndarray) -> list[str]:
+def _unfit_labels(network: Any, images: np.ndarray, labels: np.ndarray) -> list[str]:
     """Return a sentence for everything that tells images or labels from those of a classifier."""
+    if not callable(network):
+        return [
+            f"the network is of type {type(network).__name__}: give a function of images, such as a Flax NNX module"
+        ]
+    if images.ndim != 4:
+        return [
+            f"images are {list(images.shape)}: give [images, channels, rows, columns], with 1 channel if they are grey"
+        ]
     problems = [] if np.isfinite(images).all() else ["images have entries that aren't finite: give finite numbers"]
     if not np.issubdtype(labels.dtype, np.integer):
         return [*problems, f"labels are of {labels.dtype}: give the number of each image's class, an integer"]
@@ -250,8 +261,8 @@ def accuracy(
         labels: the class of each, `[images]`.
 
     Raises:
-        InvalidInput: if there isn't one label for each image, there is no image, an image isn't finite, or labels are
-            no classes of the network.
+        InvalidInput: if there isn't one label for each image, there is no image, an image has no channels or isn't
+            finite, or labels are no classes of the network.
 
     Example:
         >>> import duat_jax as duat, numpy as np

@@ -6,6 +6,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.errors import InvalidInput
@@ -33,7 +34,8 @@ def replace_attention(model: Transformer, mixer: Callable[[Any], Callable[..., A
         The model with the mixers, which are to be trained.
 
     Raises:
-        InvalidInput: if the model has no layers whose attention can be replaced, or a mixer is no module.
+        InvalidInput: if the model has no layers whose attention can be replaced, or a mixer is no module, can't read
+            the model's stream, or returns another shape.
 
     Example:
         >>> import duat_jax as duat
@@ -55,8 +57,25 @@ def replace_attention(model: Transformer, mixer: Callable[[Any], Callable[..., A
         mixed = mixer(block.attention)
         if not isinstance(mixed, nnx.Module) or not callable(mixed):
             raise InvalidInput(f"the mixer returns {mixed!r}: return a Flax NNX module of a stream and a mask")
+        _require_shape(mixed, model.config.features, jax.tree.leaves(block)[0].dtype)
         block.attention = mixed
     return copy
+
+
+def _require_shape(mixed: Callable[..., Array], features: int, dtype: DTypeLike) -> None:
+    """Raise for a mixer that doesn't read a stream and a mask, and return a stream of the same shape."""
+    stream, mask = jax.ShapeDtypeStruct((1, features), dtype), jax.ShapeDtypeStruct((1,), jnp.bool_)
+    name = type(mixed).__name__
+    try:
+        shape = jax.eval_shape(mixed, stream, mask).shape
+    except (TypeError, ValueError, AttributeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InvalidInput(
+            f"{name} doesn't mix a stream, [tokens, {features}], with a mask, [tokens]: {reason}; make it for"
+            f" {features} features"
+        ) from error
+    if shape != stream.shape:
+        raise InvalidInput(f"{name} returns {list(shape)} of a stream {[1, features]}: return the same shape")
 
 
 def _text_first(
@@ -86,6 +105,10 @@ class Mixer(nnx.Module):
             x: the stream, `[..., tokens, features]`.
             mask: true for real tokens, `[..., tokens]`; the text begins with the first of them; all if absent.
         """
+        if mask is not None and mask.shape[-1] != x.shape[-2]:
+            raise InvalidInput(
+                f"the mask is of {mask.shape[-1]} tokens and the text of {x.shape[-2]}: give all of them"
+            )
         return _text_first(self._mix, x, mask)
 
     def _mix(self, x: Array) -> Array:

@@ -63,7 +63,7 @@ class PromptSizes:
         layers: number of blocks.
         features: width of the residual stream.
         neurons: hidden units of a block's MLP.
-        heads: of its attention, a divisor of `features`.
+        heads: of its attention, a divisor of `features`; a perceptron has none, and any number is the same to it.
         prompt: place of the prompt's vector: `"own token"`, `"every number"` (there too), or `"nearly alike"` (at a
             token of its own, as vectors that aren't trained and nearly the same).
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -122,7 +122,7 @@ def parameter_changes(
         exactly zero for a parameter that doesn't depend on the prompt.
 
     Raises:
-        InvalidInput: if there are several networks, or sequences don't have eight numbers.
+        InvalidInput: if there are several networks or another object, or sequences don't have eight numbers.
 
     Example:
         >>> import duat_jax as duat, jax
@@ -199,7 +199,7 @@ def exchange_sources(
         patterns computed anew and each `c_j` that of `r`.
 
     Raises:
-        InvalidInput: if there are several networks, or sequences don't have eight numbers.
+        InvalidInput: if there are several networks or another object, or sequences don't have eight numbers.
 
     Example:
         >>> import duat_jax as duat, jax
@@ -280,8 +280,8 @@ def relative_position(
     return ((exchanged - other) * (own - other)).sum((-4, -3, -2, -1)) / ((own - other) ** 2).sum()
 
 
-def _require_one(network: PromptNetwork, sequences: Array) -> None:
+def _require_one(network: Any, sequences: Array) -> None:
     """Raise for several networks, and unless there are sequences of eight numbers."""
-    require_sequences(sequences)
+    require_sequences(sequences, network)
     if network.prompt[...].ndim != 2:
         refuse(["there are several networks: give one, jax.tree.map(lambda leaf: leaf[0], networks)"])

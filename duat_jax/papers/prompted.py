@@ -1,6 +1,7 @@
 """Trainings of networks in which a prompt selects the function of a sequence, and their errors."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Key
 
 from duat_jax.papers.networks import NUMBERS, PROMPT_TASKS, PromptNetwork, PromptSizes, drawn
-from duat_jax.papers.validation import bad_number, many_keys, one_key, refuse, too_small, unknown
+from duat_jax.papers.validation import another_kind, bad_number, many_keys, one_key, refuse, too_small, unknown
 
 
 def draw_sequences(
@@ -57,7 +58,8 @@ def train_prompted(
         is the first.
 
     Raises:
-        InvalidInput: if a number isn't positive, the rate is negative or not finite, or `keys` is a single key.
+        InvalidInput: if `sizes` aren't `PromptSizes`, a number isn't positive, the rate is negative or not finite, or
+            `keys` is a single key.
 
     Example:
         >>> import duat_jax as duat, jax
@@ -68,7 +70,8 @@ def train_prompted(
 
     Source: Wang & Li, "Dynamic Universal Approximation Theory", Section 2.3 and 4.1: a prompt selects the function.
     """
-    refuse([*too_small(1, steps=steps, batch=batch), *many_keys(keys), *bad_number(rate=rate)])
+    wrong = another_kind(PromptSizes, sizes=sizes) + too_small(1, steps=steps, batch=batch)
+    refuse(wrong + many_keys(keys) + bad_number(rate=rate))
     with jax.numpy_dtype_promotion("standard"):  # as optax needs it
         return _train(sizes, keys, steps, batch, rate)
 
@@ -112,7 +115,7 @@ def prompted_outputs(
         The outputs, without the axis of `seeds` for a single network.
 
     Raises:
-        InvalidInput: if sequences don't have eight numbers.
+        InvalidInput: if `networks` is no `PromptNetwork`, or sequences don't have eight numbers.
 
     Example:
         >>> import duat_jax as duat, jax
@@ -121,7 +124,7 @@ def prompted_outputs(
         >>> duat.papers.prompted_outputs(duat.papers.PromptNetwork(sizes), sequences).shape
         (4, 3, 8)
     """
-    require_sequences(sequences)
+    require_sequences(sequences, networks)
     if networks.prompt[...].ndim == 2:
         return _outputs(jax.tree.map(lambda leaf: leaf[None], networks), sequences)[0]
     return _outputs(networks, sequences)
@@ -176,7 +179,8 @@ def prompted_errors(
         The error after each prompt.
 
     Raises:
-        InvalidInput: if there is no such task, the networks have other prompts, or sequences don't have eight numbers.
+        InvalidInput: if there is no such task, `networks` is no `PromptNetwork` or has other prompts, or sequences
+            don't have eight numbers.
 
     Example:
         >>> import duat_jax as duat, jax
@@ -185,7 +189,9 @@ def prompted_errors(
         >>> duat.papers.prompted_errors(duat.papers.PromptNetwork(sizes), "four functions", sequences).shape
         (4,)
     """
-    target, prompts = prompted_targets(task, sequences), networks.prompt[...].shape[-2]
+    target = prompted_targets(task, sequences)
+    require_sequences(sequences, networks)
+    prompts = networks.prompt[...].shape[-2]
     if len(target) != prompts:
         refuse([f"the networks have {prompts} prompts and {task!r} has {len(target)}: give the task of their training"])
     return root_mean_square(prompted_outputs(networks, sequences) - target)
@@ -221,8 +227,9 @@ def root_mean_square(error: Float[Array, "... sequences numbers"]) -> Float[Arra
     return jnp.sqrt((error**2).mean((-2, -1)))
 
 
-def require_sequences(sequences: Float[Array, "sequences numbers"]) -> None:
-    """Raise unless there are sequences of eight numbers."""
+def require_sequences(sequences: Float[Array, "sequences numbers"], *networks: Any) -> None:
+    """Raise unless there are sequences of eight numbers, and `PromptNetwork`s that read them, if any are given."""
+    refuse([sentence for network in networks for sentence in another_kind(PromptNetwork, network=network)])
     shape = getattr(sequences, "shape", None)
     if shape is None or len(shape) != 2 or shape[0] < 1 or shape[1] != NUMBERS:
         found = "is no array" if shape is None else f"has the shape [{', '.join(map(str, shape))}]"

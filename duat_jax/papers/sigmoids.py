@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from duat_jax.papers.validation import bad_number, many_keys, one_key, refuse, returns, too_small
+from duat_jax.papers.validation import another_kind, bad_number, many_keys, one_key, refuse, returns, too_small
 
 Function = Callable[[Array], Array]
 """From points of the unit cube, `[points, dimensions]`, to numbers, `[points]`."""
@@ -80,7 +80,7 @@ def staircase(function: Function, neurons: int, steepness: float = 1e9) -> Sigmo
 
     Raises:
         InvalidInput: if there is no neuron, the steepness is negative or not finite, or the function doesn't return a
-            number for each point.
+            finite number for each point, or reads a second variable.
 
     Example:
         >>> import duat_jax as duat, jax.numpy as jnp
@@ -131,7 +131,7 @@ def fit_sigmoids(
 
     Raises:
         InvalidInput: if a size isn't a positive integer, the rate is negative or not finite, `keys` is a single key, or
-            the function doesn't return a number for each point.
+            the function doesn't return a finite number for each point, or reads more variables.
 
     Example:
         >>> import duat_jax as duat, jax
@@ -237,8 +237,8 @@ def approximation_errors(
         Both errors of each sum.
 
     Raises:
-        InvalidInput: if a number isn't a positive integer, the key isn't one random key, or the function doesn't return
-            a number for each point.
+        InvalidInput: if a number isn't a positive integer, the key isn't one random key, `units` isn't a `SigmoidSum`,
+            or the function doesn't return a finite number for each point, or reads more variables.
 
     Example:
         >>> import duat_jax as duat, jax
@@ -249,7 +249,11 @@ def approximation_errors(
 
     Source: Wang & Li, "Dynamic Universal Approximation Theory", Eq. 2.
     """
-    wrong = too_small(1, points=points, climbers=climbers, steps=steps) + one_key(key)
+    wrong = (
+        too_small(1, points=points, climbers=climbers, steps=steps)
+        + one_key(key)
+        + another_kind(SigmoidSum, units=units)
+    )
     refuse(wrong or returns(function, units.inner.shape[-1]))
     if units.bias.ndim == 1:
         several = jax.tree.map(lambda leaf: leaf[None], units)

@@ -2,15 +2,19 @@
 
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from duat_jax.errors import InvalidInput
 
 POINTS = 3
-"""The number of points that a function is tried on."""
+"""The number of points whose shape a function is tried on."""
+MANY = 256
+"""The number of random points that a function has to be finite on."""
 
 
 def too_small(least: int, **numbers: Any) -> list[str]:
@@ -76,7 +80,7 @@ def many_keys(keys: Any) -> list[str]:
 
 
 def returns(function: Any, dimensions: int) -> list[str]:
-    """Return a sentence if a function of points doesn't return a number for each.
+    """Return a sentence if a function of points doesn't return a finite number for each.
 
     Example:
         >>> returns(lambda x: x, 2)
@@ -84,15 +88,39 @@ def returns(function: Any, dimensions: int) -> list[str]:
     """
     if not callable(function):
         return [f"the function is {function!r}: give a function of points, such as duat.papers.FUNCTIONS['wave']"]
+    of_dimensions = f"points of {dimensions} dimension{'s' * (dimensions > 1)}"
     try:
-        shape = getattr(jax.eval_shape(function, jnp.zeros((POINTS, dimensions))), "shape", None)
+        # NumPy refuses a coordinate that isn't there, where JAX reads the last one.
+        with suppress(TypeError, AttributeError):
+            function(np.full((POINTS, dimensions), 0.5))
+        # Of a function of its own, since `eval_shape` keeps a weak reference, which NumPy's have none of.
+        shape = getattr(jax.eval_shape(lambda x: function(x), jnp.zeros((POINTS, dimensions))), "shape", None)
+    except IndexError:
+        return [f"the function reads a coordinate that {of_dimensions} don't have: give a function of these"]
     except jax.errors.TracerArrayConversionError:
         return ["the function computes with NumPy: write it with jax.numpy"]
     if shape == (POINTS,):
-        return []
+        values = function(jax.random.uniform(jax.random.key(0), (MANY, dimensions)))
+        return (
+            [] if jnp.isfinite(values).all() else ["the function isn't finite everywhere on the cube: give one that is"]
+        )
     returned = "no array" if shape is None else f"[{', '.join(map(str, shape))}]"
-    where = f"at {POINTS} points of {dimensions} dimension{'s' * (dimensions > 1)}"
+    where = f"at {POINTS} {of_dimensions}"
     return [f"the function returns {returned} {where}: return a number for each point, [{POINTS}]"]
+
+
+def another_kind(kind: type, **objects: Any) -> list[str]:
+    """Return a sentence for every object that isn't of a kind.
+
+    Example:
+        >>> another_kind(str, task=3)
+        ['task is of type int: give a str']
+    """
+    return [
+        f"{name} is of type {type(given).__name__}: give a {kind.__name__}"
+        for name, given in objects.items()
+        if not isinstance(given, kind)
+    ]
 
 
 def refuse(wrong: Iterable[str]) -> None:

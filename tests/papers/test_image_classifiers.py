@@ -100,13 +100,17 @@ def test_the_digits_are_all_there_and_none_twice():
     assert ordered(images * 16, labels) == ordered(pixels.data, pixels.target)
 
 
+def unchecked(function):
+    """Return a function without the suite's own check of annotations, which would refuse first."""
+    return getattr(function, "__wrapped__", function)
+
+
 def test_labels_that_are_no_integers_and_labels_of_other_images_are_refused():
     images, labels = np.zeros((2, 1, 4, 6)), np.zeros(2)
-    train, accuracy = papers.train_classifier, papers.accuracy
     with pytest.raises(duat.InvalidInput, match="labels are of float64: give the number of each image's class"):
-        getattr(train, "__wrapped__", train)(network(), images, labels, batch=2)
+        unchecked(papers.train_classifier)(network(), images, labels, batch=2)
     with pytest.raises(duat.InvalidInput, match="2 images and 1 labels"):
-        getattr(accuracy, "__wrapped__", accuracy)(network(), images, np.zeros(1, int))
+        unchecked(papers.accuracy)(network(), images, np.zeros(1, int))
 
 
 def test_without_optax_the_error_says_what_to_install(monkeypatch):
@@ -127,11 +131,22 @@ def test_networks_are_as_large_as_is_said():
         (np.zeros((2, 1, 4, 6)), [0, 4], "labels are from 0 to 4, but the network's classes from 0 to 3"),
         (np.full((2, 1, 4, 6), np.nan), [0, 1], "images have entries that aren't finite"),
         (np.zeros((0, 1, 4, 6)), np.zeros(0, int), "0 images and 0 labels"),
+        (np.zeros((2, 4, 6)), [0, 1], r"images are \[2, 4, 6\]: give \[images, channels, rows, columns\]"),
     ],
 )
 def test_what_has_no_accuracy_is_refused(images, labels, words):
     with pytest.raises(duat.InvalidInput, match=words):
-        papers.accuracy(network(), images, np.asarray(labels))
+        unchecked(papers.accuracy)(network(), images, np.asarray(labels))
+
+
+def test_what_is_no_network_is_refused():
+    images, labels = np.zeros((2, 1, 4, 6)), np.array([0, 1])
+    with pytest.raises(duat.InvalidInput, match="the network is of type int"):
+        unchecked(papers.accuracy)(3, images, labels)
+    with pytest.raises(duat.InvalidInput, match="the network is of type function: give a Flax NNX module"):
+        papers.train_classifier(lambda x: x, images, labels, batch=2)
+    with pytest.raises(duat.InvalidInput, match=r"images are \[2, 4, 6\]"):
+        unchecked(papers.train_classifier)(network(), images[:, 0], labels, batch=2)
 
 
 def test_logits_of_one_class_for_all_images_are_refused():

@@ -10,7 +10,7 @@ from helpers import close, far, numbers
 import duat_jax as duat
 from duat_jax.models import Config, Head
 from duat_jax.models.layer_parts import scanned
-from duat_jax.nn import Attention, BlockConfig, RMSNorm, Rotary, rotary_frequencies
+from duat_jax.nn import Attention, BlockConfig, Linear, RMSNorm, Rotary, rotary_frequencies
 from duat_jax.papers import (
     DistancePattern,
     FeatureConvolution,
@@ -203,3 +203,22 @@ def test_what_isnt_a_mixer_is_refused():
         lambda: replace_attention(duat.load(), lambda attention: 3), "the mixer returns 3: return a Flax NNX module"
     )
     refused(lambda: replace_attention(duat.load(), lambda attention: lambda x, mask: x), "return a Flax NNX module")
+    narrow, head = TokenConvolution(100, 3, rngs=None), Linear(192, 5, "head", rngs=None)
+    refused(
+        lambda: replace_attention(duat.load(), lambda attention: narrow), "TokenConvolution", "make it for 192 feat"
+    )
+    refused(lambda: replace_attention(duat.load(), lambda attention: head), "Linear doesn't mix a stream", "a mask")
+
+    class Pooled(nnx.Module):
+        def __call__(self, x, mask):
+            return x.mean(0)
+
+    refused(
+        lambda: replace_attention(duat.load(), lambda attention: Pooled()), "Pooled returns [192]", "the same shape"
+    )
+
+
+def test_a_mask_of_another_length_is_refused():
+    mix, mixer = TokenConvolution.__call__, TokenConvolution(M, 2, rngs=None)
+    mix = getattr(mix, "__wrapped__", mix)  # the suite's own check of annotations would refuse first
+    refused(lambda: mix(mixer, X, jnp.ones(N - 1, bool)), f"of {N - 1} tokens", f"text of {N}: give all of them")

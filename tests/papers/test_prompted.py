@@ -334,6 +334,11 @@ def sizes_with(**changed):
     return PromptSizes(**{"kind": "transformer", "task": FOUR, "layers": 1, "features": 8, "neurons": 2} | changed)
 
 
+def unchecked(function):
+    """Return a function without the suite's own check of annotations, which would refuse first."""
+    return getattr(function, "__wrapped__", function)
+
+
 KEY = jax.random.key(0)
 TWO = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), PromptNetwork(sizes_with()))
 
@@ -358,6 +363,16 @@ TWO = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), PromptNetwork(sizes_wit
         (lambda: prompted_errors(network_of("perceptron"), SHIFTS, CONTENTS), ["have 4 prompts", "has 8"]),
         (lambda: parameter_changes(TWO, CONTENTS), [r"several networks.*leaf\[0\]"]),
         (lambda: papers.exchange_sources(TWO, CONTENTS), ["several networks"]),
+        (
+            lambda: unchecked(prompted_outputs)(sizes_with(), CONTENTS),
+            ["network is of type PromptSizes: give a PromptNet"],
+        ),
+        (lambda: unchecked(prompted_errors)(3, FOUR, CONTENTS), ["network is of type int"]),
+        (lambda: unchecked(parameter_changes)(None, CONTENTS), ["network is of type NoneType"]),
+        (
+            lambda: unchecked(train_prompted)("perceptron", KEY[None], steps=1),
+            ["sizes is of type str: give a PromptSizes"],
+        ),
         (lambda: relative_position(jnp.ones((1, 4, 4, 8)), jnp.ones((3, 1, 8))), [r"\(1, 4, 4, 8\).*\(3, 1, 8\)"]),
     ],
 )

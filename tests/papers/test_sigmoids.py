@@ -17,7 +17,7 @@ from duat_jax.papers import (
     fit_sigmoids,
     staircase,
 )
-from duat_jax.papers.validation import bad_number, many_keys, one_key, returns, too_small
+from duat_jax.papers.validation import another_kind, bad_number, many_keys, one_key, returns, too_small
 from duat_jax.plots import draw_approximation_errors
 
 NOTHING = SigmoidSum(jnp.zeros((1, 1)), jnp.zeros((1, 1, 3)), jnp.zeros((1, 1)))
@@ -127,6 +127,15 @@ KEYS = jax.random.split(jax.random.key(0), 1)
         (lambda: staircase(total, -1), ["neurons is -1: give an integer of at least 1"]),
         (lambda: staircase(total, 2, -1.0), ["steepness is -1.0: give a finite number of at least 0"]),
         (lambda: staircase(lambda x: x.sum(), 2), [r"returns \[\] at 3 points"]),
+        (lambda: staircase(lambda x: x[:, 0] * x[:, 1], 4), ["a coordinate that points of 1 dimension don't have"]),
+        (
+            lambda: approximation_errors(lambda x: x[:, 1], staircase(total, 4), KEYS[0]),
+            ["a coordinate that points of 1 dimension don't have"],
+        ),
+        (lambda: fit_sigmoids(lambda x: x[:, 2], KEYS, neurons=2, dimensions=2), ["points of 2 dimensions don't"]),
+        (lambda: fit_sigmoids(np.sin, KEYS, neurons=2, dimensions=1), ["computes with NumPy: write it with jax.numpy"]),
+        (lambda: fit_sigmoids(lambda x: jnp.log(total(x) - 0.5), KEYS, neurons=2, dimensions=1), ["isn't finite"]),
+        (lambda: staircase(lambda x: total(x) * jnp.nan, 2), ["isn't finite everywhere on the cube"]),
         (lambda: approximation_errors(total, NOTHING, KEYS[0], points=0, climbers=0), ["points is 0.*climbers is 0"]),
     ],
 )
@@ -149,6 +158,8 @@ def test_numbers_and_keys_of_another_type_are_named():
     assert not one_key(KEYS[0])
     assert "give a function of points" in returns("wave", 1)[0]
     assert returns(lambda x: np.sin(x[:, 0]), 1) == ["the function computes with NumPy: write it with jax.numpy"]
+    assert not returns(lambda x: x.at[:, 0].set(1).sum(1), 1)  # what NumPy's arrays haven't
+    assert another_kind(SigmoidSum, units=3, others=NOTHING) == ["units is of type int: give a SigmoidSum"]
     assert all(bad_number(rate=rate) for rate in (float("nan"), float("inf"), "a", None)) and not bad_number(rate=0.0)
 
 

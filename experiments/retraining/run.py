@@ -10,11 +10,15 @@ from the first one.
 
 **Scores.** The parts of examples by the exact ledger, with one secant for the whole run, for every 13 steps and for
 every step; the same way back through the optimiser with the gradient at the beginning of each segment (*first order*)
-and with the mean of those at both ends (*trapezoid*); the gradient after all; TracIn at every 13th step; product and
-cosine of gradients after all; an influence function; the derivative through the training.  Controls: the exact ledger
-of the other targets, the last step that reads an example, the size of its gradient, alike bytes.  A ridge regression of
-the truth on what was removed, fitted to 150 of the halves and tested on the other 50, estimates what scores that add up
-can reach.
+and with the mean of those at both ends (*trapezoid*); the gradient after all; the derivative through the training.
+Controls: the exact ledger of the other targets, the last step that reads an example, alike bytes.  A ridge regression
+of the truth on what was removed, fitted to 150 of the halves and tested on the other 50, estimates what scores that add
+up can reach.
+
+**Left out.** TracIn at every 13th step, product and cosine of gradients after all, an influence function, and the size
+of an example's gradient were measured too, with gradients of 64 texts at once, which JAX 0.10.2 compiles wrongly in
+Transformers.  In the four trainings that were measured again with right ones the influence function is ahead of the
+exact ledger without a half.
 
 **Measures.** For each target the rank correlation of forecast and truth over every 50 subsets; the mean over these,
 targets, groups and rates is a seed's number.  Stated before the run; the sentence on the floor was added when 60 of the
@@ -195,7 +199,8 @@ def ahead(estimate: Estimate) -> Verdict:
 def best_score(network: str, frames: Frames) -> Estimate:
     """Return the best score but derivatives without a half, as a share of the regression's, with Adam."""
     chosen = partial(rows_of, group=f"{network}, Adam")
-    others = [method for method in METHODS if not method.startswith((DERIVATIVE, "control"))]
+    measured = frames["agreements"].method.unique()
+    others = [method for method in measured if not method.startswith((DERIVATIVE, "control", RIDGE))]
     best = max((of_seeds(frames, method, HALVES, chosen) for method in others), key=lambda of: of.mean())
     return ratio(best, of_seeds(frames, RIDGE, HALVES, chosen))
 
@@ -271,7 +276,8 @@ STUDY = Study(
     against="A ridge regression on 150 retrainings reaches {Without a half / ridge regression on 150 retrainings / rank"
     " correlation}, the exact ledger {Without a half / exact ledger, 13 steps a segment / rank correlation}.",
     limits="Two tiny networks, short texts and many passes: nothing follows for large models that read a text once. One"
-    " order of the steps for each seed.",
+    " order of the steps for each seed. An influence function, which in four trainings was ahead of the exact ledger, is"
+    " left out until it is measured in all.",
     tables={
         "Without a half": _table(HALVES),
         "Without six of 64": _table(FEW),

@@ -276,8 +276,8 @@ STUDY = Study(
     against="A ridge regression on 150 retrainings reaches {Without a half / ridge regression on 150 retrainings / rank"
     " correlation}, the exact ledger {Without a half / exact ledger, 13 steps a segment / rank correlation}.",
     limits="Two tiny networks, short texts and many passes: nothing follows for large models that read a text once. One"
-    " order of the steps for each seed. An influence function, which in four trainings was ahead of the exact ledger, is"
-    " left out until it is measured in all.",
+    " order of the steps for each seed. An influence function, which in four trainings was ahead of the exact ledger,"
+    " is left out until it is measured in all.",
     tables={
         "Without a half": _table(HALVES),
         "Without six of 64": _table(FEW),

@@ -108,11 +108,17 @@ def test_pickled_weights_are_refused(tmp_path):
         duat.load(directory)
 
 
-@pytest.mark.parametrize("name", ["a.gguf", "model.safetensors"])
-def test_a_place_that_is_no_checkpoint_is_refused(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a.gguf", r"there is no file a\.gguf in .*: give the path of the file"),
+        ("model.safetensors", r"give a \.gguf file, a checkpoint directory"),
+    ],
+)
+def test_a_place_that_is_no_checkpoint_is_refused(tmp_path, name, message):
     if name == "model.safetensors":
         (tmp_path / name).write_bytes(b"")
-    with pytest.raises(duat.BadCheckpoint, match=r"give a \.gguf file, a checkpoint directory"):
+    with pytest.raises(duat.BadCheckpoint, match=message):
         duat.load(tmp_path / name)
 
 

@@ -70,7 +70,7 @@ class Numbers:
         self.chance = random.Random(seed)
         self.values, self.rules, self.open = {}, [], set()
         text = " ".join(each for each in derivation.hypotheses if isinstance(each, str))
-        self.any = re.search(r"Sizes: ([^.;]*?) (?:are|is) any positive", text)
+        self.any = re.search(r"Sizes(?:, the same in every layer)?: ([^.;]*?) (?:are|is) any positive", text)
         self.named = set(re.split(r", | and ", self.any[1])) if self.any else set()
         self.sizes = {}
         stated = [each for each in derivation.hypotheses if not isinstance(each, str)]

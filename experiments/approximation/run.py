@@ -172,7 +172,7 @@ STUDY = Study(
     headline="A perceptron with fixed parameters tells prompts apart that are nearly alike: its error is {outcome} of"
     " that of an output that ignores the prompt, a Transformer's is {control} (four functions, {n} seeds).",
     short="A perceptron of fixed parameters tells nearly alike prompts apart: its error is {outcome / value} of that"
-    " without the prompt, a Transformer's a quarter of that.",
+    " without the prompt, about four times a Transformer's.",
     against="There the perceptron is several times as far off as the Transformer, as the papers' argument would have"
     " it. With four heads and the prompt at every number a Transformer of one layer learns eight shifts (error"
     " {With more heads, and with the prompt in other places / eight shifts, transformer, 4 / error}), and one whose"

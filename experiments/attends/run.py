@@ -284,9 +284,9 @@ STUDY = Study(
         ),
     ),
     control=Measure(f"rank correlation of {ATTENDED_MOST}, {SMOLLM2}", partial(ranked, SMOLLM2, ATTENDED_MOST), 2),
-    headline="Predictions with all else held rank by {outcome} better than raw attention ({control}) which replaced"
-    " sources move SmolLM2's attention ({n} attentions); gradients, and a rule of token and layer that was found"
-    " afterwards, rank better.",
+    headline="Predictions with all else held rank how far replaced sources move SmolLM2's attention with a correlation"
+    " {outcome} above raw attention's ({control}) but below gradients' and that of a token-and-layer rule found"
+    " afterwards ({n} attentions).",
     against="In SmolLM2 gradients ({Ranks / gradient times change / SmolLM2-135M: drawn at random}) and that rule"
     " ({Ranks / the same, and the earliest layer first (added afterwards) / SmolLM2-135M: drawn at random}) are ahead"
     " of predictions ({Ranks / the explanation's prediction / SmolLM2-135M: drawn at random}); the direction is right"

@@ -278,7 +278,7 @@ STUDY = Study(
     ),
     control=lead_over(AT_RANDOM),
     headline="Eight bits for the matrices with the largest exact parts take back {outcome} more of the loss by rounding"
-    " than by first order, {control} more than at random, no more than by the Fisher information ({n} models).",
+    " than by first order, {control} more than at random; against the Fisher information it is undecided ({n} models).",
     against="The gradient of the rounded model, for which nothing was predicted, takes back"
     " {The loss that is taken back / gradient of the rounded model, size of the mean / all} of the loss, by the mean"
     " more than exact parts, in each of the three models.",

@@ -227,13 +227,15 @@ STUDY = Study(
     stated="before the run",
     predictions=PREDICTIONS,
     control=over_seeds("the same with the terms' biases frozen", lambda of: of.undone(BIASES), 2),
-    headline="Attention patterns and norms' scales that are frozen at their means undo a share of {outcome} of the"
-    " fall of a small Transformer's loss beyond single tokens; frozen biases of the closed form's terms, which depend"
+    headline="Attention patterns and norms' scales that are frozen at their means undo {outcome} of the fall of"
+    " a small Transformer's loss below what single tokens give; frozen biases of the closed form's terms, which depend"
     " on the input as well, undo {control} ({n} seeds, texts of 32 tokens).",
     against="The terms' biases contain earlier terms, so that most of the fall may rest on parameters that move with"
     " the input; and frozen patterns alone cost {Parameters that are frozen / patterns / at the end} nats at the end.",
     limits="Three seeds of one shape, one text and one optimiser, two million tokens; texts of 32 tokens. A frozen"
-    " mean is a value that no text has, so that shares may be too large. To which part of the network a fall is"
+    " mean is a value that no text has, so that shares may be too large, or too small: patterns and scales of another"
+    " text cost {Parameters that are frozen / patterns and scales of another text / at the end} nats at the end, means"
+    " {Parameters that are frozen / patterns and scales / at the end}. To which part of the network a fall is"
     " assigned depends on the segments and on the rule.",
     tables={
         "Numbers along the training": along,

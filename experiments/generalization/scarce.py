@@ -298,9 +298,9 @@ STUDY = Study(
         *(ratios.prediction(f"the opposite view: {name}", "opposite view", cases) for name, cases in OPPOSITE),
     ),
     control=ERROR,
-    headline="By dense training the error elsewhere of the theorem's single layer rises {outcome} times as much as a"
-    " Transformer's on sixteen functions, which it fits badly either way ({control} times the Transformer's error), on"
-    f" four by a factor of {{{RISES} / 4 curves, one layer / 8}} against {{{RISES} / 4 curves, transformer / 8}} ({{n}}"
+    headline="Training on dense regions multiplies the single layer's error elsewhere {outcome} times as much as a"
+    " Transformer's on sixteen functions, which it fits badly anyway ({control} times the error); on four (width 8) by"
+    f" {{{RISES} / 4 curves, one layer / 8}}, a Transformer's by {{{RISES} / 4 curves, transformer / 8}} ({{n}}"
     " seeds).",
     against="Networks of several layers with fixed mixing fit sixteen functions, and their errors rise more than a"
     f" Transformer's: with a fixed pattern {{{DECIDE} / dense regions, rise, fixed pattern / transformer}} times as"

@@ -266,10 +266,10 @@ STUDY = Study(
         ),
     ),
     control=share_of(WORDS, ALL),
-    headline="With another prompt's parameters at the text's tokens SmolLM2-135M keeps to its own answer ({outcome} of"
-    " the way to the other); at the instruction's, where alone the prompts differ, it must give the other ({control}),"
-    f" and with its weights at all tokens it goes {{{SHARES} / run again, patterns, scales and factors exchanged at"
-    " all tokens / with translation} of the way ({n} texts).",
+    headline="With another prompt's parameters at the text's tokens SmolLM2-135M keeps its own answer ({outcome} of the"
+    " way to the other); at the instruction's, where alone prompts differ, it all but must give the other ({control});"
+    f" the other's weights at all tokens take it {{{SHARES} / run again, patterns, scales and factors exchanged at all"
+    " tokens / with translation} of the way ({n} texts).",
     against="Parameters that move are needed, at other tokens; and at the text's they do move more with the task than"
     " with another wording, though no answer follows from it.",
     limits="The model only answers in French or in English. The prompts differ nowhere but at the instruction, so that"

@@ -17,6 +17,7 @@ from duat_jax.nn import ResidualConvolution
 from duat_jax.papers import Digits
 from duat_jax.verification.networks import randomised
 from experiments.estimate import estimate
+from experiments.images import patches as ranking
 from experiments.images import run as measured
 from symbolic import Block
 
@@ -108,14 +109,14 @@ def as_a_user():
 def test_of_a_linear_logit_every_ranker_says_what_a_patch_adds():
     weights, x = jnp.asarray(numbers(8, 8, 1)), jnp.asarray(numbers(8, 8, 1, key=1))
     expected = (weights * x).reshape(4, 2, 4, 2).sum((1, 3)).ravel()
-    rankers = measured.rankers()
+    rankers = ranking.rankers()
     assert rankers.keys() == {"secant to paper", "collapse", "gradient × ink", "leave one out", "random"}
     for name, rank in rankers.items():
         found = rank(lambda x: jnp.vdot(weights, x), x, jax.random.key(0))
         assert found.shape == (16,)
         if name != "random":
             close(found, expected)
-    kept = measured.kept_of(x, jnp.eye(16)[5])
+    kept = ranking.kept_of(x, jnp.eye(16)[5])
     close(jnp.vdot(weights, kept), expected[5])
     np.testing.assert_array_equal(kept[2:4, 2:4], x[2:4, 2:4])
 
@@ -147,9 +148,12 @@ def test_every_block_of_the_page_prints_what_is_shown(as_a_user, capsys):
 def test_which_parameters_move_is_decided_by_zero():
     zero, some = estimate([0.0]), estimate([0.5])
     moves, exact, _ = measured.STUDY.predictions
-    assert moves.decide(some, zero, zero) == "confirmed" and moves.decide(zero, some, some) == "refuted"
-    for one_part_fails in ((zero, zero, zero), (some, some, zero), (some, zero, some)):
-        assert moves.decide(*one_part_fails) == "refuted"
+    maps = len(measured.MAPS)
+    as_predicted = [some] * maps + [zero] * maps
+    assert moves.decide(*as_predicted) == "confirmed" and moves.decide(*reversed(as_predicted)) == "refuted"
+    for i, of in enumerate(as_predicted):
+        one_fails = [*as_predicted[:i], zero if of is some else some, *as_predicted[i + 1 :]]
+        assert moves.decide(*one_fails) == "refuted"
     assert exact.decide(estimate([True, True])) == "confirmed" and exact.decide(estimate([True, False])) == "refuted"
 
 

@@ -140,10 +140,9 @@ STUDY = Study(
         ),
     ),
     control=CONTROL,
-    headline="Of {n} prompts of addition SmolLM2-135M prefers the right first digit after both texts on a share of"
-    " {outcome} (a model that ignores the flipped number: on none), and it is the most probable token on"
-    f" {{{ANSWERED} / addition / most probable}}; of prompts of the indirect object the right name is preferred on"
-    " {control}.",
+    headline="Of {n} additions SmolLM2-135M prefers the right first digit after both texts in a share of {outcome}"
+    " (ignoring the flipped number: 0 by construction), and it is the most probable token in"
+    f" {{{ANSWERED} / addition / most probable}}; of {{n}} indirect objects it prefers the right name in {{control}}.",
     against=f"With all letters of a question flipped it is {{{ANSWERED} / multiple choice, letters flipped / right"
     " before wrong, after both texts}, for which it is enough to prefer letters of the text.",
     limits="One model, one wording of each task; the benchmark's fifth task is left out.",

@@ -156,9 +156,9 @@ STUDY = Study(
         ),
     ),
     control=_of(ONE_STEP, FIRST, "difference"),
-    headline="Of two persons SmolLM2-135M prefers the last-named: the right language leads by {outcome} if the person"
-    " stands first, by {Two prompts / two steps: whose language, last / difference} if last; the right country, a"
-    " single step, by {control} if first ({n} draws).",
+    headline="Of two persons SmolLM2 prefers the last-named: the right language's lead is {outcome} if the person is"
+    " first, {Two prompts / two steps: whose language, last / difference} if last; the right country's, one step,"
+    " {control} and {Two prompts / one step: whose country, last / difference} ({n} draws).",
     against="It reads the words: those on which the answer depends have the larger part, by"
     " {Two prompts / two steps: whose language, first / deciding − others}. With the first step from memory both"
     " answers are right in {Two prompts / two steps: language of a capital's country, alone / both right} of pairs.",

@@ -1,4 +1,4 @@
-"""Do demonstrations lose most of what they add to an answer when their answers are exchanged?
+"""Do demonstrations of every task lose most of what they add when their answers are exchanged?
 
 The papers explain in-context learning by attention: "This is why ICL exists in LLMs: each element can access the full
 context" (Appendix C).  Demonstrations with wrong answers were measured first by Min et al. (2022).
@@ -21,6 +21,9 @@ demonstrations, everything else as it is.
 A draw is one question with one set of demonstrations, its order and its exchange: 8 of each task, with 1, 2, 4 and 8
 demonstrations.  SmolLM2-135M-Instruct knows capitals and antonyms from its training: a mapping may be recognised and
 not learned.
+
+At first the prediction was to be refuted only by shares above a half in all tasks, and was undecided.  Stated
+afterwards: as it is about every task, one above a half refutes it.
 """
 
 from collections.abc import Sequence
@@ -42,7 +45,7 @@ from experiments.pictures.panels import stack
 from experiments.run import frames_of
 from experiments.study import Measure, Measurements, Picture, Piece, Prediction, Row, Study
 from experiments.table import Cell, Frames, Table, rows_of
-from experiments.verdict import below, every
+from experiments.verdict import below, joined
 
 RUN_AGAIN, COUNTS = 4, (4, 2, 8, 1)
 RIGHT, MAPPING, FORMAT = "right", "right − exchanged", "exchanged − hidden"
@@ -235,9 +238,9 @@ STUDY = Study(
     predictions=(
         Prediction(
             "the gain takes right answers: exchanged ones add less than half of it, in every task",
-            "confirmed if the share's interval is below a half in all three tasks, refuted if it is above in all",
+            "confirmed if the share's interval is below a half in all three tasks, refuted if it is above in one",
             SHARES,
-            every(below, 0.5),
+            lambda *shares: joined(*(below(share, 0.5) for share in shares)),
         ),
     ),
     control=_share("redrawn", next(iter(PAIRS))),

@@ -253,9 +253,10 @@ STUDY = Study(
     stated="before the run",
     predictions=PREDICTIONS,
     control=Measure("share, norms, in shuffled text, in %", partial(far_shares, tokens=LONG, weights=SHUFFLED_TEXT), 1),
-    headline="Tokens 1,024 or more back have {outcome} % of what SmolLM2 reads by norms, in shuffled text {control} %;"
-    " by squared norms {Tokens 1,024 or more away, by measure / SmolLM2-135M / squared norms} %, along the sum of all"
-    " that is written {Tokens 1,024 or more away, by measure / SmolLM2-135M / along the sum} % ({n} texts).",
+    headline="The first token aside, those 1,024 or more back have {outcome} % of what SmolLM2 reads by norms, in"
+    " shuffled text {control} %; by squared norms {Tokens 1,024 or more away, by measure / SmolLM2-135M / squared norms"
+    " / value} %, along all vectors' sum {Tokens 1,024 or more away, by measure / SmolLM2-135M / along the sum} %"
+    " ({n} texts).",
     against="Replacing 16 such tokens moves predictions by {Divergence after replaced tokens, in thousandths of a nat /"
     " 2,048, after an eighth / 1,024 to 4,095 / value} thousandths of a nat, in shuffled text by {Divergence after"
     " replaced tokens, in thousandths of a nat / 2,048, after an eighth, shuffled text / 1,024 to 4,095 / value}; by"

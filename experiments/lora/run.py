@@ -257,7 +257,6 @@ def draw_lora(numbers: dict[str, Any]) -> Figure:
 
 EXACT = 10.0
 """A miss in per cent, up to which an account would give the change."""
-
 MISSED = "What misses the change"
 SHOWN = "every layer", "attention alone", "MLPs alone"
 """Trainings whose moved parameters are shown."""
@@ -287,11 +286,12 @@ STUDY = Study(
             every(below, EXACT),
         ),
     ),
-    control=miss(FIRST, "every layer"),
+    control=miss(FIRST, "attention alone"),
     headline="With the base's patterns and norms held, adapters' own terms miss the change of a logit by {outcome} to"
     f" {{{MISSED} / every layer, 20 steps / {OWN}}} % in five sets of the embedded model, and by {{{MISSED} / SmolLM2,"
-    f" queries and values / {OWN} / value}} % in SmolLM2; the first order in the adapters misses it by {{control}} %"
-    " in the first set ({n} texts).",
+    f" queries and values / {OWN} / value}} % in SmolLM2; first order misses it by {{control}} to {{{MISSED} / every"
+    f" layer, rank 1 / {FIRST} / value}} %, in SmolLM2 by {{{MISSED} / SmolLM2, queries and values / {FIRST} / value}}"
+    " % ({n} texts).",
     against="A miss says little where the parts of the change cancel: in SmolLM2 the change has a size of"
     " {The three columns / SmolLM2, queries and values / change}, the adapters' own terms one of"
     " {The three columns / SmolLM2, queries and values / adapter}.",

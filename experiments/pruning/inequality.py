@@ -245,8 +245,9 @@ def chosen_by(model: str, error: float, chosen: str, column: str = "within elsew
     """Return a number of a choice at a stated error, of every draw."""
     asked = {"model": model, "error": error, "chosen by": chosen}
     name = f"{chosen}: {SAID[column]} ε = {error}, {model}"
-    interval = estimate if column in ("bound", "constant") else share
-    return Measure(name, lambda frames: interval(rows_of(frames["choices"], **asked)[column]))
+    if column in ("bound", "constant"):
+        return Measure(name, lambda frames: estimate(rows_of(frames["choices"], **asked)[column]))
+    return Measure(f"{name}, %", lambda frames: share(rows_of(frames["choices"], **asked)[column]).scaled(100), 1)
 
 
 def shares(*of: tuple[str, str]) -> tuple[Measure, ...]:
@@ -266,8 +267,8 @@ def in_groups(size: int, holds: Callable[..., bool]) -> Callable[..., Verdict]:
 
 
 def cancel(permitted: float, within: float, kept: float, few: float, again: float) -> bool:
-    """Return whether many neurons are permitted at an error that isn't kept, and few where it is kept."""
-    return permitted > 0.5 and within < 1 / 3 and kept >= 0.95 and few < again / 2
+    """Return whether many neurons are permitted at an error that isn't kept, and few where it is, in per cent."""
+    return permitted > 50 and within < 100 / 3 and kept >= 95 and few < again / 2
 
 
 def per_cent(column: str) -> Cell:
@@ -294,7 +295,6 @@ SHOWN = {
     },
 }
 
-
 STUDY = Study(
     protocol=__doc__,
     page="pruning",
@@ -304,10 +304,9 @@ STUDY = Study(
     predictions=(
         Prediction(
             "what the papers' condition permits is within ε",
-            "confirmed if size of the sum is within each ε at 95 % or more of the calibration texts, refuted if at"
-            " less",
+            "confirmed if size of the sum is within each ε at 95 % or more of the calibration texts, refuted if less",
             shares((SIGNED, "within")),
-            in_groups(1, lambda within: within >= 0.95),
+            in_groups(1, lambda within: within >= 95),
         ),
         Prediction(
             "the opposite view: terms cancel, and no longer do when parameters move",
@@ -324,7 +323,7 @@ STUDY = Study(
             "the bound with a measured error holds",
             "confirmed at an ε if it covers 95 % or more of the other texts, by each of the three choices",
             shares(*((chosen, "covered") for chosen in (SIZES, SIGNED, AGAIN))),
-            in_groups(1, lambda covered: covered >= 0.95),
+            in_groups(1, lambda covered: covered >= 95),
         ),
         Prediction(
             "it is no closer than a constant that knows of no terms, for size of the sum",
@@ -334,10 +333,11 @@ STUDY = Study(
         ),
     ),
     control=chosen_by(EMBEDDED, ERRORS[0], RANDOM + SIGNED, "within"),
-    headline="With an allowed error of a tenth of a logit the papers' condition lets"
-    " {A stated error / embedded, 0.1, size of the sum / neurons removed, %} % of the embedded model's neurons go;"
-    " without them the error is within it on a share of {outcome} of the texts on which the condition holds, without as"
-    " many random ones {control} ({n} draws).",
+    headline="At an error of a tenth of a logit the papers' condition lets {A stated error / embedded, 0.1, size of the"
+    " sum / neurons removed, %} % of the embedded model's neurons go; the error then is within it on {outcome} % of the"
+    " texts where the condition holds (random neurons: {control} %), on {A stated error / embedded, 0.3, size of the"
+    " sum / within ε on calibration texts, % / value} % at three tenths, {A stated error / embedded, 1.0, size of the"
+    " sum / within ε on calibration texts, % / value} % at one ({n} draws).",
     against="If terms aren't allowed to cancel (the sum of their sizes is within it), the error is within a tenth on"
     " {A stated error / embedded, 0.1, sum of sizes / within ε on other texts, %} % of the texts, but only"
     " {A stated error / embedded, 0.1, sum of sizes / neurons removed, %} % of the neurons go.",

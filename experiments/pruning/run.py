@@ -1,4 +1,4 @@
-"""Does a refit of the rest count for more than the choice of the neurons that are removed?
+"""Does a refit of the rest count for more than any choice of the neurons that are removed?
 
 Calibration is on 64 windows of 128 tokens, drawn five times: of the embedded model from sources that it was trained on,
 of SmolLM2-135M from every other chapter of Python's manual.  Added losses, in nats a token, are on other text: 480
@@ -20,8 +20,8 @@ of tokens of eight texts at which it holds; sizes are root mean squares over log
 share.
 
 At first the prediction on refits was decided where every layer loses the same share, and was mixed, as it doesn't hold
-against neurons of least magnitude.  Neurons that are ranked as one list were added afterwards, and one failing
-comparison refutes it.
+against neurons of least magnitude.  Stated afterwards: neurons that are ranked as one list count, too, and as the
+question asks for any choice, one failing comparison refutes it.
 """
 
 from functools import partial
@@ -150,7 +150,7 @@ def _measures(model: str) -> tuple[Measure, ...]:
 
 def _more_than_ranking(model: str) -> Prediction:
     return Prediction(
-        f"a refit counts for more than the choice of the neurons, in {SAID[model]}",
+        f"a refit counts for more than any choice of the neurons, in {SAID[model]}",
         "confirmed if neurons that are ranked by contributions, in each layer or as one list, cost more without a refit"
         " than random ones with it, and no choice that is refitted costs more than random ones, not even that of least"
         " magnitude; refuted if one of these fails",
@@ -182,8 +182,8 @@ STUDY = Study(
     " {control}; without this refit {Every layer loses the same share / embedded, contributions, none / 50%} in equal"
     " shares of the layers, {The neurons of all layers ranked as one list / embedded, contributions, none / 50%} ranked"
     " as one list ({n} draws of text).",
-    short="Half of the embedded model's neurons cost {outcome / value} nats a token with a refit of the rest; ranked"
-    " over all layers, less without a refit than random ones with it.",
+    short="Removing half of the embedded model's neurons costs {outcome / value} nats a token with a refit; well"
+    " chosen, they cost less without one than random ones with it.",
     against="In equal shares of the layers the refit counts for more, but not than the choice of neurons of least"
     " magnitude, which cost {Every layer loses the same share / embedded, magnitude, refit / 50%} with it.",
     limits="Two small models; in SmolLM2-135M it is undecided. With fewer than four tokens for each remaining neuron a"
@@ -241,9 +241,9 @@ STUDY = Study(
         "pruning": Picture(
             picture,
             draw_pruning,
-            "Loss that is added in the embedded model by the share of its neurons that is removed. From a fifth on,"
-            " random neurons with a refit of the rest (blue) cost less than ranked ones without (light red); those of"
-            " least magnitude (grey) cost more than random ones though the rest is refitted.",
+            "Loss that is added in the embedded model by the share of its neurons that is removed. In equal shares of"
+            " the layers, from a fifth on, random neurons with a refit (blue) cost less than ranked ones without (light"
+            " red); least magnitude (grey) costs more than random though refitted.",
         )
     },
     settings={

@@ -54,8 +54,8 @@ FEW, MANY, EITHER = (-5, -5.1), (-2, -1.9), (-1, -5.9)
     [
         ((MANY, MANY, MANY), "refuted"),
         ((FEW, FEW, FEW), "confirmed"),
-        ((FEW, MANY, FEW), "mixed"),
-        ((MANY, MANY, EITHER), "undecided"),
+        ((FEW, MANY, FEW), "refuted"),
+        ((FEW, FEW, EITHER), "undecided"),
     ],
 )
 def test_the_gain_takes_right_answers_if_exchanged_ones_add_less_than_half_in_every_task(exchanged, expected):

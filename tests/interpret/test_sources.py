@@ -211,6 +211,7 @@ def test_an_edit_is_read_as_it_is_written(written):
         (Heads(1, 0).set(FromInput([5, 10**9, 3, 4, 5, 6])), "the other text"),
         (Heads(1, 0).set(FromInput("w5 w6")), "the text has 6 tokens and the other text 2"),
         (Heads(1, 0).steer(SteeringVector("a", "b")), "isn't a stream"),
+        (Stream(1).steer(SteeringVector("a", "a")), "towards and away are both 'a': their direction is zero"),
         (Heads(1, 0).scale(FromInput(OTHER)), "must be a number"),
         (Heads(1, 0).steer(FromInput(OTHER)), "layer 1, head 0 can't be steered by FromInput: give it to .set"),
         (Stream(0).steer(MeanEmbedding()), "stream 0 can't be steered by MeanEmbedding: give it to .set"),

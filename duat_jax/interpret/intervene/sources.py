@@ -134,6 +134,10 @@ class SteeringVector(ValueSource):
             problems.append(f"{place.name} isn't a stream: steer a stream along the direction between two texts")
         if not np.isfinite(self.strength):
             problems.append(f"the strength {self.strength} isn't finite: give a number")
+        if self.towards == self.away:
+            problems.append(
+                f"the texts towards and away are both {quoted(self.towards)}: their direction is zero, give two texts"
+            )
         for name, text in (("towards", self.towards), ("away", self.away)):
             checked_input(config, text, f"the text {name}", problems, tokenizer)
 

@@ -42,6 +42,5 @@ def draw_heads(numbers: dict[str, Any]) -> Figure:
         above.set(title=titles[model], xlim=(0, 1), xlabel="overlap of two heads' values")
         colours = {name: OURS if name == SHARES else OTHER for name in of_model["prediction"]}
         dots(below, of_model["prediction"], colours)
-        below.axvline(0, color="black", linestyle=":")
         below.set_xlabel("rank correlation with interactions")
     return figure

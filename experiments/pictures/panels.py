@@ -32,6 +32,8 @@ def dots(axes: Axes, estimates: Mapping[str, Sequence[float]], colours: Mapping[
     axes.scatter(values[:, 0], places, color=of_dots, zorder=3, **{"s": 22, **style})
     axes.set_yticks(places, list(estimates))
     axes.set_ylim(len(estimates) - 0.5, -0.5)
+    if values.min() < 0 < values.max():
+        axes.axvline(0, color="black", linewidth=0.6)
     axes.grid(axis="x", alpha=0.3)
 
 

@@ -185,7 +185,7 @@ class Block:
 
     @property
     def _premises(self) -> tuple[Hypothesis, ...]:
-        """What theorems on a stack of such layers assume."""
+        """The hypotheses of theorems on a stack of such layers."""
         layer = Step(self.stream.xreplace({i: i + 1}), self.written, f"Every layer is the {self.name}", None)
         return layer, held_parameters(self.held)
 

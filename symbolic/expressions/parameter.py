@@ -11,6 +11,9 @@ from sympy.printing.printer import Printer
 from symbolic.errors import SymbolicError
 from symbolic.expressions.matrix import Matrix
 
+i, j = (Symbol(name, integer=True, nonnegative=True) for name in "ij")
+"""The numbers of layers: of this one, and of one in which a term was born."""
+
 _GREEK_NAMES = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi"
     " omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"

@@ -9,7 +9,7 @@ from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import Index
 from symbolic.expressions.latex import escaped, typeset
 from symbolic.expressions.operations import Vec
-from symbolic.expressions.parameter import Ones, Parameter
+from symbolic.expressions.parameter import Ones, Parameter, i
 from symbolic.proof.step import Equation, Hypothesis, Step
 
 HELD = (
@@ -51,8 +51,6 @@ def held_parameters(held: Iterable[Parameter]) -> str:
 
 
 FUNCTIONS = "An activation function is any function of one number, applied entry by entry."
-
-_LAYER = Symbol("i", integer=True, nonnegative=True)
 
 VEC = "vec puts the rows of a matrix under one another, so that vec(A B C) = (A ⊗ C^T) vec(B)."
 
@@ -102,7 +100,7 @@ def _sizes(sides: Iterable[Basic]) -> str:
         parts.append(f"{_listed(names)} {'are any positive integers' if len(names) > 1 else 'is any positive integer'}")
     for (rows, columns), letters in sorted(numbers.items(), key=str):
         parts.append(f"{_listed(list(letters))} {'are' if len(letters) > 1 else 'is'} {rows} × {columns}")
-    layers = ", the same in every layer" if any(side.has(_LAYER) for side in sides) else ""
+    layers = ", the same in every layer" if any(side.has(i) for side in sides) else ""
     return f"Sizes{layers}: {'; '.join(parts)}." if parts else ""
 
 

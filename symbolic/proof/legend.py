@@ -9,10 +9,8 @@ from symbolic.expressions.activation import Activation
 from symbolic.expressions.latex import escaped, typeset
 from symbolic.expressions.operations import Diagonal, Hadamard, Kronecker, Vec
 from symbolic.expressions.ordered_product import OrderedProduct
-from symbolic.expressions.parameter import DOT, Held, Ones, Parameter, Variable
+from symbolic.expressions.parameter import DOT, Held, Ones, Parameter, Variable, i, j
 from symbolic.proof.derivation import Derivation
-
-i, j = (Symbol(name, integer=True, nonnegative=True) for name in "ij")
 
 _OF_LAYERS = {
     "x'": "the residual stream after layer i, as a vector; that of index 0 is the input",

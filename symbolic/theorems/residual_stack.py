@@ -12,9 +12,7 @@ from symbolic.equality.definition import Definition
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
-from symbolic.expressions.parameter import Parameter
-
-i, j = (Symbol(name, integer=True, nonnegative=True) for name in "ij")
+from symbolic.expressions.parameter import Parameter, i, j
 
 _DEEPEST = 100  # activations are nested once for every layer
 

@@ -225,7 +225,7 @@ class Input:
                 raise InvalidInput(f"a {family} model reads images: give --image FILE instead of texts")
             return duat.load_image(self.image, source.name)
         if self.image is not None or self.text is None:
-            such = " without --image" if self.image is not None else ", as in duat explain 'TEXT'"
+            such = " without --image" if self.image is not None else ", in quotes"
             raise InvalidInput(f"a {family} model reads texts: give one{such}")
         if self.pair is not None and source.config.head.kind == "next token":
             raise InvalidInput("a language model reads one text, and no pair: leave --pair out")

@@ -34,7 +34,7 @@ GATE_RULES = {"gate": 0.0, "factor": 1.0, "halves": 0.5}
 gate."""
 
 GATE_RULE = "halves"
-"""The default: by the mean over three tasks it ranks neurons best, which isn't shown over tasks
+"""The default: by the mean of three tasks it ranks neurons best, though not by an interval over tasks
 (`docs/findings/tables/gauges.md`)."""
 
 
@@ -171,8 +171,8 @@ def collapse(
     Every term's slope `s = (σ(z) − σ(0)) / z` is held (at `z = 0` it is `σ'(0)`, of a kink the mean of both sides), and
     `σ(0)` is carried as a bias.  `σ'` is that of the operations that `σ` computes: rules of `jax.custom_jvp` and
     `jax.custom_vjp` and `jax.lax.stop_gradient` are left out.  Where σ is piecewise linear, the map is exact in a
-    neighbourhood.  A gated term `σ(g) ⊙ u` is a product of two things that flow, so there are rules, and the map is
-    exact as a value by each:
+    neighbourhood.  A gated term `σ(g) ⊙ u` is a product of two things that flow: a rule says which one does, and the
+    map is exact as a value by each rule:
 
     | gate rule | the term |
     |---|---|

@@ -131,9 +131,12 @@ class Config:
 
     def __str__(self) -> str:
         first = self.blocks[0]
+        reads = f"vocabulary {self.vocab}"
+        if self.image is not None:
+            reads = f"images of {self.image.height} × {self.image.width}"
         return (
             f"{self.family}: {self.layers} layers, {first.heads} heads, {self.features} features,"
-            f" {first.neurons} neurons, vocabulary {self.vocab}, head {self.head.kind!r}"
+            f" {first.neurons} neurons, {reads}, head {self.head.kind!r}"
         )
 
     @property

@@ -1,4 +1,4 @@
-"""What a model with each kind of head says is explained exactly: tokens, masks, classes; texts, pairs and images."""
+"""Explanations are exact for models with each kind of head: tokens, masks, classes; texts, pairs and images."""
 
 import functools
 import json
@@ -318,7 +318,7 @@ def test_the_command_explains_a_class_of_an_image(vision):
 
 
 WRONG = {
-    "no text": ([], "bert-masked", "a bert model reads texts: give one, as in duat explain 'TEXT'"),
+    "no text": ([], "bert-masked", "a bert model reads texts: give one, in quotes"),
     "an image for a text model": (["w5", "--image", "a.png"], "bert-masked", "reads texts: give one without --image"),
     "a text for a vision model": (["w5"], "vit-classes", "a vit model reads images: give --image FILE"),
     "an empty pair": (["w5", "--pair", ""], "bert-masked", "the pair's second text is empty"),

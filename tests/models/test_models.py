@@ -94,6 +94,7 @@ def test_a_model_and_its_configuration_print_on_one_line():
     assert str(model) == repr(model) == f"Transformer({model.config})"
     assert str(model.config).startswith(f"gpt2: {model.config.layers} layers, {model.config.blocks[0].heads} heads, ")
     assert "\n" not in str(model) and len(str(model)) < 120
+    assert ", images of 12 × 12, head 'classes'" in str(duat.load(GOLDEN / "vit-classes"))
 
 
 @pytest.mark.parametrize("path", ["absent.gguf", "tests/absent.GGUF"])

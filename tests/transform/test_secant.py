@@ -135,6 +135,11 @@ def test_marks_that_do_not_exist_are_named(make, message):
         make()
 
 
+def test_several_outputs_are_mapped_one_after_the_other():
+    with pytest.raises(duat.DuatError, match=r"\[\(\(3,\), 'float64'\)\].*map over several with jax.lax.map"):
+        duat.secant(jnp.sin)(jnp.ones(3), jnp.zeros(3))
+
+
 @pytest.mark.parametrize("map_over", [jax.lax.map, lambda fn, indices: jax.vmap(fn)(indices)], ids=["map", "vmap"])
 def test_parts_of_many_read_outs_sum_or_their_verdict_fails(map_over):
     """JAX 0.10.2 compiles the way back through a norm wrongly, on CPUs, for many read-outs of one input at once."""

@@ -1,4 +1,4 @@
-"""What the tests share: random stacks, inputs, and the ways in which numbers are compared."""
+"""Helpers of the tests: random stacks, inputs, and comparisons of numbers."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -42,6 +42,11 @@ def described(config):
 def numbers(*shape, key=0):
     """Return random numbers in double precision."""
     return np.array(jax.random.normal(jax.random.key(key), shape, jnp.float64))
+
+
+def unchecked(function):
+    """Return a function without the suite's own check of annotations, which would refuse first."""
+    return getattr(function, "__wrapped__", function)
 
 
 def striped(count, seed=0):

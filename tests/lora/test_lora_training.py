@@ -82,7 +82,7 @@ def test_training_is_adam_on_the_merged_models_loss(model, adapters, trained):
 
 
 class Killed(Exception):
-    """What ends a training in the middle."""
+    """An error that ends a training in the middle."""
 
 
 def test_a_training_that_was_stopped_goes_on_and_ends_with_the_same_numbers(

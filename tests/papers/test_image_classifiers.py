@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from helpers import near, numbers, striped
+from helpers import near, numbers, striped, unchecked
 
 import duat_jax as duat
 from duat_jax import papers
@@ -98,11 +98,6 @@ def test_the_digits_are_all_there_and_none_twice():
         return sorted(map(tuple, np.column_stack([pixels, labels]).astype(int)))
 
     assert ordered(images * 16, labels) == ordered(pixels.data, pixels.target)
-
-
-def unchecked(function):
-    """Return a function without the suite's own check of annotations, which would refuse first."""
-    return getattr(function, "__wrapped__", function)
 
 
 def test_labels_that_are_no_integers_and_labels_of_other_images_are_refused():

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import close, near, relative
+from helpers import close, near, relative, unchecked
 
 from duat_jax import papers
 from duat_jax.errors import InvalidInput
@@ -332,11 +332,6 @@ def test_the_way_between_two_outputs():
 
 def sizes_with(**changed):
     return PromptSizes(**{"kind": "transformer", "task": FOUR, "layers": 1, "features": 8, "neurons": 2} | changed)
-
-
-def unchecked(function):
-    """Return a function without the suite's own check of annotations, which would refuse first."""
-    return getattr(function, "__wrapped__", function)
 
 
 KEY = jax.random.key(0)

@@ -6,48 +6,34 @@ from typing import Any
 
 from duat_jax.errors import InvalidInput
 
-REQUIRED = {
+ENDINGS = {
     "--plot": (".png", ".pdf", ".svg"),
     "--html": (".html", ".htm"),
     "--viewer": (".json",),
     "--graphml": (".graphml",),
+    "--json": (".json", ".txt", ""),
+    "--csv": (".csv", ".txt", ""),
+    "--save": (".safetensors", ""),
+    "--work": (".work", ".json", ".jsonl", ".safetensors", ".txt", ""),
 }
-"""The endings of which a file of each option has one."""
-
-OWN = {
-    "--json": (".json", ".txt"),
-    "--csv": (".csv", ".txt"),
-    "--save": (".safetensors",),
-    "--work": (".work", ".json", ".jsonl", ".safetensors", ".txt"),
-}
-"""The endings that a file of each option may have, the usual one first; any other is free unless it is in `TAKEN`."""
-
-WRITTEN = {option: endings[:1] for option, endings in OWN.items()} | REQUIRED
-"""The endings for which each option is the one to take."""
-
-_OTHER = (
-    *(".bmp", ".gif", ".jpeg", ".jpg", ".tif", ".tiff", ".webp"),
-    *(".gguf", ".h5", ".hdf5", ".npy", ".npz", ".onnx", ".parquet", ".pickle", ".pkl", ".pt", ".pth", ".tsv", ".xlsx"),
-    *(".ipynb", ".md", ".py", ".tex", ".toml", ".xml", ".yaml", ".yml", ".gz", ".tar", ".zip"),
-)
-TAKEN = frozenset(_OTHER).union(*REQUIRED.values(), *OWN.values())
-"""Endings that belong to a format."""
+"""The endings of which a file of each option has one, the usual one first; the last may be none."""
 
 
 def check_endings(files: Mapping[str, Any]) -> None:
-    """Raise unless every file that a command writes has an ending of its format, or one that belongs to no format."""
+    """Raise unless every file that a command writes has an ending of its format."""
     problems = []
-    for option in filter(files.get, WRITTEN):
-        ending = Path(file := files[option]).suffix.lower()
-        if ending not in REQUIRED.get(option, (ending,)):
-            *most, last = REQUIRED[option]
+    for option in filter(files.get, ENDINGS):
+        if (ending := _ending(files[option])) not in ENDINGS[option]:
+            *most, last = (each or "have no ending" for each in ENDINGS[option])
             allowed = f"{', '.join(most)} or {last}" if most else last
-            problems.append(f"{option} {file} must end in {allowed}")
-        elif ending in TAKEN.difference(OWN.get(option, TAKEN)):
-            writer = next((name for name in files if ending in WRITTEN.get(name, ())), None)
-            remedy = f"give an ending such as {OWN[option][0]}"
-            if writer is not None:
-                remedy = f"take {writer} for one, or another ending"
-            problems.append(f"{option} {file} doesn't write a {ending} file: {remedy}")
+            writer = next((name for name in files if ending in ENDINGS.get(name, ())[:1]), None)
+            hint = f"; {writer} writes {ending}" if writer else ""
+            problems.append(f"{option} {files[option]} must end in {allowed}{hint}")
     if problems:
         raise InvalidInput("; ".join(problems))
+
+
+def _ending(file: str | Path) -> str:
+    """Return the ending of a file's name; what begins with a digit is none, as in `qwen2-1.5b`."""
+    suffix = Path(file).suffix.lower()
+    return suffix if suffix[1:2].isalpha() else ""

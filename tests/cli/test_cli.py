@@ -92,8 +92,8 @@ BAD = {
     "too long": (["explain", "w3 " * 17], "17 tokens, but the model's context is 16: shorten it"),
     "position": (["explain", TEXT, "--position", "3"], "position 3 is outside"),
     "no such model": (["explain", TEXT, "--model", "nowhere"], "nowhere is not a directory"),
-    "a kept result as a picture": (["explain", TEXT, "--save", "a.png"], "take --plot"),
-    "a kept result as a model": (["explain", TEXT, "--save", "a.gguf"], "give an ending such as .safetensors"),
+    "a kept result as a picture": (["explain", TEXT, "--save", "a.png"], "; --plot writes .png"),
+    "a kept result as anything": (["explain", TEXT, "--save", "a.xyz"], "end in .safetensors or have no ending"),
     "no such folder": (["explain", TEXT, "--json", "nowhere/a.json"], "nowhere is not a directory"),
     "json is a folder": (["explain", TEXT, "--json", "."], "'.' is a directory"),
     "json has no name": (["explain", TEXT, "--json", ""], "is a directory"),
@@ -432,6 +432,6 @@ def test_a_result_is_kept_in_a_regular_file_and_a_table_needs_pandas(monkeypatch
     before_computing(monkeypatch)
     result = run("explain", TEXT, "--model", GOLDEN / "gpt2", "--save", "/dev/null")
     assert result.exit_code == 2 and "give a regular file" in result.stderr
-    monkeypatch.setattr("duat_jax.cli.output.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "pandas", None)
     result = run("explain", TEXT, "--model", GOLDEN / "gpt2", "--csv", "table.csv")
-    assert result.exit_code == 2 and "pip install 'duat-jax[dataframes]'" in result.stderr
+    assert result.exit_code == 2 and "--csv needs packages" in result.stderr

@@ -17,11 +17,8 @@ TAG = f"v{PROJECT['version']}"
 FILES = f"{ADDRESS}/blob/{TAG}"
 """Where the repository's files are shown."""
 
-TRAINING = ("emergence", "lora", "training-run", "your-own-model")
-"""The notebooks that train something, with Optax."""
-
-EXTRAS = dict.fromkeys(TRAINING, "[train]") | {"papers": "[images]"}
-"""Extras of the package that a notebook needs: Optax, and with it scikit-learn for images."""
+EXTRAS = {"papers": "[images]"}
+"""Extras of the package that a notebook needs."""
 
 BADGE = re.compile(r"\[!\[Open in Colab\].*\n\n")
 IN_THE_REPOSITORY = re.compile(r"(?<=\]\()(?:\.\./|https://[^)\s]*/blob/v[^/]*/)(?=\w)")
@@ -50,6 +47,7 @@ def first_cell(name: str) -> str:
     bound = ", ".join(oldest.split(".")[:2])
     extra = EXTRAS.get(name, "")
     return f"""from importlib import metadata, util
+from pathlib import Path
 
 if util.find_spec("duat_jax") is None:
     # pip leaves a JAX that is new enough as it is; an older one is renewed with its plugin for the GPU or TPU.
@@ -58,7 +56,9 @@ if util.find_spec("duat_jax") is None:
     kept = [build for plugin, build in plugins.items() if old and util.find_spec(plugin)]
     # The runtime has loaded its NumPy already: another one would need a restart.
     kept = " ".join([*kept, *(f"numpy=={{metadata.version('numpy')}}" for _ in filter(util.find_spec, ["numpy"]))])
-    %pip install -q "duat-jax{extra} @ git+{ADDRESS}@{TAG}" {{kept}}
+    clone = Path("../duat_jax").is_dir()
+    package = "..{extra}" if clone else "duat-jax{extra} @ git+{ADDRESS}@{TAG}"
+    %pip install -q "{{package}}" {{kept}}
 
 %matplotlib inline"""
 

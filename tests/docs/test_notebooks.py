@@ -18,7 +18,8 @@ from test_site import DIRECTIVES
 
 import duat_jax
 import symbolic
-from notebooks.opening import ADDRESS, FILES, ROOT, TAG, opened
+from notebooks.execute import code_hash
+from notebooks.opening import ADDRESS, EXTRAS, FILES, ROOT, TAG, opened
 from tests.test_architecture import dotted
 
 HOUSES = ("duat_jax", "symbolic")
@@ -82,7 +83,8 @@ def shell():
     ],
 )
 @EVERY
-def test_the_first_cell_leaves_a_jax_that_is_new_enough_alone(path, runtime, jax, asked, shell, monkeypatch):
+def test_the_first_cell_leaves_a_jax_that_is_new_enough_alone(path, runtime, jax, asked, shell, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     commands = []
     shell.register_magic_function(commands.append, magic_name="pip")
     shell.register_magic_function(lambda _: None, magic_name="matplotlib")
@@ -90,10 +92,40 @@ def test_the_first_cell_leaves_a_jax_that_is_new_enough_alone(path, runtime, jax
     monkeypatch.setattr(metadata, "version", {"jax": jax, "numpy": "2.1.3"}.__getitem__)
     ran = shell.run_cell(cells(path, "code")[0])
     ran.raise_error()
-    extra = r"(\[(train|images)\])?"
-    pattern = rf'install -q "duat-jax{extra} @ git\+{re.escape(ADDRESS)}@{TAG}" {re.escape(asked or "")}'
-    assert len(commands) == (asked is not None)
-    assert all(re.fullmatch(pattern, command) for command in commands), commands
+    package = f"duat-jax{EXTRAS.get(path.stem, '')} @ git+{ADDRESS}@{TAG}"
+    assert commands == ([] if asked is None else [f'install -q "{package}" {asked}'])
+
+
+@EVERY
+def test_in_a_clone_the_first_cell_installs_the_clone(path, shell, monkeypatch):
+    commands = []
+    shell.register_magic_function(commands.append, magic_name="pip")
+    shell.register_magic_function(lambda _: None, magic_name="matplotlib")
+    monkeypatch.setattr(util, "find_spec", lambda name: None)
+    monkeypatch.chdir(path.parent)
+    shell.run_cell(cells(path, "code")[0]).raise_error()
+    assert commands == [f'install -q "..{EXTRAS.get(path.stem, "")}" ']
+
+
+@EVERY
+def test_outputs_are_kept_and_are_those_of_the_code(path):
+    notebook = nbformat.read(path, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert notebook.metadata.get("executed") == code_hash(notebook), "run `make notebook`, and commit the outputs"
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+
+
+@EVERY
+def test_outputs_say_nothing_of_the_machine_that_they_were_made_on(path):
+    for cell in nbformat.read(path, as_version=4).cells:
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            shown = " ".join([output.get("text", ""), *(data[kind] for kind in data if kind.startswith("text/"))])
+            assert not re.search(r"/(tmp|root|home|Users|work|var|opt)/|site-packages|Warning", shown)
+
+
+def test_notebooks_with_their_outputs_stay_small():
+    assert sum(path.stat().st_size for path in NOTEBOOKS) < 3e6
 
 
 def names_of(path):
@@ -159,7 +191,7 @@ def test_the_first_cell_runs_outside_of_the_repository_with_the_wheel_and_withou
     subprocess.run([interpreter(version), "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
     pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "-c", ROOT / "constraints.txt", f"{wheel}[train]", "ipython"], check=True)
+    subprocess.run([*pip, "install", "-c", ROOT / "constraints.txt", f"{wheel}[images]", "ipython"], check=True)
     # Git asks the clone instead of the address.
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | {
         "GIT_CONFIG_COUNT": "1",
@@ -182,6 +214,6 @@ def test_the_first_cell_runs_outside_of_the_repository_with_the_wheel_and_withou
     found = [run(path) for path in NOTEBOOKS]
     assert {jax for _, jax in found} == {metadata.version("jax")}
     assert all(place.startswith(str(tmp_path / "venv")) for place, _ in found)
-    for extra in ("explain", "lora"):
+    for name in ("explain", "papers"):
         subprocess.run([*pip, "uninstall", "--yes", "duat-jax"], check=True)
-        assert run(ROOT / "notebooks" / f"{extra}.ipynb") == found[0]
+        assert run(ROOT / "notebooks" / f"{name}.ipynb") == found[0]

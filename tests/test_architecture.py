@@ -14,6 +14,7 @@ from tests.slow_cases import listed
 
 ROOMS = (
     "errors",
+    "extras",
     "deprecation",
     "files",
     "sealed",

@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -246,11 +245,9 @@ class Input:
 
 
 def check_training(**numbers: float) -> None:
-    """Raise for numbers that aren't positive, and where training isn't installed."""
+    """Raise for numbers that aren't positive."""
     if wrong := [f"--{name} {value}" for name, value in numbers.items() if not 0 < value < math.inf]:
         raise InvalidInput(f"{', '.join(wrong)}: give a positive number")
-    if find_spec("optax") is None:
-        raise InvalidInput("training needs optax: pip install 'duat-jax[train]'")
 
 
 Text = Annotated[str, typer.Argument(help="The text that the model reads.")]

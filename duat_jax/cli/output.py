@@ -6,7 +6,6 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,16 +45,14 @@ class Files:
         typer.Option(help="Write the graph of the neurons for circuit-tracer's and Neuronpedia's viewers: .json."),
     ] = None
     graphml: Annotated[
-        Path | None, typer.Option(help="Write streams and moves as GraphML: .graphml; needs duat-jax[graphs].")
+        Path | None, typer.Option(help="Write streams and moves as GraphML: .graphml; needs networkx.")
     ] = None
     save: Annotated[
         Path | None, typer.Option(help="Keep the result in this file, which duat.open reads in Python.")
     ] = None
     csv: Annotated[
         Path | None,
-        typer.Option(
-            help="Write every number of the result to this CSV file, one in each row; needs duat-jax[dataframes]."
-        ),
+        typer.Option(help="Write every number of the result to this CSV file, one in each row; needs pandas."),
     ] = None
     json_file: Annotated[
         str | None, typer.Option("--json", help="Write JSON to this file, or to standard output for -.")
@@ -64,11 +61,14 @@ class Files:
     def check(self, *directories: Path | None) -> None:
         """Raise if a file can't be written, before anything is computed."""
         from duat_jax.errors import InvalidInput
+        from duat_jax.extras import requiring
 
-        if self.csv is not None and find_spec("pandas") is None:
-            raise InvalidInput("--csv needs pandas: pip install 'duat-jax[dataframes]'")
-        if self.graphml is not None and find_spec("networkx") is None:
-            raise InvalidInput("--graphml needs networkx, which isn't installed: pip install 'duat-jax[graphs]'")
+        if self.csv is not None:
+            with requiring("dataframes", "--csv"):
+                import pandas  # noqa: F401
+        if self.graphml is not None:
+            with requiring("graphs", "--graphml"):
+                import networkx  # noqa: F401
         json_path = None if self.json_file in (None, "-") else Path(str(self.json_file))
         tables = self.html, self.viewer, self.graphml, self.circuits, self.csv
         written = [path for path in (json_path, self.plot, *tables, self.work, self.save) if path is not None]

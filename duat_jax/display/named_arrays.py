@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from duat_jax.errors import DuatError
+from duat_jax.extras import requiring
 from duat_jax.transform.keys import Key
 
 if TYPE_CHECKING:
@@ -88,10 +88,8 @@ def as_dataframe(arrays: Iterable[NamedArray]) -> "DataFrame":
         >>> list(table.columns), len(table), float(table.value.sum())
         (['part', 'token_index', 'token', 'value'], 3, 3.5)
     """
-    try:
+    with requiring("dataframes", "to_dataframe"):
         import pandas as pd
-    except ImportError:
-        raise _missing("to_dataframe", "pandas") from None
     columns = [_columns(array) for array in arrays]
     names = dict.fromkeys(name for each in columns for name in each if name != "value")
 
@@ -126,10 +124,8 @@ def as_dataset(arrays: Iterable[NamedArray]) -> "Dataset":
     """
     # Arrays of one part at several places are one variable with one axis more, of the places: `terms` with the axis
     # `terms_mark` and its layers in `terms_layer`. Where one of them has fewer entries on an axis, NaN fills the rest.
-    try:
+    with requiring("dataframes", "to_xarray"):
         import xarray as xr
-    except ImportError:
-        raise _missing("to_xarray", "xarray") from None
     parts: dict[str, list[NamedArray]] = {}
     for array in arrays:
         parts.setdefault(array.part, []).append(array)
@@ -153,7 +149,3 @@ def _data_array(array: NamedArray) -> Any:
     }
     coordinates |= {f"{array.part}_{name}": np.nan if label is None else label for name, label in array.place.items()}
     return xr.DataArray(array.values, coordinates, tuple(array.axes))
-
-
-def _missing(method: str, package: str) -> DuatError:
-    return DuatError(f"{method} needs {package}, which isn't installed: pip install 'duat-jax[dataframes]'")

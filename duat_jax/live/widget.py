@@ -10,6 +10,7 @@ from duat_jax.deprecation import tokenizer_was_second
 from duat_jax.display.examples import Examples, read_examples
 from duat_jax.display.page.document import module_of_page, style_of_page
 from duat_jax.errors import DuatError
+from duat_jax.extras import requiring
 from duat_jax.live.about import about
 from duat_jax.live.answers import LiveAnswer, Loaded, answer_in_words
 from duat_jax.live.work import Work
@@ -65,11 +66,9 @@ def widget(
         examples = read_examples()
     if examples is not None and not examples.fit(model.config):
         raise DuatError("the examples are of a model of another family, or with other layers or neurons")
-    try:
+    with requiring("widget", "duat.widget"):
         import anywidget
         import traitlets
-    except ImportError:
-        raise DuatError("duat.widget needs anywidget, which isn't installed: pip install 'duat-jax[widget]'") from None
 
     class LivePage(anywidget.AnyWidget):
         _esm = module_of_page()

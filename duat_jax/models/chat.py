@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 from tokenizers import Tokenizer
 
 from duat_jax.errors import InvalidInput
+from duat_jax.extras import install, requiring
 from duat_jax.models.checkpoint.problems import quoted
 
 if TYPE_CHECKING:
@@ -136,13 +137,13 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
 
 def _environment() -> "Environment":
     """Return the sandbox with the filters and functions that chat templates use."""
-    try:
+    with requiring("chat", "a chat template", InvalidInput):
         import jinja2
         from jinja2 import ext, nodes, sandbox, utils
-    except ImportError as error:
-        raise InvalidInput(f"chat templates need jinja2 ({error}): pip install 'duat-jax[chat]'") from None
     if tuple(int(part) for part in jinja2.__version__.split(".")[:3] if part.isdecimal()) < OLDEST:
-        raise InvalidInput(f"chat templates need jinja2 3.1.6, and {jinja2.__version__} is installed: upgrade it")
+        raise InvalidInput(
+            f"chat templates need another jinja2 than {jinja2.__version__}: {install('chat')}"
+        )
 
     class Generation(ext.Extension):
         """The block that marks what the assistant says: its body."""

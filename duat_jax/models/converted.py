@@ -14,6 +14,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.errors import BadCheckpoint, DuatError
+from duat_jax.extras import requiring
 from duat_jax.marking.automatic import auto
 from duat_jax.models.checkpoint.dtypes import valid_dtype
 from duat_jax.models.checkpoint.place import open_checkpoint
@@ -24,7 +25,6 @@ from duat_jax.models.converted_config import OTHERWISE, config_of, read_out_of
 from duat_jax.models.layout import NO_LAYERS, UnitLayout, units_at
 from duat_jax.models.transformer import Transformer
 from duat_jax.pytorch.module import (
-    INSTALL,
     TorchFunction,
     require_agreement,
     torch_and_torchax,
@@ -107,10 +107,8 @@ def _architecture(path: Path, head: str | None) -> tuple[Any, Any]:
         raise BadCheckpoint(
             f"{path}: head = {quoted(head)}: by its PyTorch code it has {', '.join(map(repr, AUTOMATIC))}"
         )
-    try:
+    with requiring("torch", "the model"):
         import transformers
-    except ImportError as error:
-        raise DuatError(f"the model needs transformers ({error}): {INSTALL}") from None
     try:
         settings = transformers.AutoConfig.from_pretrained(str(path), trust_remote_code=False)
         name = (getattr(settings, "architectures", None) or ["AutoModel"])[0] if head is None else AUTOMATIC[head]

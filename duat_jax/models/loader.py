@@ -18,6 +18,7 @@ from jax.typing import DTypeLike
 
 from duat_jax.deprecation import carries_tokenizer
 from duat_jax.errors import BadCheckpoint, DuatError, warn_caller
+from duat_jax.extras import install
 from duat_jax.models.checkpoint.directory import Directory
 from duat_jax.models.checkpoint.dtypes import DTYPES, valid_dtype
 from duat_jax.models.checkpoint.memory import check_memory
@@ -36,7 +37,6 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.nn.scanned_stack import ScannedStack, turn_of
 from duat_jax.nn.stack import Stack
 from duat_jax.processes import put
-from duat_jax.pytorch.module import INSTALL
 
 SHOWN_FAMILIES = 12
 """The number of families that an error message names."""
@@ -71,7 +71,7 @@ def _config(checkpoint: Checkpoint, head: str | None) -> Config:
         names = f"{', '.join(list(FAMILIES)[:SHOWN_FAMILIES])} and {len(FAMILIES) - SHOWN_FAMILIES} others"
         raise BadCheckpoint(
             f"{file}: model_type = {quoted(family)} isn't supported, only {names} are{hint};"
-            f" with {INSTALL} every model type of Hugging Face transformers that reads texts is"
+            f" with {install('torch')} every model type of Hugging Face transformers that reads texts is"
         )
     known = FAMILIES[family]
     settings = Settings(text_fields(values) if known.wrapper else values, head)
@@ -148,7 +148,7 @@ def load(
     Args:
         path: a directory with `config.json` and `model.safetensors`, in several files if there is an index, or a
             `.gguf` file; `"hub:OWNER/NAME"`, or `"hub:OWNER/NAME@REVISION"`, for such a directory of the Hugging Face
-            Hub, which is downloaded once (`pip install 'duat-jax[hub]'`); the embedded model if absent.
+            Hub, which is downloaded once (`pip install huggingface_hub`); the embedded model if absent.
         dtype: dtype of the parameters: float64, float32, bfloat16 or float16. With the last two, everything is computed
             in float32.
         head: the kind of read-out, as in `load_config`.

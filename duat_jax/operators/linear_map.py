@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
+from duat_jax.extras import requiring
 
 if TYPE_CHECKING:
     import lineax
@@ -96,9 +97,9 @@ class LinearMap(ABC):
         return jax.vmap(lambda e: self(e).reshape(-1), out_axes=1)(basis)
 
     def as_lineax(self) -> "lineax.FunctionLinearOperator":
-        """Convert the map to a lineax operator (install `duat-jax[lineax]`)."""
-        import lineax
-
+        """Convert the map to a lineax operator (`pip install lineax`)."""
+        with requiring("lineax", "as_lineax"):
+            import lineax
         return lineax.FunctionLinearOperator(self, self.input)
 
 

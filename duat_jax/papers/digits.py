@@ -6,10 +6,11 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import nnx
 from jaxtyping import Array, Float, Int
 
-from duat_jax.errors import DuatError
+from duat_jax.extras import requiring
 from duat_jax.models.config import Config, Head, Image
 from duat_jax.models.residual_network import ResidualNetwork
 from duat_jax.models.transformer import Transformer
@@ -43,7 +44,7 @@ class Digits(NamedTuple):
 def load_digits(seed: int = 0) -> Digits:
     """Load scikit-learn's 1,797 digits of 8 × 8 pixels, shuffled, with 360 of them held out.
 
-    Nothing is downloaded: scikit-learn (`pip install 'duat-jax[images]'`) has the images.
+    Nothing is downloaded: scikit-learn (`pip install scikit-learn`) has the images.
 
     Args:
         seed: of the order, by which the held-out images are chosen.
@@ -62,12 +63,8 @@ def load_digits(seed: int = 0) -> Digits:
 
     Source: Alpaydin & Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998.
     """
-    try:
+    with requiring("images", "load_digits"):
         from sklearn import datasets
-    except ImportError:
-        raise DuatError(
-            "the digits are those of scikit-learn, which isn't installed: pip install 'duat-jax[images]'"
-        ) from None
     pixels, labels = datasets.load_digits(return_X_y=True)
     images = (pixels / BRIGHTEST).reshape(-1, 1, SIDE, SIDE).astype(np.float32)
     order = np.random.default_rng(seed).permutation(len(labels))
@@ -173,7 +170,7 @@ def train_classifier(
         >>> duat.papers.accuracy(trained, images, labels)
         1.0
     """
-    optax, images, labels = _optax(), np.asarray(images), np.asarray(labels)
+    images, labels = np.asarray(images), np.asarray(labels)
     refuse(_unfit(network, images, labels, epochs, batch) + bad_number(rate=rate))
     steps = len(images) // batch
     rule = optax.adamw(optax.warmup_cosine_decay_schedule(0.0, rate, steps, epochs * steps), weight_decay=0.05)
@@ -198,15 +195,6 @@ def train_classifier(
             if progress is not None:
                 progress(done + 1, epochs)
     return nnx.merge(graph, parameters)
-
-
-def _optax() -> Any:
-    """Import Optax, or say how to install it."""
-    try:
-        import optax
-    except ImportError:
-        raise DuatError("training needs optax, which isn't installed: pip install 'duat-jax[images]'") from None
-    return optax
 
 
 def _unfit(network: Any, images: np.ndarray, labels: np.ndarray, epochs: int, batch: int) -> list[str]:

@@ -17,13 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from duat_jax.errors import DuatError
+from duat_jax.extras import requiring
 from duat_jax.pytorch.corrections import corrections
 from duat_jax.pytorch.known_numbers import known_numbers
 
 if TYPE_CHECKING:
     import torch
 
-INSTALL = "pip install 'duat-jax[torch]'"
 AGREE = {"float64": 1e-6, "float32": 1e-4}
 """The largest difference that rounding makes between two libraries, relative to the largest number of an output.
 
@@ -40,11 +40,9 @@ UNKNOWN = (
 
 def torch_and_torchax() -> tuple[Any, Any]:
     """Return the two libraries."""
-    try:
+    with requiring("torch", "a PyTorch module"):
         import torch
         import torchax
-    except ImportError as error:
-        raise DuatError(f"PyTorch modules need PyTorch and torchax ({error}): {INSTALL}") from None
     return torch, torchax
 
 

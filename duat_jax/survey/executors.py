@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import get_context
 
 from duat_jax.errors import DuatError, InvalidInput
+from duat_jax.extras import requiring
 
 ANSWERS_WITHIN = 10.0
 """The seconds in which Dask's scheduler has to answer."""
@@ -36,11 +37,9 @@ def executor_of(
 @contextmanager
 def _workers_of(address: str, notice: Callable[[str], None]) -> Iterator[Executor]:
     """Yield an executor of Dask's workers; what is asked of them and not done is cancelled in the end."""
-    try:
+    with requiring("dask", "--dask"):
         from distributed import Client
         from distributed.comm import connect
-    except ImportError as error:
-        raise DuatError(f"--dask needs {error.name}: pip install 'duat-jax[dask]'") from None
     # They print the errors that are raised, and those of a lost connection, with their tracebacks.
     for name in ("distributed.client", "tornado.application"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

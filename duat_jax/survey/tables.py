@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Int
 
 from duat_jax.display.examples import FILE, Example, Examples, as_bytes
-from duat_jax.errors import DuatError, InvalidInput, warn_caller
+from duat_jax.errors import InvalidInput, warn_caller
+from duat_jax.extras import requiring
 from duat_jax.files import path_of, write_file
 from duat_jax.inputs.labels import readable
 from duat_jax.models.vocabulary.running import run_texts
@@ -70,11 +71,9 @@ class Survey:
 
 def require_tables() -> None:
     """Raise if what writes tables isn't installed."""
-    try:
+    with requiring("survey", "a survey"):
         import pandas  # noqa: F401
         import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise DuatError(f"surveys need {error.name}: pip install 'duat-jax[survey]'") from None
 
 
 def read(directory: Path | str) -> Survey:

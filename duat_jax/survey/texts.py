@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from duat_jax.errors import DuatError, InvalidInput
+from duat_jax.extras import requiring
 from duat_jax.survey.tables import require_tables
 
 FIELD = "text"
@@ -62,10 +63,8 @@ def _suffix(path: str) -> str:
 def _opened(path: str) -> AbstractContextManager[BinaryIO]:
     if REMOTE not in path:
         return open(path, "rb")
-    try:
+    with requiring("survey", "is a remote file, which"):
         import fsspec
-    except ImportError:
-        raise DuatError("needs fsspec: pip install 'duat-jax[survey]'") from None
     return fsspec.open(path, "rb")
 
 

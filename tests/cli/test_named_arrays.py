@@ -99,5 +99,5 @@ def test_parts_of_other_shapes_stand_in_one_table():
 def test_a_missing_package_is_named(monkeypatch):
     for package, method in (("pandas", as_dataframe), ("xarray", as_dataset)):
         monkeypatch.setitem(__import__("sys").modules, package, None)
-        with pytest.raises(duat.DuatError, match=rf"{package}, which isn't installed: pip install 'duat-jax"):
+        with pytest.raises(duat.DuatError, match=rf"{package}.*: pip install 'pandas>="):
             method([])

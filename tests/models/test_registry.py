@@ -11,6 +11,7 @@ from containers import same
 from damaged import copy_checkpoint
 
 import duat_jax as duat
+from duat_jax.extras import install
 from duat_jax.lora.adaptable_layers import adaptable_layers
 from duat_jax.models import Family, register_family
 from duat_jax.models.registry import FAMILIES
@@ -63,4 +64,4 @@ def test_an_unknown_family_names_the_nearest(tmp_path, model_type, nearest):
     with pytest.raises(duat.BadCheckpoint, match=f"model_type = '{model_type}' isn't supported") as raised:
         duat.load_config(directory)
     hint = "" if nearest is None else f"; the nearest is '{nearest}'"
-    assert f" are{hint}; with pip install 'duat-jax[torch]' every model type" in str(raised.value)
+    assert f" are{hint}; with {install('torch')} every model type" in str(raised.value)

@@ -2,7 +2,6 @@
 
 import socket
 from contextlib import suppress
-from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import Annotated
 
@@ -12,6 +11,7 @@ from duat_jax.cli.command import command
 from duat_jax.cli.groups import Fields
 from duat_jax.cli.options import Source
 from duat_jax.errors import InvalidInput
+from duat_jax.extras import requiring
 
 
 @command("duat serve", 'duat serve --model DIR --text "The capital of France is" --port 0')
@@ -26,13 +26,12 @@ def serve(
     ] = "127.0.0.1",
 ) -> None:
     """Serve a page that asks a model: type texts, open cells, switch parts off, and see what that does."""
-    if missing := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
-        raise InvalidInput(f"duat serve needs {' and '.join(missing)}: pip install 'duat-jax[serve]'")
+    with requiring("serve", "duat serve"):
+        import starlette  # noqa: F401
+        import uvicorn
     listening = _listen(host, port)
     config = source.open("call duat.explain in Python for them")
     import secrets
-
-    import uvicorn
 
     from duat_jax.live.about import about
     from duat_jax.live.answers import Loaded

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from duat_jax.errors import DuatError
+from duat_jax.extras import requiring
 from duat_jax.interpret.graph.streams import Streams
 
 if TYPE_CHECKING:
@@ -13,10 +13,8 @@ VALUE, AFTER = "value", "after the last stream"
 
 def network_of(graph: Streams) -> "MultiDiGraph":
     """Return tokens, streams, layers' terms, biases and the value as nodes, and their parts as edges."""
-    try:
+    with requiring("graphs", "to_networkx"):
         import networkx
-    except ImportError:
-        raise DuatError("to_networkx needs networkx, which isn't installed: pip install 'duat-jax[graphs]'") from None
     network = networkx.MultiDiGraph()
     tokens = [str(token) for token in graph.explanation.tokens]  # GraphML has plain strings alone
 

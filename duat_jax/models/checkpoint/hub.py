@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from duat_jax.errors import BadCheckpoint
+from duat_jax.extras import requiring
 from duat_jax.models.checkpoint.directory import INDEX, read_index
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.safetensors_files import WEIGHTS
@@ -57,10 +58,8 @@ def download(model: str) -> Path:
             f"{quoted(model)} names no model of the hub: give hub:OWNER/NAME or hub:OWNER/NAME@REVISION, such as"
             " hub:HuggingFaceTB/SmolLM2-135M"
         )
-    try:
+    with requiring("hub", model, BadCheckpoint):
         from huggingface_hub import constants, errors
-    except ImportError as error:
-        raise BadCheckpoint(f"{model} needs huggingface_hub ({error}): pip install 'duat-jax[hub]'") from None
     name, revision = matched["name"], matched["revision"]
     endpoint = os.environ.get("HF_ENDPOINT", constants.ENDPOINT).rstrip("/")
     try:

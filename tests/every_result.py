@@ -68,7 +68,7 @@ def _image_maps():
 MAKERS = {
     duat.results.Explanation: _asked(duat.explain, TEXT),
     duat.results.Graph: _asked(duat.graph, TEXT, top_neurons=3),
-    duat.results.Contrast: _asked(duat.contrast, TEXT, [OTHER, duat.baselines.Mean()]),
+    duat.results.Contrast: _asked(duat.contrast, TEXT, [OTHER, duat.baselines.Mean()], head_runs=2),
     duat.results.ModelDiff: _model_diff,
     duat.results.Attribution: _asked(duat.attribute, TEXT, OTHER, unit="head"),
     duat.results.Intervention: _asked(duat.intervene, TEXT, CHANGES),

@@ -14,6 +14,10 @@ from duat_jax.cli.progress import working
 from duat_jax.errors import InvalidInput
 
 
+HEAD_RUNS = 8
+"""The largest number of heads for which the model is run again."""
+
+
 class ContrastBaseline(StrEnum):
     """Baselines for a text or an image."""
 
@@ -79,7 +83,7 @@ def contrast(
     warn_of_memory("contrast", config, len(question.inputs.real), source.dtype.value)
     model = source.load()
     with working("Contrasting"):
-        result = answer(model, question)
+        result = answer(model, question, head_runs=min(top, HEAD_RUNS))
     named = [] if examples is None else strongest(result.top_neurons(top), examples)
     return Answer(
         result=result,

@@ -1,6 +1,7 @@
 """Contrast two inputs: split the difference of a target exactly over tokens, heads and neurons."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.deprecation import renamed_arguments
+from duat_jax.errors import InvalidInput
 from duat_jax.forms.secant import Secant, names_of
 from duat_jax.forms.split import Split, split_between
 from duat_jax.inputs.baseline_kinds import Baseline
@@ -17,14 +19,16 @@ from duat_jax.inputs.baselines import ContrastQuestion, ask_contrast
 from duat_jax.inputs.images import seen_image
 from duat_jax.inputs.model_inputs import ManyInputs, OneInput
 from duat_jax.interpret.comparison import compare_runs
+from duat_jax.interpret.contrast.heads import run_heads
 from duat_jax.interpret.contrast.result import Contrast
 from duat_jax.interpret.many_inputs import answers_each_input
 from duat_jax.interpret.pipeline import forward_from, rows_of_tokens
 from duat_jax.marking import program
+from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.sites import HEADS, NEURONS
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
-from duat_jax.models.validation import require_loaded
+from duat_jax.models.validation import require_loaded, whole_number
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Marked
 
@@ -56,6 +60,7 @@ def contrast(
     position: int | None = None,
     alignment: Sequence[tuple[int, int]] | np.ndarray | None = None,
     held: bool | str | Iterable[str] = (),
+    head_runs: int = 0,
     tokenizer: "Tokenizer | None" = None,
 ) -> Contrast:
     """Split the difference of a number between two inputs, `f(x) − f(y)`, exactly, at every layer of a model.
@@ -81,6 +86,8 @@ def contrast(
             place of the text; a place without a pair keeps its own token, and has no part.
         held: names of holds, such as `"attention.pattern"`, or `True` for all: they are held at their midpoints, and
             how they moved is a part by name.
+        head_runs: for how many of the largest heads the model is run again: with the head's output on the reference in
+            its place, and with zero.
         tokenizer: reads texts and names tokens, in the place of the model's own.
 
     Returns:
@@ -107,19 +114,22 @@ def contrast(
     """
     names = names_of(held)
     require_loaded(model)
-    return answer(
-        model, ask_contrast(model, inputs, reference, target, contrast, against, position, alignment, tokenizer), names
-    )
+    if whole_number(head_runs) is None or head_runs < 0:
+        raise InvalidInput(f"head_runs is {quoted(head_runs)}: give a whole number of at least 0")
+    question = ask_contrast(model, inputs, reference, target, contrast, against, position, alignment, tokenizer)
+    return answer(model, question, names, head_runs)
 
 
-def answer(model: Transformer, question: ContrastQuestion, held: bool | tuple[str, ...] = ()) -> Contrast:
+def answer(
+    model: Transformer, question: ContrastQuestion, held: bool | tuple[str, ...] = (), head_runs: int = 0
+) -> Contrast:
     """Return the contrast of a validated question."""
     runs = compare_runs(model, question)
     split = _split(model, runs.reader, runs.real, runs.embeddings, runs.stream, held)
     # The difference is that of the plain forward passes.
     split = split.certified(runs.difference, model, runs.recompute)
     parts, tokens, image = split.parts, len(runs.tokens), model.config.image
-    return Contrast(
+    found = Contrast(
         family=model.config.family,
         tokens=runs.tokens,
         target=runs.target,
@@ -135,6 +145,7 @@ def answer(model: Transformer, question: ContrastQuestion, held: bool | tuple[st
         notes=(*question.notes, *split.notes),
         image=None if image is None else seen_image(image, question.inputs.given),
     )
+    return replace(found, head_runs=run_heads(model, runs, found.top_heads(head_runs))) if head_runs > 0 else found
 
 
 @partial(jax.jit, static_argnames=("stream", "held"))

@@ -39,6 +39,22 @@ class NeuronRecord(msgspec.Struct, forbid_unknown_fields=True):
     contribution: float
 
 
+class HeadRunsRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """An attention head at one token, and the changes of the number where the model is run again with it edited.
+
+    Args:
+        head: the head.
+        replaced: the change where its output is that on the reference; minus its part predicts it.
+        predicted: the change that the contributions predict where its output is zero.
+        removed: the change where its output is zero.
+    """
+
+    head: HeadRecord
+    replaced: float
+    predicted: float
+    removed: float
+
+
 class ContrastRecord(InputRecord, tag="contrast"):
     """The JSON of `duat contrast`: everything but single neurons, of which the largest are listed.
 
@@ -57,6 +73,7 @@ class ContrastRecord(InputRecord, tag="contrast"):
         discontinuities: parts of what has no slope, by name.
         top_heads: the largest heads.
         top_neurons: the largest neurons.
+        head_runs: the largest heads, run again, if that was asked for.
     """
 
     VERSION: ClassVar[int] = 3
@@ -74,3 +91,4 @@ class ContrastRecord(InputRecord, tag="contrast"):
     discontinuities: dict[str, float]
     top_heads: list[HeadRecord]
     top_neurons: list[NeuronRecord]
+    head_runs: list[HeadRunsRecord] = []

@@ -17,6 +17,7 @@ from duat_jax.display.view import (
     DISCONTINUITIES,
     Colouring,
     ModelRun,
+    Table,
     TokenRow,
     UnitParts,
     UnitTable,
@@ -49,11 +50,17 @@ HEADS = (
     " brings nothing is another question. They don't add up to the cell: what a head brings may flow on through the"
     " layer's neurons."
 )
+HEAD_RUNS = (
+    "replaced: the head brings what it brings on the other input, which asks what the difference in its output does;"
+    " minus its part predicts it. removed: the head brings nothing, which asks what its whole output does, also what is"
+    " the same on both inputs; predicted with everything else held."
+)
 NEURONS = (
     "Parts of what each neuron of the layer adds here; with everything else that the stream has, they are the cell."
 )
 
 
+@kept_as("head part")
 @renamed_fields(part="contribution")
 class HeadPart(NamedTuple):
     """The part of an attention head at one token.
@@ -75,6 +82,23 @@ class HeadPart(NamedTuple):
     def layer(self) -> int | None:
         """The layer; `None` outside of all layers."""
         return self.mixed.layer
+
+
+@kept_as("head run again")
+class HeadRuns(NamedTuple):
+    """An attention head at one token, and the changes of the number where the model is run again with it edited.
+
+    Args:
+        head: the head, the token, and its part of the difference: minus it is what the contrast predicts of `replaced`.
+        replaced: the change where its output is that on the reference; the mean of several.
+        predicted: the change that the contributions predict where its output is zero, everything else held.
+        removed: the change where its output is zero.
+    """
+
+    head: HeadPart
+    replaced: float
+    predicted: float
+    removed: float
 
 
 @kept_as("contrast")
@@ -104,6 +128,7 @@ class Contrast(Displayed):
         notes: what to know of the parts though they sum, such as a softmax that isn't recognised, as in `duat.secant`,
             or tokens that an alignment pairs with none.
         image: what was read, if it is an image.
+        head_runs: the largest heads, each with the model run again without its part, as many as were asked for.
     """
 
     family: str
@@ -120,6 +145,7 @@ class Contrast(Displayed):
     completeness: Completeness
     notes: tuple[str, ...] = ()
     image: SeenImage | None = None
+    head_runs: tuple[HeadRuns, ...] = ()
 
     @property
     def difference(self) -> float:
@@ -195,8 +221,33 @@ class Contrast(Displayed):
                 *named_parts("Held at its midpoint, and moved", self.moved.items()),
                 *named_parts(DISCONTINUITIES, self.discontinuities.items()),
             ),
+            tables=(self._table_of_head_runs(),) if self.head_runs else (),
             notes=self.notes,
             image=self.image,
+        )
+
+    def _table_of_head_runs(self) -> Table:
+        """Return the changes that the largest heads make when they are replaced and removed."""
+        tokens = tuple(map(token_label, self.tokens))
+        return Table(
+            "The largest heads, run again",
+            ("", "token", "", "part", "replaced: predicted", "run again", "removed: predicted", "run again"),
+            tuple(
+                (
+                    f"{_label(head.mixed)}, head {head.head}",
+                    head.token_index,
+                    tokens[head.token_index],
+                    head.contribution,
+                    -head.contribution,
+                    replaced,
+                    predicted,
+                    removed,
+                )
+                for head, replaced, predicted, removed in self.head_runs
+            ),
+            note=HEAD_RUNS,
+            labels=3,
+            ranked=True,
         )
 
     def _runs(self) -> tuple[ModelRun, ...]:
@@ -242,6 +293,7 @@ class Contrast(Displayed):
             flow=dict(zip(("embedding", *(f"layers.{i}" for i in range(len(self.flow) - 1))), self.flow, strict=True)),
             top_heads=self.top_heads(count),
             top_neurons=self.top_neurons(count),
+            head_runs=self.head_runs,
         )
 
     def __repr__(self) -> str:
@@ -254,9 +306,13 @@ def _unit_parts(parts: Marked[Float[np.ndarray, "tokens units"]]) -> tuple[UnitP
     in_layer = Counter(key.layer for key in set(kinds.values()))
 
     def unit_parts(key: Key, part: np.ndarray) -> UnitParts:
-        number = [f"[{key.number}]"] if key.number else []
-        label = " ".join([*(scope.replace("layers.", "layer ") for scope in key.scope), *number]) or str(key)
         row = None if key.layer is None or in_layer[key.layer] > 1 else key.layer + 1
-        return UnitParts(label, row, (part,), range(part.shape[-1]))
+        return UnitParts(_label(key), row, (part,), range(part.shape[-1]))
 
     return tuple(unit_parts(key, part) for key, part in parts.items())
+
+
+def _label(key: Key) -> str:
+    """Return the layer of a mark, in words."""
+    number = [f"[{key.number}]"] if key.number else []
+    return " ".join([*(scope.replace("layers.", "layer ") for scope in key.scope), *number]) or str(key)

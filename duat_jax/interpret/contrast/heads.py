@@ -1,0 +1,87 @@
+"""The largest heads of a contrast, run again: each replaced by its output on the reference, and removed."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from duat_jax.forms.decomposition import KINDS
+from duat_jax.interpret.comparison import Comparison
+from duat_jax.interpret.contrast.result import HeadPart, HeadRuns
+from duat_jax.interpret.pipeline import forward_from, passed_on
+from duat_jax.models.layout import UnitLayout
+from duat_jax.models.targets.base import Reader, Reading
+from duat_jax.models.transformer import Transformer
+from duat_jax.models.units import heads_of
+from duat_jax.processes import on_host
+from duat_jax.transform import marks
+from duat_jax.transform.editing import Edit, edit
+from duat_jax.transform.keys import Site
+from duat_jax.transform.query import pull_back, question_of
+from duat_jax.transform.recording import record_kinds
+
+
+def run_heads(model: Transformer, runs: Comparison, heads: Sequence[HeadPart]) -> tuple[HeadRuns, ...]:
+    """Run the model again for each head, with its output on the references in its place, and with zero."""
+    layers = model.config.layers if runs.stream is None else runs.stream
+    layouts = tuple(units for layer in range(layers) for units in heads_of(model.config, layer))
+    keys = [units.site.key for units in layouts]
+    known = [head for head in heads if head.mixed in keys]
+    if not known:
+        return ()
+    places = np.array([(keys.index(head.mixed), head.token_index, head.head) for head in known], np.int32)
+    found = _run(model, runs.reader, runs.real, runs.embeddings, places, layouts, runs.stream)
+    replaced, removed, parts = on_host(found)
+    predicted = [-float(parts[layer][token, head]) for layer, token, head in places]
+    return tuple(map(HeadRuns, known, map(float, replaced), predicted, map(float, removed)))
+
+
+@partial(jax.jit, static_argnames=("layouts", "stream"))
+def _run(
+    model: Transformer,
+    reader: Reader,
+    real: Bool[Array, "tokens"],
+    xs: Float[Array, "rows tokens features"],
+    places: Int[Array, "chosen three"],
+    layouts: tuple[UnitLayout, ...],
+    stream: int | None,
+) -> tuple[Float[Array, "chosen"], Float[Array, "chosen"], list[Float[Array, "tokens _"]]]:
+    """Return the changes where a head is replaced and removed, and every head's part with everything else held."""
+
+    def states(x: Array) -> Array:
+        return forward_from(model, x, real, stream).at(stream)
+
+    def read(states: Array) -> Reading:
+        return reader.read(model, passed_on(real, states, stream))
+
+    def values(x: Array) -> list[Array]:
+        seen = record_kinds(states, x, [marks.POINT]).seen
+        return [units.by_token(seen[units.site]) for units in layouts]
+
+    def run(place: Array, others: list[Array]) -> Array:
+        """Return the number where one head's output is another."""
+        edits = {}
+        for layer, (units, other) in enumerate(zip(layouts, others, strict=True)):
+            tokens, heads, _ = jnp.indices(other.shape, place.dtype)
+            here = ((layer == place[0]) & (tokens == place[1]) & (heads == place[2])).astype(other.dtype)
+            edits[units.site] = Edit(*map(units.as_they_lie, (1 - here, here * other)))
+        return read(edit(states, edits)(xs[0])).value
+
+    recording = record_kinds(states, xs[0], [*KINDS, marks.POINT])
+    before = read(recording.value)
+    # The outputs on each reference, and then zero.
+    others = [jnp.append(other, jnp.zeros_like(other[:1]), 0) for other in jax.vmap(values)(xs[1:])]
+    changes = jax.vmap(lambda place: jax.vmap(partial(run, place))(others) - before.value)(places)
+    zeros = {
+        Site(marks.ADDED[units.site.kind], units.site.key): jnp.zeros_like(recording.seen[units.site])
+        for units in layouts
+    }
+    _, pulled = pull_back(recording, question_of(recording, None, linear=zeros), None, before.readout, zeros)
+    parts = [
+        (units.by_token(pulled[added]) * units.by_token(recording.seen[units.site])).sum(-1)
+        for units, added in zip(layouts, zeros, strict=True)
+    ]
+    return changes[:, :-1].mean(1), changes[:, -1], parts

@@ -17,6 +17,7 @@ from duat_jax.inputs.leading_space import space_notes
 from duat_jax.inputs.question import ask_once
 from duat_jax.interpret.attention.compute import explain_attention
 from duat_jax.interpret.contrast.compute import contrast
+from duat_jax.interpret.contrast.heads import HEAD_RUNS
 from duat_jax.interpret.explain.compute import explain
 from duat_jax.interpret.graph.compute import graph
 from duat_jax.interpret.graph.neurons import read_neuron
@@ -106,7 +107,7 @@ def answer(loaded: Loaded, question: Any, work: Work) -> LiveAnswer:
         case ContrastTexts():
             work.step("contrasting")
             pairs = None if question.alignment is None else read_pairs(question.alignment, "the alignment")
-            result = contrast(model, question.text, question.other, alignment=pairs, **about)
+            result = contrast(model, question.text, question.other, alignment=pairs, head_runs=HEAD_RUNS, **about)
         case Intervene():
             result = intervene_beside_contrast(model, question.text, edits, question.other, step=work.step, **about)
         case FollowGraph():

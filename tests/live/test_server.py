@@ -81,9 +81,10 @@ def test_a_contrast_is_the_functions_of_the_most_probable_token_too(small_port):
     model, tokenizer = small()
     for target in (None, "w7"):
         answer = ask(small_port, ask="contrast", text=WORDS, other=WORDS_TOO, target=target)[1]
-        alike(answer["view"], (page_of(duat.contrast(model, WORDS, WORDS_TOO, target, tokenizer=tokenizer))))
+        expected = duat.contrast(model, WORDS, WORDS_TOO, target, head_runs=8, tokenizer=tokenizer)
+        alike(answer["view"], page_of(expected))
     aligned = ask(small_port, ask="contrast", text=WORDS, other="w5 w8 w3", target="w7", alignment="1:1")[1]["view"]
-    expected = duat.contrast(model, WORDS, "w5 w8 w3", "w7", alignment=[(1, 1)], tokenizer=tokenizer)
+    expected = duat.contrast(model, WORDS, "w5 w8 w3", "w7", alignment=[(1, 1)], head_runs=8, tokenizer=tokenizer)
     alike(aligned, (page_of(expected)))
 
 

@@ -14,10 +14,6 @@ from duat_jax.cli.progress import working
 from duat_jax.errors import InvalidInput
 
 
-HEAD_RUNS = 8
-"""The largest number of heads for which the model is run again."""
-
-
 class ContrastBaseline(StrEnum):
     """Baselines for a text or an image."""
 
@@ -74,6 +70,7 @@ def contrast(
     from duat_jax.inputs.baseline_kinds import KINDS
     from duat_jax.inputs.baselines import ask_contrast, read_pairs
     from duat_jax.interpret.contrast.compute import answer
+    from duat_jax.interpret.contrast.heads import HEAD_RUNS
     from duat_jax.interpret.memory import warn_of_memory
 
     examples, given = source.examples(), input.read(source)
@@ -83,7 +80,7 @@ def contrast(
     warn_of_memory("contrast", config, len(question.inputs.real), source.dtype.value)
     model = source.load()
     with working("Contrasting"):
-        result = answer(model, question, head_runs=min(top, HEAD_RUNS))
+        result = answer(model, question, head_runs=HEAD_RUNS)
     named = [] if examples is None else strongest(result.top_neurons(top), examples)
     return Answer(
         result=result,

@@ -23,6 +23,9 @@ from duat_jax.transform.keys import Site
 from duat_jax.transform.query import pull_back, question_of
 from duat_jax.transform.recording import record_kinds
 
+HEAD_RUNS = 8
+"""The number of heads for which a command and the live page run the model again."""
+
 
 def run_heads(model: Transformer, runs: Comparison, heads: Sequence[HeadPart]) -> tuple[HeadRuns, ...]:
     """Run the model again for each head, with its output on the references in its place, and with zero."""

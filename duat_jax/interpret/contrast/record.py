@@ -91,4 +91,4 @@ class ContrastRecord(InputRecord, tag="contrast"):
     discontinuities: dict[str, float]
     top_heads: list[HeadRecord]
     top_neurons: list[NeuronRecord]
-    head_runs: list[HeadRunsRecord] = []
+    head_runs: list[HeadRunsRecord] = msgspec.field(default_factory=list)

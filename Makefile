@@ -7,7 +7,7 @@ VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 
-.PHONY: install demo demo-llm test slow lint browser notebook typeset docs benchmark pages tpu cuda train parity test-lowest \
+.PHONY: install demo demo-llm test slow lint browser notebook typeset docs widths benchmark pages tpu cuda train parity test-lowest \
 	test-newest clean
 
 $(BIN)/python:
@@ -78,6 +78,9 @@ typeset: $(VENV)/.test typesetting/node_modules/.package-lock.json  ## compile e
 
 docs: $(VENV)/.docs typesetting/node_modules/.package-lock.json  ## build the documentation site into site/; a broken link fails (needs node and npm)
 	$(BIN)/python -m properdocs build --strict
+
+widths: docs  ## text that is cut off on the site's pages, and code below a button, at 1280 and at 390 pixels (needs Chromium)
+	$(BIN)/python -m typesetting.widths
 
 benchmark: $(VENV)/.test $(VENV)/.smollm2  ## measure the main costs again, and fill them in
 	$(BIN)/python -m benchmarks.table

@@ -33,7 +33,7 @@ class House(Extension):
             fields = [
                 Parameter(name, annotation=field.annotation, kind=kind, default=field.value)
                 for name, field in cls.attributes.items()
-                if field.annotation is not None and "property" not in field.labels
+                if field.annotation is not None and "property" not in field.labels and name != "VERSION"
             ]
             constructor = Function("__init__", parent=cls, parameters=Parameters(Parameter("self", kind=kind), *fields))
             cls.set_member("__init__", constructor)

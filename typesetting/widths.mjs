@@ -1,4 +1,4 @@
-// Opens every page in a frame of every width, and writes the elements that don't show their whole width as JSON.
+// Opens every page in a frame of every width, and writes as JSON what doesn't show its whole width, and code below a button.
 const cut = (document, width) => {
   const found = [];
   const note = (element, whole, shown) =>
@@ -12,22 +12,33 @@ const cut = (document, width) => {
     if (overflow === "hidden" || overflow === "clip" || (width > 1000 && isCode && overflow !== "visible"))
       note(element, element.scrollWidth, element.clientWidth);
   }
+  for (const button of document.querySelectorAll(".md-code__nav, clipboard-copy")) {
+    const code = button.parentElement.querySelector(":scope > code") ?? button.parentElement.nextElementSibling;
+    const shown = button.getBoundingClientRect().left - code.getBoundingClientRect().left;
+    if (shown > 0 && code.clientWidth > shown + 1) note(code, code.clientWidth, shown);
+  }
+  // Letters of pictures that are drawn wider than this are too small on a phone.
+  for (const picture of document.querySelectorAll(".md-content img"))
+    if (picture.naturalWidth > 760 && picture.clientWidth < 760) note(picture, picture.naturalWidth, picture.clientWidth);
   return found;
 };
 
 const settled = () => new Promise((resolve) => setTimeout(resolve, 300));
 const found = [];
 for (const width of given.widths) {
-  for (const page of given.pages) {
-    const frame = document.createElement("iframe");
-    frame.width = width;
-    frame.height = 900;
-    frame.src = page;
-    document.body.append(frame);
-    await new Promise((resolve) => (frame.onload = resolve));
-    await settled();
-    found.push(...cut(frame.contentDocument, width).map((element) => ({ page, width, ...element })));
-    frame.remove();
+  for (let i = 0; i < given.pages.length; i += 8) {
+    const opened = given.pages.slice(i, i + 8).map(async (page) => {
+      const frame = document.createElement("iframe");
+      frame.width = width;
+      frame.height = 900;
+      frame.src = page;
+      document.body.append(frame);
+      await new Promise((resolve) => (frame.onload = resolve));
+      await settled();
+      found.push(...cut(frame.contentDocument, width).map((element) => ({ page, width, ...element })));
+      frame.remove();
+    });
+    await Promise.all(opened);
   }
 }
 document.querySelector("pre").textContent = JSON.stringify(found);

@@ -1,6 +1,6 @@
 """List what is cut on the pages of the built site, in Chromium: code and tables on a desktop, anything on a phone.
 
-Run `make docs`, and then `python -m typesetting.widths` (it needs Chromium).
+Run `make widths`, which builds the site first (it needs Chromium).
 """
 
 import json
@@ -27,7 +27,10 @@ class Handler(SimpleHTTPRequestHandler):
     """Serve the site, with the page that looks at the others."""
 
     def do_GET(self) -> None:
-        """Answer one request."""
+        """Answer one request; every page would make an index for the search."""
+        if self.path.endswith("/search_index.json"):
+            self.send_error(404)
+            return
         if self.path != "/widths":
             super().do_GET()
             return

@@ -1,16 +1,21 @@
 """The description of a model that a live page begins with."""
 
+from importlib.metadata import version
+
 import msgspec
 
 from duat_jax.display.page.data import FORMAT
 from duat_jax.models.config import Config
 
 EXAMPLES = {
-    "embedded": "def get(self, key, default=None): return self.data.get(key,",
-    "next token": "The capital of France is",
-    "masked token": "The capital of France is [MASK].",
+    "embedded": (
+        "def get(self, key, default=None): return self.data.get(key,",
+        "def get(self, key, missing=None): return self.data.get(key,",
+    ),
+    "next token": ("The capital of France is", "The capital of Italy is"),
+    "masked token": ("The capital of France is [MASK].", "The capital of Italy is [MASK]."),
 }
-"""The text that stands there at first, for the embedded model or by the kind of read-out."""
+"""The text that stands there at first and one to contrast it with, of the embedded model or by the kind of read-out."""
 
 
 EMBEDDED = "The small model of Python code that comes with the package"
@@ -23,28 +28,35 @@ class About(msgspec.Struct):
         model: its name.
         kind: the kind of its read-out.
         text: the text that stands there at first.
+        other: an example of another text, to contrast it with; empty for none.
         longest: the largest number of tokens of a text.
         layers: the number of its layers.
         edits: examples of edits, as they are written and in words.
+        provenance: how answers are made, by name.
         format: the version of the page's data.
     """
 
     model: str
     kind: str
     text: str
+    other: str
     longest: int
     layers: int
     edits: list[tuple[str, str]]
+    provenance: list[tuple[str, str]]
     format: int
 
 
 def about(config: Config, name: str, longest: int, text: str | None = None) -> About:
     """Return the description of a model."""
     kind, last = config.head.kind, config.layers - 1
+    model = f"{EMBEDDED if name == 'embedded' else name}: {config.family}, {config.layers} layers"
+    first, other = EXAMPLES.get(name, EXAMPLES.get(kind, ("", ""))) if text is None else (text, "")
     return About(
-        model=f"{EMBEDDED if name == 'embedded' else name}: {config.family}, {config.layers} layers",
+        model=model,
         kind=kind,
-        text=EXAMPLES.get(name, EXAMPLES.get(kind, "")) if text is None else text,
+        text=first,
+        other=other,
         longest=min(longest, config.positions),
         layers=config.layers,
         edits=[
@@ -55,5 +67,6 @@ def about(config: Config, name: str, longest: int, text: str | None = None) -> A
             (f"stream {last}@-1 set 0", f"nothing is left of the last token after {last} layers"),
             (f"head {last}:0@-1 set reference", "what the head brings to the last token on the other text (patching)"),
         ],
+        provenance=[("model", model), ("made by", f"duat-jax {version('duat-jax')}")],
         format=FORMAT,
     )

@@ -1,6 +1,7 @@
 """Answers to the questions of a live page: each is what a page shows of a result."""
 
 import traceback
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +14,7 @@ from duat_jax.display.page.graph_view import NeuronView, ScoreView
 from duat_jax.display.result import Displayed
 from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.inputs.baselines import read_pairs
+from duat_jax.inputs.labels import readable
 from duat_jax.inputs.leading_space import space_notes
 from duat_jax.inputs.question import ask_once
 from duat_jax.interpret.attention.compute import explain_attention
@@ -26,8 +28,10 @@ from duat_jax.interpret.intervene.result import Intervention
 from duat_jax.interpret.intervene.sources import SteeringVector
 from duat_jax.interpret.intervene.written import parse_edits
 from duat_jax.interpret.pipeline import read_target
+from duat_jax.live.about import About
 from duat_jax.live.questions import (
     ContrastTexts,
+    CutTexts,
     EmptyPage,
     Explain,
     ExplainScore,
@@ -40,6 +44,7 @@ from duat_jax.live.questions import (
 from duat_jax.live.work import Stopped, Work
 from duat_jax.models.encoding import encode
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.vocabulary.token import token_label
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -68,6 +73,7 @@ class LiveAnswer(msgspec.Struct, omit_defaults=True):
         view: a result.
         score: an attention score.
         neuron: a neuron.
+        tokens: of each text, its tokens.
         page: an offline page without numbers, as HTML.
         problem: why there is no answer.
         progress: what is being done; no answer yet.
@@ -76,6 +82,7 @@ class LiveAnswer(msgspec.Struct, omit_defaults=True):
     view: dict[str, Any] | None = None
     score: ScoreView | None = None
     neuron: NeuronView | None = None
+    tokens: list[list[str]] | None = None
     page: str | None = None
     problem: str | None = None
     progress: str | None = None
@@ -85,6 +92,8 @@ def answer(loaded: Loaded, question: Any, work: Work) -> LiveAnswer:
     """Answer one question."""
     if isinstance(question, EmptyPage):
         return LiveAnswer(page=document([]))
+    if isinstance(question, CutTexts):
+        return LiveAnswer(tokens=[_cut(loaded.tokenizer, text) for text in question.texts])
     work.step("reading the texts")
     edits = parse_edits(question.edits, question.other) if isinstance(question, Intervene) else []
     sources = [edit.added for edit in edits if isinstance(edit.added, SteeringVector)]
@@ -125,6 +134,12 @@ def answer(loaded: Loaded, question: Any, work: Work) -> LiveAnswer:
     return LiveAnswer(view=page_data(replace(view, notes=(*view.notes, *notes)), loaded.examples))
 
 
+def answer_first(loaded: Loaded, about: About) -> None:
+    """Answer the first question of a page, so that its programs are compiled when it is asked."""
+    if about.text and about.kind != "hidden":
+        answer_in_words(loaded, {"ask": "explain", "text": about.text}, Work(lambda doing: None))
+
+
 def answer_in_words(loaded: Loaded, question: Any, work: Work) -> LiveAnswer:
     """Answer one question; whatever goes wrong is a sentence."""
     try:
@@ -153,6 +168,13 @@ def _about(loaded: Loaded, question: Targeted) -> dict[str, Any]:
         asked = ask_once(model, question.text, **about)
         about["target"] = int(read_target(model, asked.input, asked.target)[0].output)
     return about
+
+
+def _cut(tokenizer: "Tokenizer", text: str) -> list[str]:
+    """Return the tokens of a text with white space visible; none of an empty text."""
+    with suppress(InvalidInput):
+        return list(map(token_label, readable(tokenizer, encode(tokenizer, text, "the text"))))
+    return []
 
 
 def _require_short(loaded: Loaded, question: Any, texts: list[str]) -> None:

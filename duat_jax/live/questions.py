@@ -97,13 +97,23 @@ class ExplainScore(LiveQuestion, tag="score", kw_only=True):
     key: int
 
 
+class CutTexts(msgspec.Struct, tag_field="ask", tag="tokens", forbid_unknown_fields=True):
+    """Cut texts into tokens, without running the model.
+
+    Args:
+        texts: the texts.
+    """
+
+    texts: list[str]
+
+
 class EmptyPage(msgspec.Struct, tag_field="ask", tag="page", forbid_unknown_fields=True):
     """Get the offline page without numbers."""
 
 
 KINDS: tuple[type[msgspec.Struct], ...] = (
     *(Explain, ContrastTexts, Intervene, FollowGraph, OpenNeuron, ExplainScore),
-    EmptyPage,
+    *(CutTexts, EmptyPage),
 )
 
 

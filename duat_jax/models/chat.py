@@ -141,9 +141,7 @@ def _environment() -> "Environment":
         import jinja2
         from jinja2 import ext, nodes, sandbox, utils
     if tuple(int(part) for part in jinja2.__version__.split(".")[:3] if part.isdecimal()) < OLDEST:
-        raise InvalidInput(
-            f"chat templates need another jinja2 than {jinja2.__version__}: {install('chat')}"
-        )
+        raise InvalidInput(f"chat templates need another jinja2 than {jinja2.__version__}: {install('chat')}")
 
     class Generation(ext.Extension):
         """The block that marks what the assistant says: its body."""

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from functools import cache
 
+import jax.numpy as jnp
 import msgspec
 import pytest
 from cases import GOLDEN
@@ -15,6 +16,7 @@ from helpers import close, near
 import duat_jax as duat
 from duat_jax.display.page.data import page_data
 from duat_jax.live import answers, server
+from duat_jax.live.about import about
 from tests.live_server import KEY, ask, request, serving
 
 TEXT = "for i in range(10"
@@ -148,6 +150,10 @@ def test_an_encoder_and_a_classifier_answer():
         assert "against another text" in ask(port, ask="explain", text="w5 w17 w3")[1]["problem"]
 
 
+def test_texts_are_cut_into_tokens(small_port):
+    assert ask(small_port, ask="tokens", texts=["w5 w17", ""])[1] == {"tokens": [["w5", "w17"], []]}
+
+
 def test_a_token_without_its_space_is_noted(port):
     notes = ask(port, ask="explain", text=TEXT, target="default")[1]["view"]["notes"]
     assert any("' default' is another token" in note for note in notes)
@@ -162,6 +168,7 @@ QUESTIONS = {
     "deeply nested": (b"[" * 20_000, "no question"),
     "no UTF-8": (b'{"ask": "explain", "text": "\xff"}', "no question"),
     "a lone surrogate": (b'{"ask": "explain", "text": "\\ud800"}', ""),
+    "one text in the place of several": (b'{"ask": "tokens", "texts": "a"}', "no question"),
     "an empty text": (b'{"ask": "explain", "text": ""}', "empty"),
     "a long text": (json.dumps({"ask": "explain", "text": "x " * 100}).encode(), "at most 64"),
     "a long direction": (
@@ -346,3 +353,12 @@ def test_a_second_text_of_a_length_compiles_nothing(small_port):
         told += ask(small_port, ask="contrast", text=text, other=text.replace("w3", "w8"))[0]
         told += ask(small_port, ask="intervene", text=text, changes=[change])[0]
     assert not [each for each in told if "compiling" in each]
+
+
+def test_the_question_that_a_page_begins_with_compiles_nothing():
+    model = duat.load(GOLDEN / "gpt2", dtype=jnp.float64)  # no other test has compiled this one
+    first = about(model.config, "small", 64, WORDS)
+    answers.answer_first(answers.Loaded(model, model.tokenizer, 64), first)
+    with serving(model, model.tokenizer, name="small") as port:
+        told, answer = ask(port, ask="explain", text=first.text)
+    assert "view" in answer and not [each for each in told if "compiling" in each]

@@ -34,7 +34,7 @@ def serve(
     import secrets
 
     from duat_jax.live.about import about
-    from duat_jax.live.answers import Loaded
+    from duat_jax.live.answers import Loaded, answer_first
     from duat_jax.live.server import Server, application
 
     tokenizer, examples = source.tokenizer, source.examples()
@@ -42,12 +42,11 @@ def serve(
     name = source.name if source.model is None else source.model.resolve().name
     key, (address, at, *_) = secrets.token_urlsafe(16), listening.getsockname()
     alone = ip_address(address).is_loopback
-    page = application(
-        Loaded(model, tokenizer, min(longest, config.positions), examples),
-        about(config, name, longest, text),
-        key,
-        frozenset({host, address, "localhost"}) if alone else frozenset(),
-    )
+    loaded = Loaded(model, tokenizer, min(longest, config.positions), examples)
+    described = about(config, name, longest, text)
+    page = application(loaded, described, key, frozenset({host, address, "localhost"}) if alone else frozenset())
+    typer.echo("duat: answering the page's first question, which compiles programs; the address follows", err=True)
+    answer_first(loaded, described)
     shown = f"[{address}]" if ":" in address else address
     typer.echo(f"Open http://{shown}:{at}/?key={key}   (Ctrl+C ends it)")
     if not alone:

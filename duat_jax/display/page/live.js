@@ -8,13 +8,16 @@ import { saidTable, savePage, show, tablesOf, verdict } from "./page.js";
 /** A question to the model: its kind, and what it needs. @typedef {{ask: string, [name: string]: any}} Question */
 /** @typedef {(question: Question, signal: AbortSignal, tell: (progress: string) => void) => Promise<any>} Ask */
 /** What a page says of its model.
- * @typedef {{model: string, kind: string, text: string, longest: number, layers: number, edits: [string, string][]}} About */
+ * @typedef {{model: string, kind: string, text: string, other: string, longest: number, layers: number, edits: [string, string][], provenance: [string, string][]}} About */
 /** What was asked. @typedef {{text: string, target: string, contrast: string, against: string, other: string, alignment: string, changes: string[]}} Asked */
 /** What was asked, and the answers by their kind, or why there is none.
  * @typedef {{asked: Asked, views: Map<string, View>, state: URLSearchParams, problem: string}} Entry */
 
 const KINDS = { explain: "explanation", contrast: "contrast", intervene: "edits", graph: "graph" };
 /** @typedef {keyof typeof KINDS} Kind */
+
+/** The milliseconds without a key being pressed after which a text that is typed is cut into its tokens. */
+const PAUSE = 150;
 
 /** A field of a form with its label.
  * @param {string} label
@@ -38,20 +41,22 @@ export function live({ ask, about, el, owned }) {
 
   const kept = new URLSearchParams(owned ? location.hash.slice(1) : "");
   /** @type {Kind} */
-  let shownKind = /** @type {Kind[]} */ (Object.keys(KINDS)).find((kind) => kind === kept.get("view")) ?? "explain";
+  let shownKind = /** @type {Kind[]} */ (Object.keys(KINDS)).find((kind) => kind === kept.get("view")) ?? (kept.get("other") ? "contrast" : "explain");
   /** @param {string} name @param {string} [otherwise] @param {Record<string, string>} [attributes] */
   const input = (name, otherwise = "", attributes = {}) => make("input", { type: "text", name, value: kept.get(name) ?? otherwise, autocomplete: "off", spellcheck: "false", ...attributes });
   const [text, other] = ["text", "other"].map((name) => make("textarea", { name, rows: "2", spellcheck: "false" }));
   [text.value, other.value] = [kept.get("text") ?? about.text, kept.get("other") ?? ""];
+  if (about.other) other.placeholder = about.other;
   const [classes, hidden] = [about.kind === "classes", about.kind === "hidden"];
   const word = classes ? "class" : "token";
-  const [target, contrast, against, alignment] = ["target", "contrast", "against", "alignment"].map((name) => input(name));
+  const [target, contrast, against, alignment] = ["target", "contrast", "against", "alignment"].map((name) => input(name, "", { form: "ask" }));
   /** @type {string[]} */
   let changes = kept.getAll("change");
 
-  const status = make("p", { class: "status", role: "status" });
+  const status = make("span", { class: "status", role: "status" });
   const stop = button("Stop", () => stopper.abort(), { disabled: "" });
-  const [chips, effects, tabs, body, past] = Array.from({ length: 5 }, () => make("div"));
+  const [cut, otherCut, says, otherSays, lengths, chips, effects, tabs, body, past] = Array.from({ length: 11 }, () => make("div"));
+  const [named, made] = [make("span", { class: "named" }), make("footer", { class: "faint" })];
 
   /** @returns {Asked} */
   const asked = () => ({ text: text.value, target: target.value, contrast: contrast.value, against: against.value, other: other.value, alignment: alignment.value, changes: [...changes] });
@@ -67,16 +72,17 @@ export function live({ ask, about, el, owned }) {
     const began = performance.now();
     let doing = "waiting";
     const quiet = question.ask === "page";
-    const tick = () => { if (!signal.aborted && !quiet) status.textContent = `${question.ask}: ${doing}, ${((performance.now() - began) / 1000).toFixed(0)} s`; };
+    const tick = () => { if (!signal.aborted && !quiet) status.textContent = `${doing}, ${((performance.now() - began) / 1000).toFixed(0)} s`; };
     const timer = setInterval(tick, 1000);
     busy += 1;
     stop.disabled = false;
+    status.className = "status busy";
     tick();
     try {
       const { problem, ...found } = await ask(question, signal, (progress) => { doing = progress; tick(); });
       if (problem !== undefined) { refuse(problem); return null; }
       status.className = "status";
-      if (!quiet) status.textContent = `${question.ask}: answered in ${((performance.now() - began) / 1000).toFixed(1)} s`;
+      if (!quiet) [status.textContent, status.dataset.answered] = [`answered in ${((performance.now() - began) / 1000).toFixed(1)} s`, `${status.dataset.answered ?? ""} ${question.ask}`];
       return found;
     } catch (error) {
       refuse(signal.aborted ? "stopped" : `there was no answer (${error}): is the server still running?`);
@@ -88,11 +94,14 @@ export function live({ ask, about, el, owned }) {
     }
   }
 
+  /** An answer about the text as it is, of which there is one of any kind. */
+  const known = () => entry?.views.get("explain") ?? entry?.views.get("contrast");
+
   /** The fields of a question of a kind. @param {Kind} kind @param {Asked} of @returns {Question} */
   const questionOf = (kind, of) => ({
     ask: kind, text: of.text, target: of.target || null, contrast: of.contrast || null, against: of.against || null,
     // What the model says was found once.
-    output: of.target || kind === "explain" ? null : entry?.views.get("explain")?.output ?? null,
+    output: of.target || kind === "explain" ? null : known()?.output ?? null,
     ...(kind === "contrast" ? { other: of.other, alignment: of.alignment || null } : {}),
     ...(kind === "intervene" ? { changes: of.changes, other: of.other || null } : {}),
   });
@@ -114,16 +123,18 @@ export function live({ ask, about, el, owned }) {
   async function start() {
     stopper.abort();
     stopper = new AbortController();
-    const now = asked();
+    delete status.dataset.answered;
+    const [now, otherBefore] = [asked(), entry?.asked.other ?? kept.get("other") ?? ""];
     const same = entries.find((each) => JSON.stringify({ ...each.asked, changes: [] }) === JSON.stringify({ ...now, changes: [] }));
     entry = { asked: now, views: new Map(), state: new URLSearchParams(entry ? entry.state : kept), problem: "" };
     // Other edits of the same text leave everything else as it is.
     if (same) for (const kind of /** @type {const} */ (["explain", "contrast", "graph"])) { const view = same.views.get(kind); if (view) entry.views.set(kind, view); }
+    if (now.other && now.other !== otherBefore) shownKind = "contrast";
     if (!kindsOf(now).includes(shownKind)) shownKind = "explain";
     const mine = entry;
     draw();
     address();
-    for (const kind of kindsOf(now)) {
+    for (const kind of kindsOf(now).sort((a, b) => Number(b === shownKind) - Number(a === shownKind))) {
       if (kind === "graph" && shownKind !== "graph") continue;
       if (!await get(mine, kind) || mine !== entry) return false;
     }
@@ -158,7 +169,7 @@ export function live({ ask, about, el, owned }) {
       refuse(problem);
     },
     changed: (written) => changes.includes(written),
-    neuron: async (layer, token, unit) => (entry && await answer({ ...questionOf("explain", entry.asked), output: entry.views.get("explain")?.output ?? null, ask: "neuron", layer, token, unit }))?.neuron ?? null,
+    neuron: async (layer, token, unit) => (entry && await answer({ ...questionOf("explain", entry.asked), output: known()?.output ?? null, ask: "neuron", layer, token, unit }))?.neuron ?? null,
     score: async (layer, head, query, key) => (entry && await answer({ ask: "score", text: entry.asked.text, layer, head, query, key }))?.score ?? null,
     measure: async (several) => {
       const found = entry && await answer({ ...questionOf("intervene", { ...entry.asked, changes: several }) });
@@ -166,9 +177,40 @@ export function live({ ask, about, el, owned }) {
     },
   };
 
+  /** How what is shown was made. @returns {[string, string][]} */
+  const provenance = () => {
+    const of = entry?.asked ?? asked();
+    return [...about.provenance, ["text", of.text], .../** @type {[string, string][]} */ (of.other ? [["other text", of.other]] : []), ["on", new Date().toISOString().slice(0, 10)]];
+  };
+
   async function save() {
     const shell = entry && await answer({ ask: "page" });
     if (shell && entry) savePage([...entry.views.values()], new DOMParser().parseFromString(shell.page, "text/html").documentElement);
+  }
+
+  /** Show what the model says next on one of the texts. @param {HTMLElement} el @param {import("./page.js").Said | undefined} said */
+  function drawSays(el, said) {
+    const most = known()?.said[0];
+    const chosen = { target: target.value || (said === most && most?.predictions[0]?.[0]), contrast: contrast.value };
+    const choose = (/** @type {HTMLInputElement} */ field, /** @type {string} */ label) => { field.value = field.value === label ? "" : label; start(); };
+    el.replaceChildren(...(said?.predictions.length ? [make("p", { class: "faint" }, `The model says${classes ? "" : " next"}${said === most ? ". Choose one to explain it, and “vs” to ask why not that one." : ""}`),
+      make("ul", { class: "next" }, ...said.predictions.map(([label, share]) => nextToken(label, share, chosen, () => choose(target, label), () => choose(contrast, label))))] : []));
+  }
+
+  /** Cuts the texts into tokens, of which the last answer counts. */
+  let cutter = new AbortController();
+  async function cutTexts() {
+    cutter.abort();
+    cutter = new AbortController();
+    const { signal } = cutter;
+    const found = await ask({ ask: "tokens", texts: [text.value, other.value] }, signal, () => {}).catch(() => null);
+    if (!found?.tokens || signal.aborted) return;
+    const [first, second] = /** @type {string[][]} */ (found.tokens);
+    cut.replaceChildren(...strip(first, second, about.longest));
+    otherCut.replaceChildren(...strip(second, first, about.longest));
+    const unequal = second.length > 0 && first.length > 0 && first.length !== second.length;
+    lengths.replaceChildren(...(unequal && !alignment.value ? [`${first.length} and ${second.length} tokens: make the texts equally long, or say which tokens belong together. `,
+      button("Pair them from both ends", () => { alignment.value = pairs(first, second); lengths.replaceChildren(); start(); })] : []));
   }
 
   function draw() {
@@ -186,7 +228,11 @@ export function live({ ask, about, el, owned }) {
       const keep = (/** @type {Record<string, number>} */ chosen) => { Object.entries(chosen).forEach(([name, value]) => state.set(name, String(value))); address(); };
       show(view, body, { views: [...views.values()], given: state, keep, acts, opened, said: outcome(), files: () => [button("Save as an offline page", save)] });
     } else body.replaceChildren(make("p", { class: "faint" }, entry.problem ? `There is no ${KINDS[shownKind]}: ${entry.problem}` : "It is being computed."));
+    drawSays(says, known()?.said[0]);
+    drawSays(otherSays, views.get("contrast")?.said[1]);
+    drawNamed();
     drawChanges();
+    made.replaceChildren(make("dl", {}, ...provenance().flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, make("bdi", {}, value))])));
   }
 
   /** What the edits did, in one line. */
@@ -199,10 +245,14 @@ export function live({ ask, about, el, owned }) {
     return `${changes.length === 1 ? effects.rows[0][0] : `${changes.length} edits`}: ${before} → ${after}; difference ${seven(view.value)}, predicted ${seven(predicted)}`;
   }
 
+  /** Which outputs were chosen, to be taken back. */
+  const drawNamed = () => named.replaceChildren(...[/** @type {const} */ (["explained", target]), /** @type {const} */ (["rather than", contrast])].filter(([, field]) => field.value).map(([says, field]) =>
+    make("span", {}, make("span", { class: "faint" }, `${says} `), make("bdi", {}, field.value), " ", button("×", () => { field.value = ""; start(); }, { "aria-label": `take back: ${says} ${field.value}` }))));
+
   function drawChanges() {
     const list = make("ul", { class: "chips" }, ...changes.map((change, index) => make("li", {}, make("code", {}, change), " ",
       button("×", () => { changes = changes.filter((_, place) => place !== index); start(); }, { "aria-label": `take back ${change}` }))));
-    chips.replaceChildren(...(changes.length ? [list] : [make("p", { class: "faint" }, "Nothing is edited. Open a cell, a neuron or an edge to switch it off, or write an edit.")]));
+    chips.replaceChildren(...(changes.length ? [make("h2", {}, "Edits"), list] : []));
     const view = entry?.views.get("intervene");
     effects.replaceChildren(...(view && changes.length ? [saidTable(view), ...tablesOf(view).slice(1, 2), verdict(view)] : []));
   }
@@ -220,16 +270,9 @@ export function live({ ask, about, el, owned }) {
       if (!each.views.has(shownKind)) shownKind = "explain";
       draw();
       address();
+      cutTexts();
     }));
   }))));
-
-  const form = make("form", { class: "question" },
-    field("Text", text), field("Other text, to contrast with or to take values from", other),
-    ...(hidden ? [field("Compared with", against)] : [field(`${classes ? "Class" : "Token"} that is explained; what the model says if empty`, target), field(`Minus this ${word}`, contrast)]),
-    make("details", {}, make("summary", {}, "The two texts have different numbers of tokens"), field("Which tokens belong together: pairs of indices, in the text and in the other one, such as 0:0,1:2", alignment)),
-    make("p", {}, make("button", { type: "submit" }, "Ask"), " ", stop));
-  form.addEventListener("submit", (event) => { event.preventDefault(); start(); });
-  text.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) start(); });
 
   const written = input("written", "", { placeholder: "head 5:3 set 0" });
   const [layer, strength, towards, away] = [make("input", { type: "number", min: "0", max: String(about.layers), value: String(Math.floor(about.layers / 2)) }), make("input", { type: "number", step: "any", value: "1" }), input("towards"), input("away")];
@@ -243,8 +286,64 @@ export function live({ ask, about, el, owned }) {
   steering.addEventListener("submit", (event) => { event.preventDefault(); add(`stream ${layer.value} steer ${strength.value} ${JSON.stringify(towards.value)} ${JSON.stringify(away.value)}`); });
   const changing = [make("details", {}, make("summary", {}, "Write an edit"), writing), make("details", {}, make("summary", {}, "Steer along the direction from one text to another"), steering)];
 
-  el.replaceChildren(make("p", { class: "faint" }, `${about.model}; texts of at most ${about.longest} tokens. Everything is computed where this page came from.`),
-    form, status, make("section", { class: "changes" }, make("h2", {}, "Edits"), chips, ...changing, effects), tabs, body, past);
+  const example = about.other ? [button("Try an example", () => { [text.value, other.value] = [about.text, about.other]; cutTexts(); start(); }, { class: "example-text" })] : [];
+  const form = make("form", { class: "ask", id: "ask" },
+    make("div", {}, field("Text", text), cut, says), make("div", {}, field("Other text: what makes the difference?", other), ...example, otherCut, otherSays),
+    lengths, ...(hidden ? [field("Compared with", against)] : []), make("p", { class: "go" }, make("button", { type: "submit" }, "Ask"), stop, named, status));
+  const more = make("details", {}, make("summary", {}, "More: name a token, write an edit, steer"), make("div", { class: "question" },
+    ...(hidden ? [] : [field(`${classes ? "Class" : "Token"} that is explained; what the model says if empty`, target), field(`Minus this ${word}`, contrast)]),
+    field("Tokens that belong together, in the text and in the other one, such as 0:0,1:2", alignment)), ...changing);
+  form.addEventListener("submit", (event) => { event.preventDefault(); start(); });
+  let pause = 0;
+  for (const each of [text, other]) {
+    each.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) start(); });
+    each.addEventListener("input", () => { clearTimeout(pause); pause = setTimeout(cutTexts, PAUSE); });
+  }
+  [cut.className, otherCut.className, lengths.className, tabs.className] = ["cut", "cut", "lengths", "tabs"];
+
+  el.classList.add("live");
+  el.replaceChildren(make("p", { class: "faint" }, about.model),
+    form, more, make("section", { class: "changes" }, chips, effects), tabs, body, past, made);
   drawChanges();
+  cutTexts();
   if (text.value && (kept.get("text") || !hidden)) start();
+}
+
+/** A token that the model says next, with its probability: to be explained, or to be what another is explained rather than.
+ * @param {string} label
+ * @param {number} share
+ * @param {{target: string | false | undefined, contrast: string}} chosen
+ * @param {() => void} explain
+ * @param {() => void} subtract
+ */
+function nextToken(label, share, chosen, explain, subtract) {
+  const percent = `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
+  const named = button("", explain, { "aria-pressed": String(chosen.target === label), "aria-label": `explain ${quoted(label)}, ${percent}`, title: "explain this one" });
+  named.append(make("bdi", {}, label.replace(/^ /, "·")), ` ${percent}`);
+  const item = make("li", {}, named, button("vs", subtract, { "aria-pressed": String(chosen.contrast === label), "aria-label": `rather than ${quoted(label)}`, title: "rather than this one" }));
+  item.style.setProperty("--share", `${(100 * share).toFixed(1)}%`);
+  return item;
+}
+
+/** A text cut into its tokens, with their number; those that differ in a text of as many tokens are marked.
+ * @param {string[]} tokens
+ * @param {string[]} others
+ * @param {number} longest
+ */
+function strip(tokens, others, longest) {
+  if (!tokens.length) return [];
+  const paired = others.length === tokens.length;
+  const many = tokens.length > longest ? `, of at most ${longest}` : "";
+  return [...tokens.map((token, place) => make("span", paired && others[place] !== token ? { class: "differs" } : {}, token)), make("em", {}, ` ${tokens.length} token${tokens.length === 1 ? "" : "s"}${many}`)];
+}
+
+/** Pairs of tokens, as an alignment is written: from the beginning as far as the texts are alike, and the rest from the end.
+ * @param {string[]} first
+ * @param {string[]} second
+ */
+function pairs(first, second) {
+  const least = Math.min(first.length, second.length);
+  const alike = first.slice(0, least).findIndex((token, place) => token !== second[place]);
+  const same = alike < 0 ? least : alike;
+  return Array.from({ length: least }, (_, place) => (place < same ? [place, place] : [first.length - least + place, second.length - least + place])).map((pair) => pair.join(":")).join(",");
 }

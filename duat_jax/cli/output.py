@@ -48,7 +48,8 @@ class Files:
         Path | None, typer.Option(help="Write streams and moves as GraphML: .graphml; needs networkx.")
     ] = None
     save: Annotated[
-        Path | None, typer.Option(help="Keep the result in this file, which duat.open reads in Python.")
+        Path | None,
+        typer.Option(help="Keep the result in this file, which duat.open reads in Python: .safetensors, or no ending."),
     ] = None
     csv: Annotated[
         Path | None,

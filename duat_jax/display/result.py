@@ -65,7 +65,7 @@ class Displayed(ABC):
         """Write the result to one file, which `duat.open` reads.
 
         Args:
-            path: the file; it is written completely or not at all.
+            path: the file, of any name; it is written completely or not at all.
 
         Raises:
             DuatError: for a class of one's own, which couldn't be read again.

@@ -1,5 +1,6 @@
 """The driver of every command: parse, ask, certify, deliver."""
 
+import os
 from collections.abc import Callable, Mapping
 from inspect import Signature, getdoc
 from typing import Any, TypeVar
@@ -82,12 +83,19 @@ def command(
 def run_question(question: Callable[..., Answer | None], options: Options, given: Mapping[str, Any]) -> None:
     """Check what a command is given, ask its question, and deliver the answer; every error is one line."""
     work = given.get("work", given.get("out"))
-    with one_line_errors(work, resumable=bool(given.keys() & {"work", "out"})):
+    with one_line_errors(work, resumable="work" in given or work is not None):
         values = options.current(given)
         arguments = options.arguments(values)
         files = next((each for each in arguments.values() if isinstance(each, Files)), Files())
-        files.check(arguments.get("work"), arguments.get("output"))
         check_texts(values)
+        if files.out is not None:
+            from duat_jax.cli.prompts import answer_prompts
+
+            answer_prompts(question, options, values)
+            return
+        if "parquet" in values and str(text := values["text"]).endswith(".jsonl") and os.path.isfile(text):
+            raise InvalidInput(f"{text} is a file: give --out DIR to ask about every line of it")
+        files.check(arguments.get("work"), arguments.get("output"))
         answer = question(**arguments)
         if answer is not None:
             deliver(answer, files)

@@ -11,6 +11,7 @@ ENDINGS = {
     "--html": (".html", ".htm"),
     "--viewer": (".json",),
     "--graphml": (".graphml",),
+    "--parquet": (".parquet",),
     "--json": (".json", ".txt", ""),
     "--csv": (".csv", ".txt", ""),
     "--save": (".safetensors", ""),

@@ -1,6 +1,6 @@
 """Groups of options that several commands share: a dataclass whose fields are the options."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from inspect import Parameter, signature
@@ -60,15 +60,20 @@ class Options:
         for old in (each.option for each in metadata if isinstance(each, OldName)):
             name = old.strip("-").replace("-", "_")
             self._renamed[name] = option.name
-            hidden = typer.Option(old, hidden=True, help=f"The old name of {_flag(option.name)}.")
+            hidden = typer.Option(old, hidden=True, help=f"The old name of {flag(option.name)}.")
             self.parameters.append(_parameter(name, kind, [hidden], None))
+
+    def kinds(self, names: Iterable[str]) -> dict[str, Any]:
+        """Return the types of those of some options that the help shows, by name."""
+        taken = {each.name: _unwrapped(each.annotation) for each in self.parameters}
+        return {name: taken[name][0] for name in names if name in taken and not taken[name][1][0].hidden}
 
     def current(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return values by the options' names, and say on standard error which were given by an old name."""
         values = {name: value for name, value in given.items() if name not in self._renamed}
         for old, new in self._renamed.items():
             if given[old] is not None and given[old] != []:
-                say_renamed(_flag(old), _flag(new))
+                say_renamed(flag(old), flag(new))
                 values[new] = given[old]
         return values
 
@@ -86,7 +91,7 @@ def say_renamed(old: str, new: str) -> None:
     typer.echo(f"{old} is called {new} now; the old name goes with the next release", err=True)
 
 
-def _flag(name: str) -> str:
+def flag(name: str) -> str:
     """Return the option of a parameter."""
     return f"--{name.replace('_', '-')}"
 

@@ -106,7 +106,11 @@ class Source:
         return find_token(self.tokenizer, text, label)
 
     def load(self) -> "Transformer":
-        """Load the model, with a bar of its tensors; it reads texts as the options say."""
+        """Load the model once, with a bar of its tensors; it reads texts as the options say."""
+        return self._model
+
+    @cached_property
+    def _model(self) -> "Transformer":
         import duat_jax as duat
 
         with loading_bar() as progress:
@@ -117,6 +121,10 @@ class Source:
 
     def examples(self) -> "Examples | None":
         """Return the texts in which each neuron is strongest; of a model without a survey none."""
+        return self._examples
+
+    @cached_property
+    def _examples(self) -> "Examples | None":
         from duat_jax.display.examples import read_examples
 
         if self.survey is None and self.model is not None:
@@ -209,7 +217,10 @@ class Input:
     """Options of what a model reads: a text, a pair of texts, or an image."""
 
     text: Annotated[
-        str | None, typer.Argument(help="The text that the model reads; [MASK] or <mask> marks the token to predict.")
+        str | None,
+        typer.Argument(
+            help="The text that the model reads; [MASK] or <mask> marks the token to predict. With --out, a file."
+        ),
     ] = None
     pair: Annotated[str | None, typer.Option(help="The second text of a pair.")] = None
     image: Annotated[Path | None, typer.Option(help="The image that a vision model reads instead of a text.")] = None
@@ -251,6 +262,7 @@ def check_training(**numbers: float) -> None:
 
 
 Text = Annotated[str, typer.Argument(help="The text that the model reads.")]
+TextOrFile = Annotated[str, typer.Argument(help="The text that the model reads. With --out, a file.")]
 Top = Annotated[int, typer.Option(min=1, help="Number of the largest terms, or heads and neurons, to list.")]
 Tokens = Annotated[int, typer.Option(min=2, help="Number of tokens in a piece.")]
 Steps = Annotated[int, typer.Option(min=1, help="Number of steps.")]

@@ -4,7 +4,7 @@ import io
 import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +17,7 @@ from duat_jax.cli.groups import Fields
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import RenderableType
+    from rich.text import Text as Line
 
     from duat_jax.display.examples import Examples
     from duat_jax.forms.completeness import Completeness
@@ -55,6 +56,17 @@ class Files:
         Path | None,
         typer.Option(help="Write every number of the result to this CSV file, one in each row; needs pandas."),
     ] = None
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Ask about every line of a file, a text in quotes or a JSON object, and keep the answers as rows in"
+            " this directory, where the same command continues; with --html a page lists them."
+        ),
+    ] = None
+    parquet: Annotated[
+        Path | None,
+        typer.Option(help="Write the rows of --out to this file too: .parquet; needs pyarrow."),
+    ] = None
     json_file: Annotated[
         str | None, typer.Option("--json", help="Write JSON to this file, or to standard output for -.")
     ] = None
@@ -70,8 +82,13 @@ class Files:
         if self.graphml is not None:
             with requiring("graphs", "--graphml"):
                 import networkx  # noqa: F401
+        if self.parquet is not None:
+            with requiring("survey", "--parquet"):
+                import pyarrow  # noqa: F401
+            if self.out is None:
+                raise InvalidInput("--parquet writes the rows of --out DIR: give that too")
         json_path = None if self.json_file in (None, "-") else Path(str(self.json_file))
-        tables = self.html, self.viewer, self.graphml, self.circuits, self.csv
+        tables = self.html, self.viewer, self.graphml, self.circuits, self.csv, self.parquet
         written = [path for path in (json_path, self.plot, *tables, self.work, self.save) if path is not None]
         for path in written:
             check_output(path)
@@ -85,9 +102,9 @@ class Files:
             raise InvalidInput(f"{', '.join(twice)} is given for two outputs: give two files")
 
 
-AnyFiles = Annotated[Files, Fields("plot", "html", "save", "csv", "json_file")]
+AnyFiles = Annotated[Files, Fields("out", "plot", "html", "save", "csv", "parquet", "json_file")]
 PictureFiles = Annotated[Files, Fields("plot", "save", "csv", "json_file")]
-PageFiles = Annotated[Files, Fields("html", "save", "csv", "json_file")]
+PageFiles = Annotated[Files, Fields("out", "html", "save", "csv", "parquet", "json_file")]
 StudyFiles = Annotated[Files, Fields("work", "plot", "json_file")]
 JsonFile = Annotated[Files, Fields("json_file")]
 
@@ -97,6 +114,7 @@ class Answer:
     """The answer to a command's question: what is certified, printed and written.
 
     Args:
+        notes: lines on what was asked, before the others.
         parts: tables and lines.
         text: text that is printed as it is.
         record: plain data for the JSON.
@@ -110,6 +128,7 @@ class Answer:
         holds: whether all that the command checks holds.
     """
 
+    notes: "Sequence[Line]" = ()
     parts: "Iterable[RenderableType]" = ()
     text: str = ""
     record: Any = None
@@ -187,12 +206,17 @@ def show(*parts: "RenderableType") -> None:
         console.print(part, crop=False, no_wrap=uncut, overflow="ignore" if uncut else None)
 
 
-def deliver(answer: Answer, files: Files) -> None:
-    """Certify an answer, print its tables unless the JSON goes to standard output, and write its files."""
+def certify(answer: Answer) -> None:
+    """Raise unless every sum of an answer that has to hold does."""
     for label, completeness in answer.certified:
         require_holding(label, completeness)
     for label, completeness in answer.unbroken:
         require_no_failure(label, completeness)
+
+
+def deliver(answer: Answer, files: Files) -> None:
+    """Certify an answer, print its tables unless the JSON goes to standard output, and write its files."""
+    certify(answer)
     content, result = to_json(answer.record), answer.result
     pages = {} if files.html is None else {files.html: result.to_html(examples=answer.examples)}
     texts = pages | dict(answer.texts)
@@ -203,7 +227,7 @@ def deliver(answer: Answer, files: Files) -> None:
         answer.directory()
     if files.json_file != "-":
         typer.echo(answer.text, nl=False)
-        show(*answer.parts)
+        show(*answer.notes, *answer.parts)
     try:
         if files.plot is not None:
             picture = io.BytesIO()

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from duat_jax.live.work import COMPILED, LOWERED, program_name
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MINUTE = 60.0
+
+_BAR: ContextVar[bool] = ContextVar("_BAR", default=False)
+"""Whether a bar is shown, which already says that work goes on."""
 
 
 class Compiling:
@@ -45,7 +49,7 @@ def working(title: str) -> Iterator[None]:
     from rich.console import Console
 
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not console.is_terminal or _BAR.get():
         yield
         return
     with console.status(Compiling(title)):
@@ -80,8 +84,11 @@ def progress_bar(title: str, unit: str, *, rate: tuple[int, str] | None = None) 
     columns = *counts, *([] if rate is None else [_speed_column(*rate)]), *times, RenderableColumn(Compiling())
     period = 30.0 if rate is None else math.inf  # a unit may take longer than the 30 seconds that are averaged over
     with Progress(*columns, console=console, transient=True, speed_estimate_period=period) as bar:
-        task = bar.add_task("")
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        task, shown = bar.add_task(""), _BAR.set(True)
+        try:
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+        finally:
+            _BAR.reset(shown)
 
 
 def _speed_column(each: int, name: str) -> "ProgressColumn":

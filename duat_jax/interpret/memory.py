@@ -1,6 +1,7 @@
 """The memory that a question takes on a CPU, estimated before a model is loaded."""
 
 import math
+from functools import cache
 
 import jax
 
@@ -18,12 +19,16 @@ every feature; measured, and on the documentation's page on memory."""
 def peak_bytes(question: str, config: Config, tokens: int, dtype: str) -> int:
     """Return the estimated peak memory of a process that loads a model and asks one question."""
     constant, per_neuron, per_feature = PEAK[question]
-    weights = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(skeleton(config, dtype)))
     values = sum(
         per_neuron * block.neurons * (block.chosen_experts or 1) + per_feature * block.features
         for block in config.blocks
     )
-    return int(constant + weights + 4 * bucket(tokens, config.positions) * values)
+    return int(constant + _bytes_of_weights(config, dtype) + 4 * bucket(tokens, config.positions) * values)
+
+
+@cache
+def _bytes_of_weights(config: Config, dtype: str) -> int:
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(skeleton(config, dtype)))
 
 
 def warn_of_memory(question: str, config: Config, tokens: int, dtype: str) -> None:

@@ -58,6 +58,7 @@ def test_help_shows_the_examples_and_their_options_exist(name):
 
 
 WRITTEN = {"--out", "--output", "--html", "--plot", "--json", "--csv", "--save", "--work", "--viewer", "--graphml"}
+WRITTEN |= {"--parquet"}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -67,7 +68,7 @@ def test_the_examples_of_a_command_write_to_different_places(name):
     assert len(set(places)) == len(places)
 
 
-OWN = {"--plot": "png pdf svg", "--html": "html", "--viewer": "json", "--graphml": "graphml"}
+OWN = {"--plot": "png pdf svg", "--html": "html", "--viewer": "json", "--graphml": "graphml", "--parquet": "parquet"}
 """Options of files with one of these endings."""
 
 BARE = {"--csv": "csv", "--json": "json", "--save": "safetensors", "--work": "json safetensors"}

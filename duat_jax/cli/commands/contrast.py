@@ -85,7 +85,8 @@ def contrast(
     return Answer(
         result=result,
         record=result.as_dict(source.name, top),
-        parts=[*source.notes(number.tokens, result.predictions), result.table(top), *named],
+        notes=source.notes(number.tokens, result.predictions),
+        parts=[result.table(top), *named],
         certified=[("the contrast", result.completeness)],
         examples=examples,
     )

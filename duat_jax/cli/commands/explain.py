@@ -66,7 +66,8 @@ def explain(
     return Answer(
         result=result,
         record=result.as_dict(source.name, top),
-        parts=[*source.notes(number.tokens, result.predictions), result.table(top), *named],
+        notes=source.notes(number.tokens, result.predictions),
+        parts=[result.table(top), *named],
         certified=[("the table", result.completeness), ("the collapse", result.collapse_completeness)],
         examples=examples,
     )

@@ -17,7 +17,10 @@ from duat_jax.cli.progress import working
 )
 def graph(
     *,
-    text: Annotated[str, typer.Argument(help="The text that the model reads; [MASK] or <mask> marks the token.")],
+    text: Annotated[
+        str,
+        typer.Argument(help="The text that the model reads; [MASK] or <mask> marks the token. With --out, a file."),
+    ],
     source: Annotated[Source, Fields("model", "no_special_tokens", "chat", "dtype", "survey")],
     number: Annotated[
         Number,
@@ -37,7 +40,7 @@ def graph(
         OldName("--scores"),
     ] = 3,
     top: Annotated[int, typer.Option(min=1, help="Number of the largest moves and neurons to list.")] = 10,
-    files: Annotated[Files, Fields("plot", "html", "viewer", "graphml", "save", "csv", "json_file")],
+    files: Annotated[Files, Fields("out", "plot", "html", "viewer", "graphml", "save", "csv", "parquet", "json_file")],
 ) -> Answer:
     """Follow one output through a model: what every token of every layer is the sum of, head by head, exactly."""
     config = source.open("call duat.graph in Python for them")
@@ -63,7 +66,8 @@ def graph(
     return Answer(
         result=result,
         record=result.as_dict(source.name, top),
-        parts=[*source.notes(number.tokens, explanation.predictions), result.table(top), *named],
+        notes=source.notes(number.tokens, explanation.predictions),
+        parts=[result.table(top), *named],
         texts=texts,
         certified=[("the table", explanation.completeness), ("the streams", result.completeness)],
         examples=examples,

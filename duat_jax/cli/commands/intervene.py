@@ -7,7 +7,7 @@ import typer
 
 from duat_jax.cli.command import CODE, command
 from duat_jax.cli.groups import Fields, OldName
-from duat_jax.cli.options import ModelOfTexts, Number, Source, Text
+from duat_jax.cli.options import ModelOfTexts, Number, Source, TextOrFile
 from duat_jax.cli.output import Answer, PageFiles
 from duat_jax.cli.progress import working
 from duat_jax.errors import InvalidInput
@@ -32,7 +32,7 @@ Token = Annotated[
 )
 def intervene(
     *,
-    text: Text,
+    text: TextOrFile,
     edit: Annotated[
         list[str] | None,
         typer.Option(
@@ -69,7 +69,7 @@ def intervene(
 )
 def steer(
     *,
-    text: Text,
+    text: TextOrFile,
     towards: Annotated[str, typer.Option(help="A text that the model's stream is pushed towards.")],
     away: Annotated[str, typer.Option(help="A text that it is pushed away from.")],
     layers: Annotated[int, typer.Option(min=0, help="After how many layers the direction is added.")],
@@ -99,6 +99,7 @@ def _answer(source: Source, number: Number, text: str, edits: "Sequence[Edit]", 
     return Answer(
         result=result,
         record=result.as_dict(source.name),
-        parts=[*source.notes(number.tokens, result.predictions), result.table()],
+        notes=source.notes(number.tokens, result.predictions),
+        parts=[result.table()],
         certified=[("the secant's column", result.completeness)] if result.reaches else (),
     )

@@ -1,0 +1,79 @@
+"""The page that lists many results, each with a link to its own page."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+from urllib.parse import quote
+
+from duat_jax.display.page.document import _digest, style_of_page
+
+INDEX = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src '{hash}'; img-src data:">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>{title} – duat</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+<p class="faint">{about}</p>
+<table class="index">
+<thead><tr>{head}</tr></thead>
+<tbody>
+{body}
+</tbody>
+</table>
+</main>
+</body>
+</html>
+"""
+
+STYLE = """
+.index { border-collapse: collapse; width: 100%; font-size: 13px; }
+.index :is(th, td) { text-align: left; vertical-align: top; padding: .4rem .8rem .4rem 0;
+  border-bottom: 1px solid var(--line); white-space: pre-wrap; }
+.index td:nth-child(-n+3) { overflow-wrap: anywhere; }
+.index th { font-weight: 400; color: var(--faint); }
+.index a { color: var(--accent); }
+@media (max-width: 600px) {
+  .index, .index :is(tbody, tr, td) { display: block; }
+  .index thead { display: none; }
+  .index tr { border-bottom: 1px solid var(--line); padding: .5rem 0; }
+  .index td { border: 0; padding: .1rem 0; overflow-wrap: anywhere; }
+  .index td:empty { display: none; }
+  .index td[data-name]::before { content: attr(data-name) " "; color: var(--faint); }
+}
+"""
+"""On a phone every result is a block of lines, each with the name of its column."""
+
+COLUMNS = "id", "text", "explained", "value", "verdict", "largest token", "largest unit"
+"""The fields of a row that are shown, with spaces for underscores."""
+
+
+def index_document(title: str, about: str, rows: Sequence[Mapping[str, Any]], links: Sequence[str]) -> str:
+    """Return a page that lists rows; a row without an answer has its error, and no link."""
+    style = style_of_page() + STYLE
+    return INDEX.format(
+        hash=_digest(style),
+        style=style,
+        title=escape(title),
+        about=escape(about),
+        head="".join(f"<th>{name}</th>" for name in COLUMNS),
+        body="\n".join(f"<tr>{_cells(row, link)}</tr>" for row, link in zip(rows, links, strict=True)),
+    )
+
+
+def _cells(row: Mapping[str, Any], link: str) -> str:
+    """Return the cells of a row, its id as a link."""
+    shown = [row[name.replace(" ", "_")] for name in COLUMNS]
+    written = [escape(f"{each:z.4f}" if isinstance(each, float) else str(each or "")) for each in shown]
+    if row["error"] is None:
+        written[0] = f'<a href="{escape(quote(link))}">{written[0]}</a>'
+    else:
+        written[COLUMNS.index("explained")] = escape(row["error"])
+    return "".join(f'<td data-name="{name}">{cell}</td>' for name, cell in zip(COLUMNS, written, strict=True))

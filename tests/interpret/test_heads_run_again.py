@@ -27,7 +27,7 @@ def test_a_page_and_a_file_have_the_heads_run_again(tmp_path):
     contrast = duat.contrast(model_of("next token"), IDS, OTHER, TARGET, head_runs=2)
     (table,) = contrast.view().tables
     head, *changes = contrast.head_runs[0]
-    place = f"layer {head.layer}, head {head.head}", head.token_index, str(IDS[head.token_index])
+    place = f"{head.layer}.{head.head}", f"{head.token_index} {IDS[head.token_index]}"
     assert table.rows[0] == (*place, head.contribution, -head.contribution, *changes)
     contrast.save(tmp_path / "result")
     assert duat.open(tmp_path / "result").head_runs == contrast.head_runs

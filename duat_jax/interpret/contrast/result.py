@@ -51,9 +51,9 @@ HEADS = (
     " layer's neurons."
 )
 HEAD_RUNS = (
-    "replaced: the head brings what it brings on the other input, which asks what the difference in its output does;"
-    " minus its part predicts it. removed: the head brings nothing, which asks what its whole output does, also what is"
-    " the same on both inputs; predicted with everything else held."
+    "5.3 is head 3 of layer 5. replaced: the head brings what it brings on the other input, which asks what the"
+    " difference in its output does; minus its part predicts it. removed: the head brings nothing, which asks what its"
+    " whole output does, also what is the same on both inputs; predicted with everything else held."
 )
 NEURONS = (
     "Parts of what each neuron of the layer adds here; with everything else that the stream has, they are the cell."
@@ -231,12 +231,11 @@ class Contrast(Displayed):
         tokens = tuple(map(token_label, self.tokens))
         return Table(
             "The largest heads, run again",
-            ("", "token", "", "part", "replaced: predicted", "run again", "removed: predicted", "run again"),
+            ("head", "token", "part", "replaced: predicted", "run again", "removed: predicted", "run again"),
             tuple(
                 (
-                    f"{_label(head.mixed)}, head {head.head}",
-                    head.token_index,
-                    tokens[head.token_index],
+                    f"{head.layer}.{head.head}",
+                    f"{head.token_index} {tokens[head.token_index]}",
                     head.contribution,
                     -head.contribution,
                     replaced,
@@ -246,7 +245,7 @@ class Contrast(Displayed):
                 for head, replaced, predicted, removed in self.head_runs
             ),
             note=HEAD_RUNS,
-            labels=3,
+            labels=2,
             ranked=True,
         )
 
@@ -306,13 +305,9 @@ def _unit_parts(parts: Marked[Float[np.ndarray, "tokens units"]]) -> tuple[UnitP
     in_layer = Counter(key.layer for key in set(kinds.values()))
 
     def unit_parts(key: Key, part: np.ndarray) -> UnitParts:
+        number = [f"[{key.number}]"] if key.number else []
+        label = " ".join([*(scope.replace("layers.", "layer ") for scope in key.scope), *number]) or str(key)
         row = None if key.layer is None or in_layer[key.layer] > 1 else key.layer + 1
-        return UnitParts(_label(key), row, (part,), range(part.shape[-1]))
+        return UnitParts(label, row, (part,), range(part.shape[-1]))
 
     return tuple(unit_parts(key, part) for key, part in parts.items())
-
-
-def _label(key: Key) -> str:
-    """Return the layer of a mark, in words."""
-    number = [f"[{key.number}]"] if key.number else []
-    return " ".join([*(scope.replace("layers.", "layer ") for scope in key.scope), *number]) or str(key)

@@ -80,7 +80,7 @@ def contrast(
     warn_of_memory("contrast", config, len(question.inputs.real), source.dtype.value)
     model = source.load()
     with working("Contrasting"):
-        result = answer(model, question, head_runs=HEAD_RUNS)
+        result = answer(model, question, head_runs=min(top, HEAD_RUNS))
     named = [] if examples is None else strongest(result.top_neurons(top), examples)
     return Answer(
         result=result,

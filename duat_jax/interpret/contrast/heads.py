@@ -24,7 +24,7 @@ from duat_jax.transform.query import pull_back, question_of
 from duat_jax.transform.recording import record_kinds
 
 HEAD_RUNS = 8
-"""The number of heads for which a command and the live page run the model again."""
+"""The largest number of heads for which a command and the live page run the model again."""
 
 
 def run_heads(model: Transformer, runs: Comparison, heads: Sequence[HeadPart]) -> tuple[HeadRuns, ...]:

@@ -13,7 +13,7 @@ from duat_jax.files import path_of, write_file
 from duat_jax.kinds import NAMES, OLD_NAMES, TYPES
 from duat_jax.sealed import seal, unseal
 
-VERSION = 5
+VERSION = 6
 """The version of the format and of the results' fields; what an older duat-jax couldn't read makes a new one."""
 
 WITHOUT_DIGEST = 4
@@ -48,10 +48,10 @@ def read_result(path: Path | str) -> Any:
         head, arrays, has_digest = unseal(content)
         if head["format"] != FORMAT:
             raise DuatError("has another format")
-        if (version := head["version"]) not in (VERSION, WITHOUT_DIGEST):
+        if not WITHOUT_DIGEST <= (version := head["version"]) <= VERSION:
             remedy = "install a newer duat-jax to open it" if version > VERSION else "compute and save the result again"
             raise InvalidInput(f"{path} has version {version}, and this duat-jax opens version {VERSION}: {remedy}")
-        if has_digest != (version == VERSION):
+        if has_digest != (version > WITHOUT_DIGEST):
             raise DuatError("has a version and a digest that contradict each other")
         result = _read(head["result"], arrays)
     except InvalidInput:

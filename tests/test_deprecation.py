@@ -12,7 +12,7 @@ from cases import GOLDEN
 import duat_jax as duat
 from duat_jax.deprecation import NEW_NAMES
 from duat_jax.in_context.result import Ledger
-from duat_jax.interpret.contrast.result import HeadPart
+from duat_jax.interpret.contrast.head_parts import HeadPart
 from duat_jax.interpret.intervene.result import Effect
 from duat_jax.lora.parameters import moved_parameters
 from duat_jax.lora.result import LoraChange

@@ -3,7 +3,9 @@
 import io
 import json
 import os
+import shlex
 import stat
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -218,7 +220,8 @@ def deliver(answer: Answer, files: Files) -> None:
     """Certify an answer, print its tables unless the JSON goes to standard output, and write its files."""
     certify(answer)
     content, result = to_json(answer.record), answer.result
-    pages = {} if files.html is None else {files.html: result.to_html(examples=answer.examples)}
+    made = {"model": answer.record.get("model", ""), "command": shlex.join(["duat", *sys.argv[1:]])}
+    pages = {} if files.html is None else {files.html: result.to_html(examples=answer.examples, provenance=made)}
     texts = pages | dict(answer.texts)
     for file, text in texts.items():
         if file != files.circuits:

@@ -14,6 +14,7 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
 from duat_jax.display.colours import NEGATIVE, POSITIVE
+from duat_jax.display.page.graph_view import MovesView
 from duat_jax.display.pictures import (
     ACROSS,
     HEADING,
@@ -149,17 +150,17 @@ def _draw_rows(axes: Axes, view: View) -> AxesImage:
     for label in axes.get_xticklabels():
         label.set_fontweight("bold" if "\n" in label.get_text() else "normal")
     axes.set_yticks(range(len(names)), names)
-    if view.graph is not None:
+    moves = view.moves if view.graph is None else view.graph.moves
+    if moves:
         places = {int(token): column for column, token in enumerate(shown.alone)}
-        _draw_arrows(axes, view, places)
+        _draw_arrows(axes, moves, places)
     return drawn
 
 
-def _draw_arrows(axes: Axes, view: View, places: dict[int, int]) -> None:
-    assert view.graph is not None
+def _draw_arrows(axes: Axes, of_rows: Sequence[MovesView | None], places: dict[int, int]) -> None:
     moves = [
         (row, int(source), int(token), part)
-        for row, moved in enumerate(view.graph.moves)
+        for row, moved in enumerate(of_rows)
         if moved is not None
         for source, token, *parts in moved.edges
         for part in parts

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from duat_jax.display.named_arrays import NamedArray, as_dataframe, as_dataset
@@ -91,7 +92,13 @@ class Displayed(ABC):
         picture.draw_panel(ax, self.view())
         return ax.figure.figure  # of a subfigure the whole figure
 
-    def html(self, path: Path | str, *others: "Displayed", examples: "Examples | None" = None) -> None:
+    def html(
+        self,
+        path: Path | str,
+        *others: "Displayed",
+        examples: "Examples | None" = None,
+        provenance: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Write the result as a page to one file, which a browser opens without a network.
 
         Its tokens are coloured, and every cell of its table opens; the parts sum on the screen as they do here.
@@ -100,6 +107,8 @@ class Displayed(ABC):
             path: the file; it is written completely or not at all.
             others: further results, such as a contrast of the same text, which the page shows by a switch.
             examples: of the model, from `duat.survey.examples`: the texts in which each neuron is strongest.
+            provenance: how the result was made, by name, such as `{"model": "gpt2"}`; the page says it at its end, with
+                the version and the date.
 
         Raises:
             OSError: if the file can't be written.
@@ -112,14 +121,20 @@ class Displayed(ABC):
             ...     duat.explain(model, "for i in range(10").html(f"{folder}/page.html")
         """
         file = path_of(path, "a file for a page")
-        write_file(file, self.to_html(*others, examples=examples).encode())
+        write_file(file, self.to_html(*others, examples=examples, provenance=provenance).encode())
 
-    def to_html(self, *others: "Displayed", examples: "Examples | None" = None) -> str:
+    def to_html(
+        self,
+        *others: "Displayed",
+        examples: "Examples | None" = None,
+        provenance: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
         """Return the page as HTML.
 
         Args:
             others: further results, which the page shows by a switch.
             examples: as in `html`.
+            provenance: as in `html`.
 
         Raises:
             DuatError: if one of them is no result.
@@ -129,7 +144,7 @@ class Displayed(ABC):
 
         if wrong := [each for each in others if not isinstance(each, Displayed)]:
             raise DuatError(f"{type(wrong[0]).__name__} has no page: give results, such as explanations and contrasts")
-        return document([page_data(each.view(), examples) for each in (self, *others)])
+        return document([page_data(each.view(), examples) for each in (self, *others)], provenance)
 
     def to_json(self, **fields: Any) -> str:
         """Return what `as_dict` gives as JSON, which `duat.schemas.read` reads; of neurons the largest.

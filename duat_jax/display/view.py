@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from duat_jax.display.page.graph_view import GraphView
+from duat_jax.display.page.graph_view import GraphView, MovesView
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.images import SeenImage
 from duat_jax.inputs.labels import Prediction
@@ -183,18 +183,21 @@ class View:
     Args:
         kind: the kind of result.
         target: what is explained, in words.
+        headline: what was found, in one sentence; empty for a kind of result that has none.
         value: the number that the parts sum to.
         value_name: its name.
         completeness: the value, the sum of all parts, error, tolerance and verdict; absent where parts need not sum.
         exact: what is exact and what is held, in one sentence.
         runs: the runs of the model; of several, the last row is the difference.
         output: the number of the token or class that is read; absent if none is.
+        position: the index of the token at which it is read; absent if it is read at none.
         tokens: the text, token by token, with white space visible.
         others: the tokens of the other text; absent without one.
         line_ends: the indices of tokens after which a line ends.
         heading: the title of the table of rows and tokens.
         rows: its rows.
         row_sums: whether each row sums to the value; else all rows together with `added` do.
+        moves: what heads move from token to token, by the row that they lead to; empty if it isn't known.
         later: what each row lacks of the value where `row_sums`, in words; empty if nothing is lacking.
         colourings: the ways in which the text can be coloured.
         units: neurons and heads.
@@ -210,18 +213,21 @@ class View:
 
     kind: str
     target: str
+    headline: str = ""
     value: float
     value_name: str
     completeness: Completeness | None
     exact: str
     runs: tuple[ModelRun, ...] = ()
     output: int | None = None
+    position: int | None = None
     tokens: tuple[str, ...] = ()
     others: tuple[str, ...] | None = None
     line_ends: tuple[int, ...] = ()
     heading: str = "Every layer at every token"
     rows: tuple[TokenRow, ...] = ()
     row_sums: bool = False
+    moves: tuple[MovesView | None, ...] = ()
     later: str = ""
     colourings: tuple[Colouring, ...] = ()
     units: tuple[UnitTable, ...] = ()

@@ -27,7 +27,7 @@ from duat_jax.transform.query import is_float
 from duat_jax.transform.recording import KINDS, Dynamics
 from duat_jax.transform.rounding import rounding_of
 from duat_jax.transform.secant.changed_value import movement, part, unchanged
-from duat_jax.transform.secant.difference import Sources, carry, distance_at
+from duat_jax.transform.secant.difference import Movement, Sources, carry, distance_at
 from duat_jax.transform.secant.plan import make_plan
 
 
@@ -41,6 +41,7 @@ class Secant(NamedTuple):
         parts: `D (x − y)`, entry by entry.
         multipliers: `D` at every mark in `at`: a change there, times this, is the change of the result.
         changes: the value of each of these marks at `x` minus that at `y`.
+        middles: the mean of both values.
         moved: the part of every dynamic parameter that was held at its midpoint, entry by entry.
         discontinuities: the part of every value that moved without a change of its own, by primitive and source line:
             a router's choice, an index, a mask.
@@ -55,6 +56,7 @@ class Secant(NamedTuple):
     parts: Any
     multipliers: Dynamics
     changes: Dynamics
+    middles: Dynamics
     moved: Marked[Array]
     discontinuities: dict[str, Array]
     completeness: Completeness
@@ -194,7 +196,8 @@ def _secant(fn: Callable, kinds: tuple[str, ...], names: bool | tuple[str, ...],
         jax.tree.unflatten(in_tree, split.on_argument),
         jax.tree.unflatten(in_tree, split.parts),
         _by_kind(marked),
-        _by_kind({s: split.changes[s] for s in marked}),
+        _by_kind({s: split.movements[s].change for s in marked}),
+        _by_kind({s: split.movements[s].middle for s in marked}),
         Marked({s.key: part for s, part in sorted(split.moved.items())}),
         split.discontinuities,
         _judged(program, held, constants, xs, ys, split.completeness),
@@ -239,7 +242,7 @@ class _SecantSplit(NamedTuple):
     on_argument: list[Array]
     parts: list[Array]
     multipliers: Seen
-    changes: Seen
+    movements: dict[Site, Movement]
     moved: Seen
     discontinuities: dict[str, Array]
     completeness: Completeness
@@ -264,13 +267,13 @@ def _split(
         {name: jnp.zeros((), dtype) for name in dict.fromkeys(chain(*plan.discontinuities.values()))},
     )
     change = partial(carry, program, plan, constants, xs, ys, held, wanted)
-    _, transposed, (values, changes) = jax.vjp(change, sources, has_aux=True)
+    _, transposed, (values, seen) = jax.vjp(change, sources, has_aux=True)
     (multipliers,) = transposed(jnp.ones((), dtype))
     nothing = [jnp.zeros(jnp.shape(leaf), dtype) for leaf in xs]
     on_argument = [multipliers.argument.get(i, zeros) for i, zeros in enumerate(nothing)]
     parts = [_part_of_leaf(*leaf) if is_float(leaf[1]) else leaf[0] for leaf in zip(on_argument, xs, ys, strict=True)]
     on_argument = [u.astype(leaf.dtype) if is_float(leaf) else u for u, leaf in zip(on_argument, xs, strict=True)]
-    contributions = {s: part(multipliers.marks[s], changes[s]) for s in wanted}
+    contributions = {s: part(multipliers.marks[s], seen[s].change) for s in wanted}
     moved = {s: contributions[s] for s in held}
     summands = [*parts, *moved.values(), *multipliers.discontinuities.values()]
     rounding = rounding_of(program, provided=held, wanted=(), value=True)
@@ -291,7 +294,7 @@ def _split(
     )
     unknown = jnp.array(jnp.inf)
     unrecognised = {
-        name: jnp.stack([changes.get(distance_at(place), unknown).max() for place in sorted(places)]).max()
+        name: jnp.stack([seen.get(distance_at(place), unknown).max() for place in sorted(places)]).max()
         for name, places in plan.unrecognised.items()
     }
     return _SecantSplit(
@@ -299,7 +302,7 @@ def _split(
         on_argument,
         parts,
         multipliers.marks,
-        changes,
+        {s: seen[s] for s in wanted},
         moved,
         multipliers.discontinuities,
         completeness,

@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -74,14 +76,15 @@ def stacked(program: Program, values: Mapping[Site, jax.Array]) -> dict[Site, ja
     return arrays
 
 
-def apart(program: Program, values: Mapping[Site, jax.Array]) -> dict[Site, jax.Array]:
+def apart(program: Program, values: Mapping[Site, Any]) -> dict[Site, Any]:
     """Return values with those of a scan over layers taken apart, one for every layer."""
-    by_site = dict[Site, jax.Array]()
+    by_site = dict[Site, Any]()
     for site, value in values.items():
         if site in program.stacks:
             axis = program.axis(site)
             layers = enumerate(program.stacks[site])
-            by_site |= {each: lax.index_in_dim(value, layer, axis, keepdims=False) for layer, each in layers}
+            for layer, each in layers:
+                by_site[each] = jax.tree.map(partial(lax.index_in_dim, index=layer, axis=axis, keepdims=False), value)
         else:
             by_site[site] = value
     return by_site

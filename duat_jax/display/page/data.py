@@ -10,7 +10,7 @@ from duat_jax.display.examples import Examples
 from duat_jax.display.view import Cell, Table, UnitTable, View, numbers
 from duat_jax.models.vocabulary.token import written_label
 
-FORMAT = 3
+FORMAT = 4
 """The version of the data."""
 
 TOP = 8
@@ -33,6 +33,8 @@ def page_data(view: View, examples: Examples | None = None) -> dict[str, Any]:
     return {
         "kind": view.kind,
         "target": view.target,
+        "headline": view.headline,
+        "position": view.position,
         "output": view.output,
         "exact": view.exact,
         "value_name": view.value_name,
@@ -51,6 +53,7 @@ def page_data(view: View, examples: Examples | None = None) -> dict[str, Any]:
         "line_ends": view.line_ends,
         "colourings": [each._replace(parts=numbers(each.parts))._asdict() for each in view.colourings],
         "rows": rows,
+        "moves": msgspec.to_builtins(view.moves),
         "row_sums": view.row_sums,
         "beside": view.later,
         "kinds": kinds,

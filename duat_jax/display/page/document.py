@@ -3,9 +3,14 @@
 import base64
 import gzip
 import hashlib
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from html import escape
+from importlib.metadata import version
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -33,10 +38,16 @@ scripts.</p></main>
 """
 
 
-def document(views: Sequence[dict[str, Any]]) -> str:
-    """Return a page as HTML."""
-    title = f"{views[0]['target']} – duat" if views else "duat"
-    return _filled(title, {"views": list(views), "format": FORMAT}, "")
+def document(views: Sequence[dict[str, Any]], provenance: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return a page as HTML, with how it was made: what is given, the version and the date."""
+    title = f"{views[0]['headline'] or views[0]['target']} – duat" if views else "duat"
+    made = {**provenance, "version": f"duat-jax {version('duat-jax')}", "date": _date()}
+    return _filled(title, {"views": list(views), "provenance": list(made.items()), "format": FORMAT}, "")
+
+
+def _date() -> str:
+    """Return today's date, or that which builds that are to be repeated set."""
+    return datetime.fromtimestamp(float(os.environ.get("SOURCE_DATE_EPOCH", time.time())), UTC).date().isoformat()
 
 
 def live_document(about: msgspec.Struct) -> str:

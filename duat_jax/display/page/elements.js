@@ -37,6 +37,9 @@ export const seven = (number) => full(Number(number.toPrecision(7)));
 /** A text in quotation marks. @param {string} text */
 export const quoted = (text) => `“${text}”`;
 
+/** A sentence whose quoted tokens stand apart. @param {string} text */
+export const sentence = (text) => text.split(/(“[^”]*”)/).map((part) => (part.startsWith("“") ? make("bdi", { class: "quoted", title: part }, part.slice(1, -1).trim() || part.slice(1, -1)) : part));
+
 /** All digits of a number. @param {number} number */
 export const full = (number) => (number < 0 ? "−" : "+") + String(Math.abs(number));
 
@@ -83,6 +86,9 @@ export const toggle = (acts, written, label, name) => button(label, () => acts.c
 
 /** A region that scrolls by itself. @param {string} label @param {...Node} children */
 export const scrolling = (label, ...children) => make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, ...children);
+
+/** What is shown on demand. @param {string} title @param {...Node} children */
+export const folded = (title, ...children) => [make("details", {}, make("summary", {}, title), ...children)];
 
 /** A choice by radio buttons.
  * @param {string} title

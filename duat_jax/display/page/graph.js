@@ -1,7 +1,7 @@
 // @ts-check
 // What a page says of a graph: the way of the value through streams, heads and neurons.
 
-import { button, full, make, partsTable, quoted, scrolling, seven, sum, toggle } from "./elements.js";
+import { button, folded, full, make, partsTable, quoted, scrolling, seven, sum, toggle } from "./elements.js";
 import { scorePanel } from "./score.js";
 
 /** Moves to the tokens of a row: source, token and each head's part; and what each head moves from all other tokens.
@@ -36,16 +36,18 @@ import { scorePanel } from "./score.js";
 /** @typedef {import("./page.js").Acts} Acts */
 /** An edge of one head: where it goes is the chosen cell. @typedef {{source: number, head: number}} Edge */
 
-/** All arrows of a graph, the largest first.
- * @param {Graph} graph
+/** All arrows of moves, the largest first.
+ * @param {string[]} rows
+ * @param {(Moves | null)[]} moves
  * @param {string[]} labels
+ * @returns {import("./picture.js").Arrow[]}
  */
-export function arrowsOf(graph, labels) {
-  const arrows = graph.moves.flatMap((moves, row) => (moves?.edges ?? []).map(([source, token, ...heads]) => {
+export function arrowsOf(rows, moves, labels) {
+  const arrows = moves.flatMap((some, row) => (some?.edges ?? []).map(([source, token, ...heads]) => {
     const loadings = heads.map((part, head) => /** @type {[number, number]} */ ([head, part])).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
     const told = loadings.slice(0, 3).map(([head, part]) => `head ${head} ${seven(part)}`).join(", ");
     const part = sum(heads);
-    return { row, source, token, part, sentence: `${graph.rows[row]}, from ${source} ${quoted(labels[source])} to ${token} ${quoted(labels[token])}: ${full(part)}; ${told}` };
+    return { row, source, token, part, label: loadings.length ? `head ${row - 1}.${loadings[0][0]} ${seven(Number(loadings[0][1].toPrecision(3)))}` : "", sentence: `${rows[row]}, from ${source} ${quoted(labels[source])} to ${token} ${quoted(labels[token])}: ${full(part)}; ${told}` };
   }));
   return arrows.sort((a, b) => Math.abs(b.part) - Math.abs(a.part));
 }
@@ -143,8 +145,8 @@ export function whyList(graph, acts, choose) {
   const moves = graph.moves.flatMap((some, row) => (some?.edges ?? []).flatMap(([key, query, ...heads]) => heads.map((part, head) => ({ layer: row - 1, head, query, key, part }))));
   const places = acts ? moves.sort((a, b) => Math.abs(b.part) - Math.abs(a.part)).slice(0, 6) : graph.scores;
   if (!places.length) return [];
-  return [make("h2", {}, "Why the heads that move most attend where they do"),
-    make("div", { class: "units" }, ...places.map((score) => button(`layer ${score.layer}, head ${score.head}, from token ${score.key} to ${score.query}`, () => choose(score))))];
+  return folded("Why the heads that move most attend where they do",
+    make("div", { class: "units" }, ...places.map((score) => button(`layer ${score.layer}, head ${score.head}, from token ${score.key} to ${score.query}`, () => choose(score)))));
 }
 
 /** The neurons with the largest contributions: one opens, several are put into a group.
@@ -166,8 +168,7 @@ export function neuronPanels(graph, chosen, choose, group, acts) {
     const members = [...boxes.keys()].filter((index) => boxes[index].checked);
     if (members.length) group({ name: name.value || "unnamed", members, predicted: -sum(members.map((index) => graph.neurons[index].contribution)), measured: null });
   });
-  const panels = [make("h2", {}, "The neurons with the largest contributions"), list, neuronPanel(graph.neurons[chosen], acts), make("p", {}, name, " ", add)];
-  return [...panels, make("h3", {}, "Groups of neurons, all switched off together"), groupsTable(graph, acts)];
+  return [list, neuronPanel(graph.neurons[chosen], acts), make("p", {}, name, " ", add), make("h3", {}, "Groups of neurons, all switched off together"), groupsTable(graph, acts)];
 }
 
 /** @param {Neuron | undefined} neuron @param {Acts | null} acts */

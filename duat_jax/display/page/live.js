@@ -185,7 +185,7 @@ export function live({ ask, about, el, owned }) {
 
   async function save() {
     const shell = entry && await answer({ ask: "page" });
-    if (shell && entry) savePage([...entry.views.values()], new DOMParser().parseFromString(shell.page, "text/html").documentElement);
+    if (shell && entry) savePage([...entry.views.values()], [], new DOMParser().parseFromString(shell.page, "text/html").documentElement);
   }
 
   /** Show what the model says next on one of the texts. @param {HTMLElement} el @param {import("./page.js").Said | undefined} said */

@@ -1,10 +1,10 @@
 // @ts-check
 // The page of results, one or several of which one is shown. `views` is the data of data.py.
 
-import { button, choice, full, largest, make, partsTable, quoted, scrolling, seven, shade, sum, toggle, whenPointedAt } from "./elements.js";
+import { button, choice, folded, full, largest, make, partsTable, quoted, scrolling, sentence, seven, shade, sum, toggle, whenPointedAt } from "./elements.js";
 import { arrowsOf, edgePanel, neuronPanel, neuronPanels, nodePanel, whyList } from "./graph.js";
-import { download, draw, savePicture } from "./picture.js";
-import { cellPanel, choices, grid, largestUnits, MOST, shown, tokenName } from "./table.js";
+import { download, draw, fitting, savePicture } from "./picture.js";
+import { cellPanel, choices, grid, largestUnits, MOST, shown, tokenName, without } from "./table.js";
 
 /** @typedef {{name: string, value: number, predictions: [string, number][]}} Said */
 /** @typedef {{name: string, note: string, parts: number[]}} Colouring */
@@ -17,6 +17,8 @@ import { cellPanel, choices, grid, largestUnits, MOST, shown, tokenName } from "
  * @typedef {object} View
  * @property {string} kind
  * @property {string} target
+ * @property {string} headline what was found, in one sentence; empty for none
+ * @property {number | null} position of the token at which the number is read
  * @property {number | null} output
  * @property {string} exact
  * @property {string} value_name
@@ -28,6 +30,7 @@ import { cellPanel, choices, grid, largestUnits, MOST, shown, tokenName } from "
  * @property {number[]} line_ends
  * @property {Colouring[]} colourings
  * @property {Row[]} rows
+ * @property {(import("./graph.js").Moves | null)[]} moves what heads move to each row
  * @property {boolean} row_sums
  * @property {string} beside
  * @property {UnitsKind[]} kinds
@@ -51,34 +54,49 @@ import { cellPanel, choices, grid, largestUnits, MOST, shown, tokenName } from "
  * @typedef {{colouring: number, columns: number, row: number, token: number, arrows: number, neuron: number, source: number, head: number}} State
  */
 
-export const FORMAT = 3;
+export const FORMAT = 4;
 
 /** What a view is called where one of several is chosen. @param {View} view */
 const kindName = ({ kind }) => (kind === "intervention" ? "edits" : kind);
 
 /** Who said what: the number and the predictions on each input. @param {View} view */
 export function saidTable(view) {
-  const heads = ["input", "the number", ...(view.said.some(({ predictions }) => predictions.length) ? ["the model says"] : [])];
-  return make("table", { class: "said" }, make("thead", {}, make("tr", {}, ...heads.map((title) => make("th", { scope: "col", class: "faint" }, title)))), make("tbody", {}, ...view.said.map((said) => make("tr", {},
+  const heads = ["", "the number", ...(view.said.some(({ predictions }) => predictions.length) ? ["the model says next"] : [])];
+  return scrolling("the inputs", make("table", { class: "said" }, make("thead", {}, make("tr", {}, ...heads.map((title) => make("th", { scope: "col", class: "faint" }, title)))), make("tbody", {}, ...view.said.map((said) => make("tr", {},
     make("th", { scope: "row" }, make("bdi", {}, said.name)),
     make("td", { title: full(said.value) }, seven(said.value)),
-    ...(heads.length > 2 ? [make("td", {}, ...said.predictions.flatMap(([text, probability]) => [make("bdi", {}, quoted(text)), ` ${(100 * probability).toFixed(1)} %   `]))] : [])))));
+    ...(heads.length > 2 ? [make("td", {}, ...said.predictions.map(([text, probability]) => probabilityChip(text, probability)))] : []))))));
+}
+
+/** What the model says, filled by its probability. @param {string} text @param {number} probability */
+function probabilityChip(text, probability) {
+  const chip = make("span", { class: "chip" }, make("bdi", {}, quoted(text)), ` ${(100 * probability).toFixed(1)} %`);
+  chip.style.backgroundSize = `${(100 * probability).toFixed(1)}% 100%`;
+  return chip;
 }
 
 /** The tables of the kind of result. @param {View} view */
 export const tablesOf = (view) => view.tables.flatMap(({ title, columns, rows, total, note }) => [...(title ? [make("h2", {}, title)] : []),
   scrolling(title || "table", partsTable(columns, rows, total)), ...(note ? [make("p", { class: "faint" }, note)] : [])]);
 
-/** What is exact, and whether the sum holds; always in sight. @param {View} view */
+/** Whether the parts sum, and what is exact. @param {View} view */
 export function verdict(view) {
-  if (!view.completeness) return make("div", {}, ...view.notes.map((note) => make("p", {}, note)), make("p", { class: "faint" }, view.exact));
+  const said = [...(view.completeness?.note ? [view.completeness.note] : []), ...view.notes].map((note) => make("p", {}, note));
+  const exact = make("p", { class: "faint" }, view.exact);
+  if (!view.completeness) return make("div", {}, ...said, exact);
   const { sum: total, error, tolerance, verdict } = view.completeness;
   return make("div", {},
-    make("p", {}, `${view.value_name} ${seven(view.value)}, sum of all parts ${seven(total)}, error ${error.toExponential(1).replaceAll("-", "−")} ${verdict === "fails" ? ">" : "≤"} tolerance ${tolerance.toExponential(1).replace("e-", "e−")}: `,
-      make("span", { class: `verdict ${verdict}` }, verdict)),
-    ...(view.completeness.note ? [make("p", {}, view.completeness.note)] : []),
-    ...view.notes.map((note) => make("p", {}, note)),
-    make("p", { class: "faint" }, view.exact));
+    make("p", {}, "All parts sum to the number: ", make("span", { class: `verdict ${verdict}` }, verdict),
+      make("span", { class: "faint" }, ` (${view.value_name} ${seven(view.value)}, sum of all parts ${seven(total)}, error ${error.toExponential(1).replaceAll("-", "−")} ${verdict === "fails" ? ">" : "≤"} tolerance ${tolerance.toExponential(1).replace("e-", "e−")})`)),
+    ...said, exact);
+}
+
+/** What the colours and lines of a view mean. @param {View} view @param {boolean} arrows */
+function legend(view, arrows) {
+  const most = largest(view.rows.flatMap(({ parts }) => parts));
+  const bar = make("span", { class: "bar", "aria-hidden": "true" });
+  return make("p", { class: "legend" }, make("span", {}, `lowers the number, ${seven(Number((-most).toPrecision(3)))} `), bar, make("span", {}, ` raises it, ${seven(Number(most.toPrecision(3)))}`),
+    ...(arrows ? [make("span", { class: "lines" }, "━"), make("span", {}, " a head carries it from token to token; the wider, the more")] : []));
 }
 
 /** The ways in which the text of a view can be coloured: its own, and of an explanation those of contrasts of the same text.
@@ -109,7 +127,7 @@ function textPanel(view, { parts, note }, chosen, choose, say) {
     span.addEventListener("click", () => choose(token));
     text.append(span, ...(view.line_ends.includes(token) ? [make("br")] : []));
   });
-  return make("div", {}, make("p", { class: "faint" }, `${note} Choose a token to open its cell.`), text);
+  return make("div", {}, text, make("p", { class: "faint" }, note));
 }
 
 /** The lists of what isn't at a token, and the account of the value.
@@ -140,10 +158,10 @@ function stateOf(view, colourings, given, width) {
   };
   const columns = read("columns", view.tokens.length + 1, 0);
   const [least, ...more] = choices(view);
-  const fitting = more.filter((count) => count * 75 <= width - 200).pop() ?? least;
+  const narrow = more.filter((count) => count * 75 <= width - 200).pop() ?? least;
   return {
     colouring: Math.max(read("colouring", colourings, 0), 0),
-    columns: choices(view).includes(columns) ? columns : fitting,
+    columns: choices(view).includes(columns) ? columns : narrow,
     row: read("row", view.rows.length, -1),
     token: read("token", view.tokens.length, -1),
     arrows: Math.max(read("arrows", MOST, 40), 0),
@@ -159,25 +177,32 @@ function stateOf(view, colourings, given, width) {
  * @param {{views: View[], given: URLSearchParams, keep: (state: State) => void, files: () => Node[], acts: Acts | null, opened: {neuron: import("./graph.js").Neuron | null}, said?: string}} page
  */
 export function show(view, el, { views, given, keep, files, acts, opened, said = "" }) {
-  const head = [make("h1", { title: full(view.value) }, view.target, ` = ${seven(view.value)}`), ...(view.said.length ? [saidTable(view)] : []), verdict(view)];
+  const head = [make("h1", {}, ...sentence(view.headline || `${view.target} = ${seven(view.value)}`)),
+    make("p", { class: "number" }, "Explained: ", make("bdi", {}, view.target), ", ", make("strong", { title: full(view.value) }, seven(view.value)), ".")];
+  const end = [verdict(view), make("p", { class: "files" }, ...files())];
   if (!view.tokens.length) {
-    el.replaceChildren(...head, ...tablesOf(view), ...addedPanels(view), make("p", { class: "files" }, ...files()));
+    el.replaceChildren(...head, ...(view.said.length ? [saidTable(view)] : []), ...tablesOf(view), ...addedPanels(view), ...end);
     return;
   }
+  const room = el.clientWidth || 1200;
   const colourings = colouringsOf(view, views);
-  const state = stateOf(view, colourings.length, given, el.clientWidth || 1200);
+  const state = stateOf(view, colourings.length, given, room);
+  /** Whether the reader chose the columns; the picture takes more than the table where they fit. */
+  let few = given.has("columns");
   /** What was chosen before, the last one at the end. @type {State[]} */
   const before = [];
-  const readout = make("output", { class: "readout", "aria-live": "off" }, said);
+  const [overPicture, overTable] = ["picture", "table"].map(() => make("output", { class: "readout", "aria-live": "off" }));
+  overPicture.textContent = said;
   /** @param {string} sentence */
-  const say = (sentence) => { readout.textContent = sentence; };
+  const say = (sentence) => { overPicture.textContent = overTable.textContent = sentence; };
   const [text, table, cell, neuron, drawn, node, edge, neurons] = Array.from({ length: 8 }, () => make("div"));
   const labels = view.tokens.map((_, token) => tokenName(view, token));
-  const arrows = view.graph ? arrowsOf(view.graph, labels) : [];
-  /** The row of the graph that the chosen row is. */
-  const streamRow = () => view.graph?.rows.indexOf(view.rows[state.row]?.name) ?? -1;
-  /** The row of the table that a row of the graph is. @param {number} row */
-  const tableRow = (row) => view.rows.findIndex(({ name }) => name === view.graph?.rows[row]);
+  const rows = view.graph?.rows ?? view.rows.map(({ name }) => name);
+  const arrows = arrowsOf(rows, view.graph?.moves ?? view.moves, labels);
+  /** The row of the picture that the chosen row is. */
+  const pictureRow = () => rows.indexOf(view.rows[state.row]?.name);
+  /** The row of the table that a row of the picture is. @param {number} row */
+  const tableRow = (row) => view.rows.findIndex(({ name }) => name === rows[row]);
   const drawText = () => {
     const off = acts ? [make("p", { class: "held" }, ...(state.token < 0 ? [] : [toggle(acts, `token ${state.token} set mean`, `switch token ${state.token} off`, `switch token ${state.token} off`)]))] : [];
     text.replaceChildren(textPanel(view, colourings[state.colouring], state.token, (token) => change({ token, row: state.row < 0 ? 0 : state.row }), say), ...off);
@@ -196,21 +221,24 @@ export function show(view, el, { views, given, keep, files, acts, opened, said =
     neuron.replaceChildren(...(opened.neuron ? [neuronPanel(opened.neuron, acts)] : []));
   };
   const picture = () => {
-    const drawing = { title: `${view.target} = ${seven(view.value)}`, labels, columns: shown(view, state.columns) };
-    const { graph } = view;
-    if (!graph) return draw({ ...drawing, rows: view.rows.map(({ name }) => name), parts: view.rows.map(({ parts }) => parts), arrows: [] }, state, () => {}, say);
-    return draw({ ...drawing, rows: graph.rows, parts: graph.streams, arrows: arrows.slice(0, state.arrows) }, { row: streamRow(), token: state.token }, (row, token) => change({ row: tableRow(row), token }), say);
+    const columns = shown(view, few ? state.columns : Math.max(Math.min(fitting(room), view.tokens.length), state.columns));
+    const drawing = {
+      title: `${view.target} = ${seven(view.value)}`, rows, labels, columns, others: without(view, columns),
+      parts: view.graph?.streams ?? view.rows.map(({ parts }) => parts), arrows: arrows.slice(0, state.arrows),
+      reads: view.position === null ? null : { token: view.position, label: seven(view.value) },
+    };
+    return draw(drawing, { row: pictureRow(), token: state.token }, room, (row, token) => change({ row: tableRow(row), token }), say);
   };
   const told = make("output");
   const drawPicture = () => {
-    if (!view.graph) return;
     const [few, all] = [arrows.slice(0, state.arrows), arrows].map((some) => sum(some.map(({ part }) => Math.abs(part))));
-    told.textContent = ` ${Math.min(state.arrows, arrows.length)} arrows, ${((100 * few) / (all || 1)).toFixed(0)} % of the sizes of all ${arrows.length}; the others stand in the tables of the tokens`;
+    told.textContent = ` ${Math.min(state.arrows, arrows.length)} of ${arrows.length}, ${((100 * few) / (all || 1)).toFixed(0)} % of their sizes`;
     const left = drawn.firstElementChild?.scrollLeft ?? Infinity; // the value is read at the end of the text
-    drawn.replaceChildren(scrolling("the picture of the streams", picture()));
+    drawn.replaceChildren(scrolling("the picture", picture()));
     if (drawn.firstElementChild) drawn.firstElementChild.scrollLeft = Math.min(left, drawn.firstElementChild.scrollWidth);
-    node.replaceChildren(nodePanel(view.graph, labels, streamRow(), state.token, (chosen) => change(chosen), acts));
-    edge.replaceChildren(edgePanel(view.graph, labels, streamRow(), state.token, state, acts));
+    if (!view.graph) return;
+    node.replaceChildren(nodePanel(view.graph, labels, pictureRow(), state.token, (chosen) => change(chosen), acts));
+    edge.replaceChildren(edgePanel(view.graph, labels, pictureRow(), state.token, state, acts));
   };
   const drawNeurons = () => view.graph && neurons.replaceChildren(...neuronPanels(view.graph, state.neuron, (neuron) => change({ neuron }), (group) => {
     view.graph?.groups.push(group);
@@ -230,7 +258,10 @@ export function show(view, el, { views, given, keep, files, acts, opened, said =
     Object.assign(state, changes);
     keep(state);
     if ("colouring" in changes || "token" in changes) drawText();
-    if ("columns" in changes) drawTable();
+    if ("columns" in changes) {
+      few = true;
+      drawTable();
+    }
     table.querySelector("td.chosen")?.classList.remove("chosen");
     table.querySelector(`td[data-row="${state.row}"][data-token="${state.token}"]`)?.classList.add("chosen");
     drawCell();
@@ -254,26 +285,34 @@ export function show(view, el, { views, given, keep, files, acts, opened, said =
     coloured.querySelectorAll("input").forEach((input, index) => { input.checked = index === state.colouring; });
   }, { disabled: "" });
   const pictures = /** @type {const} */ (["svg", "png"]).map((kind) => button(`Save as ${kind.toUpperCase()}`, () => savePicture(picture(), kind)));
-  const streams = view.graph ? [make("h2", {}, "How the number comes about"),
-    make("p", { class: "faint" }, "Squares are the parts of the tokens in each stream, from the embedding to the last layer; arrows are what heads move from token to token. Every square is the sum of what comes in: choose one."),
-    make("p", { class: "faint" }, `The squares of the last stream sum to the ${view.value_name} without ${seven(view.graph.after)}, which is added after it.`),
-    make("p", {}, "Arrows: ", slider, told), drawn, node, edge,
-    ...whyList(view.graph, acts, ({ layer, head, query, key }) => change({ row: tableRow(layer + 1), token: query, source: key, head })), neurons] : [];
+  const sums = view.row_sums ? `Every row sums to the difference${view.beside ? ", with what moved or jumped after it" : ""}.` : !view.completeness ? "" : `All squares and what stands below them sum to the ${view.value_name}.`;
+  const layers = "Rows are layers, from the embedding at the bottom to the last layer at the top; columns are tokens. ";
+  const means = view.graph ? [`Squares are the parts of the tokens in each stream, from the embedding at the bottom to the last layer; every square is the sum of what comes in. Those of the last stream sum to the ${view.value_name} without ${seven(view.graph.after)}, which is added after it.`]
+    : [layers, sums];
+  const tables = tablesOf(view);
+  const edited = view.kind === "intervention";
 
   el.replaceChildren(
-    ...head, make("h2", {}, "The text"), ...(colourings.length > 1 ? [coloured] : []), text,
-    ...tablesOf(view), make("h2", {}, view.heading),
-    make("p", { class: "faint" }, view.row_sums ? `Every row sums to the difference${view.beside ? ", with what moved or jumped after it" : ""}. Choose a cell to see its heads and neurons.` : !view.completeness ? "" : `All cells and what stands below them sum to the ${view.value_name}. Choose a cell to see its ${view.kind === "intervention" ? "neurons or heads" : "neurons"}.`),
-    make("p", {}, ...(counts.length > 1 ? ["Columns: ", select] : [])),
-    table, cell, neuron, ...largestUnits(view, (row, token) => change({ row, token })), ...addedPanels(view), ...streams, make("p", { class: "files" }, undo, " Picture: ", ...pictures, ...files()), readout);
+    ...head, ...(colourings.length > 1 ? [coloured] : []), text, ...(view.said.length ? [saidTable(view)] : []), ...(edited ? tables : []),
+    ...(edited ? [] : [make("h2", {}, view.graph ? "How the number comes about" : view.heading), legend(view, arrows.length > 0),
+      make("p", { class: "faint" }, ...means, " Choose a square to open it."), overPicture, drawn]),
+    ...(arrows.length ? [make("p", {}, "Arrows: ", slider, told)] : []), cell, neuron, node, edge, ...(edited ? [] : tables),
+    ...folded(edited ? view.heading : "All numbers, as a table", make("p", {}, ...(counts.length > 1 ? ["Columns: ", select, " "] : []), make("span", { class: "faint" }, `${view.graph ? `${view.heading}. ` : ""}${sums}`)), overTable, table),
+    ...largestUnits(view, (row, token) => change({ row, token })), ...addedPanels(view),
+    ...(view.graph ? [...whyList(view.graph, acts, ({ layer, head, query, key }) => change({ row: tableRow(layer + 1), token: query, source: key, head })), ...(view.graph.neurons.length ? folded("The neurons with the largest contributions, and groups of them", neurons) : [])] : []),
+    make("p", { class: "files" }, undo, " Picture: ", ...pictures), ...end);
   drawText(); drawTable(); drawCell(); drawPicture(); drawNeurons();
 }
 
+/** How a page was made. @param {[string, string][]} provenance */
+export const footer = (provenance) => make("footer", { class: "faint" }, make("dl", {}, ...provenance.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, make("bdi", {}, value))])));
+
 /** Fill an element with several views, of which one is shown, as a file keeps them.
  * @param {View[]} views
+ * @param {[string, string][]} provenance
  * @param {HTMLElement} el
  */
-export function showAll(views, el) {
+export function showAll(views, provenance, el) {
   // A frame in a notebook has no address of its own.
   const owned = location.protocol !== "about:";
   const given = new URLSearchParams(location.hash.slice(1));
@@ -281,7 +320,7 @@ export function showAll(views, el) {
   const body = make("div");
   /** @param {Partial<State>} state */
   const keep = (state) => owned && history.replaceState(null, "", `#${new URLSearchParams(Object.entries({ ...(shownView ? { view: shownView } : {}), ...state }).map(([name, value]) => [name, String(value)]))}`);
-  const files = () => views.some(({ graph }) => graph) ? [button("Save this page with its groups", () => savePage(views, document.documentElement))] : [];
+  const files = () => views.some(({ graph }) => graph) ? [button("Save this page with its groups", () => savePage(views, provenance, document.documentElement))] : [];
   const draw = () => show(views[shownView], body, { views, given, keep, files, acts: null, opened: { neuron: null } });
   const tabs = choice("Show", "view", views.map(kindName), shownView, (index) => {
     shownView = index;
@@ -289,17 +328,18 @@ export function showAll(views, el) {
     keep({});
     draw();
   });
-  el.replaceChildren(...(views.length > 1 ? [tabs] : []), body);
+  el.replaceChildren(...(views.length > 1 ? [tabs] : []), body, footer(provenance));
   draw();
 }
 
 /** Write views into a copy of a page, and download it.
  * @param {View[]} views
+ * @param {[string, string][]} provenance
  * @param {HTMLElement} shell
  */
-export async function savePage(views, shell) {
+export async function savePage(views, provenance, shell) {
   const copy = /** @type {HTMLElement} */ (shell.cloneNode(true));
-  const packed = await new Response(new Blob([JSON.stringify({ format: FORMAT, views })]).stream().pipeThrough(new CompressionStream("gzip"))).arrayBuffer();
+  const packed = await new Response(new Blob([JSON.stringify({ format: FORMAT, views, provenance })]).stream().pipeThrough(new CompressionStream("gzip"))).arrayBuffer();
   const bytes = Array.from(new Uint8Array(packed), (byte) => String.fromCharCode(byte)).join("");
   const title = copy.querySelector("title");
   if (title) title.textContent = views[0].target;

@@ -1,15 +1,22 @@
 // @ts-check
-// The picture of a page: rows by tokens as coloured squares, with arrows between them; kept as SVG or PNG.
+// The picture of a page: rows by tokens as coloured squares, with arrows of heads between them; kept as SVG or PNG.
 
-import { full, largest, whenPointedAt } from "./elements.js";
+import { full, largest, quoted, short, sum, whenPointedAt } from "./elements.js";
 
-/** An arrow from a token of a row to a token of the next row.
- * @typedef {{row: number, source: number, token: number, part: number, sentence: string}} Arrow
+/** What heads bring from a token of a row to a token of the next row.
+ * @typedef {{row: number, source: number, token: number, part: number, label: string, sentence: string}} Arrow
  */
-/** @typedef {{title: string, rows: string[], labels: string[], columns: number[], parts: number[][], arrows: Arrow[]}} Drawing */
+/** Rows from the bottom to the top; `others` are the tokens that share a column, `reads` is where the number is read.
+ * @typedef {{title: string, rows: string[], labels: string[], columns: number[], others: number[], parts: number[][], arrows: Arrow[], reads: {token: number, label: string} | null}} Drawing
+ */
 
-const [NARROW, WIDE, HEIGHT, LEFT, TOP] = [34, 90, 36, 90, 26];
+const [NARROW, WIDE, LEFT, TOP] = [34, 96, 84, 34];
 const COLOURS = { positive: "#d53e34", negative: "#2976c7", ink: "#808590" };
+/** Arrows that have their head's name beside them, one in a row. */
+const NAMED = 4;
+
+/** How many columns fit a width. @param {number} width */
+export const fitting = (width) => Math.max(Math.floor((width - LEFT - 12) / NARROW), 3);
 
 /** @param {string} tag @param {Record<string, string | number>} attributes @param {...(Node | string)} children */
 function svg(tag, attributes, ...children) {
@@ -19,55 +26,94 @@ function svg(tag, attributes, ...children) {
   return element;
 }
 
-/** Draw rows from the bottom to the top. Every colour stands in an attribute, so that a copy needs no style sheet.
+/** @param {string} label @param {number} most */
+const cut = (label, most) => (label.length > most ? `${label.slice(0, most - 1)}…` : label);
+
+/** Draw rows from the bottom to the top. Colours stand in attributes, so that a copy needs no style sheet.
  * @param {Drawing} drawing
  * @param {{row: number, token: number}} chosen
+ * @param {number} room in pixels
  * @param {(row: number, token: number) => void} choose
  * @param {(sentence: string) => void} say
  */
-export function draw(drawing, chosen, choose, say) {
-  const { title, rows, labels, columns, parts, arrows } = drawing;
+export function draw({ title, rows, labels, columns, others, parts, arrows, reads }, chosen, room, choose, say) {
   const most = largest(columns.flatMap((token) => parts.map((row) => row[token])));
   const place = new Map(columns.map((token, column) => [token, column]));
-  // Few tokens get wide columns.
-  const WIDTH = Math.min(Math.max(Math.floor(900 / columns.length), NARROW), WIDE);
-  const bottom = TOP + rows.length * HEIGHT;
-  const longest = Math.min(columns.reduce((length, token) => Math.max(length, labels[token].length), 0), 16);
-  const [width, height] = [Math.max(LEFT + columns.length * WIDTH, 7 * title.length) + 10, bottom + 12 + 7 * longest];
-  const image = svg("svg", { xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "font-family": "monospace", "font-size": 11 });
-  image.append(svg("title", {}, title), svg("text", { x: 4, y: 16, fill: COLOURS.ink }, title));
+  const count = columns.length + (others.length ? 1 : 0);
+  // Few tokens get wide columns, and many layers low rows.
+  const step = Math.min(Math.max(Math.floor((room - LEFT - 12) / count), NARROW), WIDE);
+  const high = rows.length > 16 ? 24 : arrows.length ? 42 : 32;
+  const square = high - (arrows.length ? 18 : 6);
+  const bottom = TOP + rows.length * high;
+  const upright = step < 64;
+  const longest = Math.min(columns.reduce((length, token) => Math.max(length, labels[token].length), 9), 14);
+  const [width, height] = [LEFT + count * step + 10, bottom + (upright ? 30 + 7 * longest : 40)];
+  const image = svg("svg", { xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "font-family": "ui-monospace, monospace", "font-size": 11, fill: "currentColor" });
+  image.append(svg("title", {}, title));
   /** @param {number} row */
-  const top = (row) => bottom - (row + 1) * HEIGHT;
-  rows.forEach((name, row) => image.append(svg("text", { x: LEFT - 6, y: top(row) + 22, "text-anchor": "end", fill: COLOURS.ink }, name)));
+  const top = (row) => bottom - (row + 1) * high;
+  /** @param {number} column */
+  const middle = (column) => LEFT + (column + 0.5) * step;
+  rows.forEach((name, row) => image.append(svg("text", { x: LEFT - 8, y: top(row) + high / 2 + 4, "text-anchor": "end", fill: COLOURS.ink }, cut(name, 11))));
+
+  /** @param {number} column @param {number} row @param {number} part @param {string} sentence @param {boolean} isChosen */
+  const box = (column, row, part, sentence, isChosen) => {
+    const element = svg("rect", {
+      x: LEFT + column * step + 2, y: top(row) + (high - square) / 2, width: step - 4, height: square, rx: 4,
+      fill: part < 0 ? COLOURS.negative : COLOURS.positive, "fill-opacity": most ? 0.75 * Math.min(Math.abs(part) / most, 1) : 0,
+      stroke: isChosen ? "currentColor" : COLOURS.ink, "stroke-opacity": isChosen ? 1 : 0.25, "stroke-width": isChosen ? 2 : 1,
+    });
+    whenPointedAt(element, "pointerenter", () => say(`${sentence}: ${full(part)}`));
+    image.append(element);
+    if (step >= 46 && Math.abs(part) >= 0.02 * most) image.append(svg("text", { x: middle(column), y: top(row) + high / 2 + 4, "text-anchor": "middle", "pointer-events": "none" }, short(part, most)));
+    return element;
+  };
+  /** @param {number} column @param {string} index @param {string} label */
+  const name = (column, index, label) => {
+    const [x, y] = [middle(column), bottom + 14];
+    image.append(svg("text", { x, y, "text-anchor": "middle", "font-size": 9, fill: COLOURS.ink }, index));
+    if (upright) image.append(svg("text", { x: x + 4, y: y + 8, transform: `rotate(-90 ${x + 4} ${y + 8})`, "text-anchor": "end" }, cut(label, 14)));
+    else image.append(svg("text", { x, y: y + 16, "text-anchor": "middle" }, cut(label, Math.floor(step / 7))));
+  };
   columns.forEach((token, column) => {
-    const [x, y] = [LEFT + column * WIDTH + WIDTH / 2 + 4, bottom + 8];
-    const label = labels[token].length > 16 ? `${labels[token].slice(0, 15)}…` : labels[token];
-    image.append(svg("text", { x, y, transform: `rotate(-90 ${x} ${y})`, "text-anchor": "end", fill: COLOURS.ink }, label));
-    rows.forEach((name, row) => {
-      const part = parts[row][token];
-      const square = svg("rect", {
-        x: LEFT + column * WIDTH + 2, y: top(row) + 8, width: WIDTH - 4, height: HEIGHT - 16, rx: 3,
-        fill: part < 0 ? COLOURS.negative : COLOURS.positive, "fill-opacity": most ? (0.75 * Math.abs(part)) / most : 0,
-        stroke: COLOURS.ink, "stroke-opacity": row === chosen.row && token === chosen.token ? 1 : 0.25, "stroke-width": row === chosen.row && token === chosen.token ? 2 : 1,
-      });
-      whenPointedAt(square, "pointerenter", () => say(`${name}, token ${token} ${JSON.stringify(labels[token])}: ${full(part)}`));
-      square.addEventListener("click", () => choose(row, token));
-      image.append(square);
+    name(column, String(token), labels[token]);
+    rows.forEach((row, index) => {
+      const element = box(column, index, parts[index][token], `${row}, token ${token} ${quoted(labels[token])}`, index === chosen.row && token === chosen.token);
+      element.setAttribute("class", "square");
+      element.addEventListener("click", () => choose(index, token));
     });
   });
+  if (others.length) {
+    name(columns.length, "", `${others.length} others`);
+    rows.forEach((row, index) => box(columns.length, index, sum(others.map((token) => parts[index][token])), `${row}, ${others.length} other tokens`, false));
+  }
+
+  const read = reads && place.get(reads.token);
+  if (reads && read !== undefined && read !== null) {
+    const [x, end] = [middle(read), reads.label.length * 3.4 + 8];
+    image.append(svg("path", { d: `M${x - 4},${TOP - 8} L${x},${TOP - 15} L${x + 4},${TOP - 8} Z` }));
+    image.append(svg("text", { x: Math.min(Math.max(x, end), width - end), y: 14, "text-anchor": "middle", "font-weight": 600 }, reads.label));
+  }
+
   const widest = largest(arrows.map(({ part }) => part));
-  for (const { row, source, token, part, sentence } of arrows) {
+  /** @type {Set<number>} */
+  const named = new Set();
+  for (const { row, source, token, part, label, sentence } of arrows) {
     const [from, to] = [place.get(source), place.get(token)];
     if (from === undefined || to === undefined) continue;
-    const [x, y] = [LEFT + (from + 0.5) * WIDTH, top(row - 1) + 10];
-    const [right, up] = [LEFT + (to + 0.5) * WIDTH, top(row) + HEIGHT - 10];
+    const [x, y] = [middle(from), top(row - 1) + (high - square) / 2];
+    const [right, up] = [middle(to), top(row) + (high + square) / 2];
     const bend = from === to ? 10 : 0;
+    const colour = part < 0 ? COLOURS.negative : COLOURS.positive;
     const arrow = svg("path", {
-      d: `M${x},${y} C${x + bend},${y - 6} ${right + bend},${up + 6} ${right},${up}`, fill: "none", "stroke-opacity": 0.8,
-      stroke: part < 0 ? COLOURS.negative : COLOURS.positive, "stroke-width": Math.max((5 * Math.abs(part)) / widest, 0.6),
+      d: `M${x},${y} C${x + bend},${y - 9} ${right + bend},${up + 9} ${right},${up}`, fill: "none", "stroke-opacity": 0.8, "stroke-linecap": "round",
+      stroke: colour, "stroke-width": Math.max((7 * Math.abs(part)) / widest, 0.6),
     });
     whenPointedAt(arrow, "pointerenter", () => say(sentence));
     image.append(arrow);
+    if (named.size >= NAMED || named.has(row) || from === to || Math.abs(part) < widest / 10) continue;
+    named.add(row);
+    image.append(svg("text", { x: (x + right) / 2, y: (y + up) / 2 - 4, "text-anchor": "middle", "font-size": 10, "font-weight": 600, "pointer-events": "none", stroke: "var(--page, #fff)", "stroke-width": 3, "paint-order": "stroke" }, label));
   }
   return /** @type {SVGSVGElement} */ (image);
 }
@@ -77,6 +123,8 @@ export function draw(drawing, chosen, choose, say) {
  * @param {"svg" | "png"} kind
  */
 export async function savePicture(image, kind) {
+  image.setAttribute("color", "#1b1d21");
+  image.style.background = "#fff";
   const text = new XMLSerializer().serializeToString(image);
   if (kind === "svg") return download(new Blob([text], { type: "image/svg+xml" }), "picture.svg");
   const loaded = new Image();

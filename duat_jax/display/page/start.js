@@ -67,7 +67,7 @@ async function start() {
   try {
     const content = await unpacked(kept.textContent ?? "");
     if (content.format > FORMAT) page.replaceChildren(make("p", {}, `These numbers are of format ${content.format}, and this page reads ${FORMAT}: write it again with one version of duat-jax.`));
-    else if (content.views) showAll(content.views, page);
+    else if (content.views) showAll(content.views, content.provenance, page);
     else live({ ask: askServer, about: content, el: page, owned: true });
   } catch (error) {
     page.replaceChildren(make("p", {}, `The numbers of this page can't be read (${error}): the file is damaged or cut; write it again.`));

@@ -21,6 +21,12 @@ export function shown(view, count) {
   return [...sizes.keys()].sort((a, b) => sizes[b] - sizes[a] || a - b).slice(0, count).sort((a, b) => a - b);
 }
 
+/** The tokens without a column of their own. @param {View} view @param {number[]} columns */
+export function without(view, columns) {
+  const alone = new Set(columns);
+  return [...view.tokens.keys()].filter((token) => !alone.has(token));
+}
+
 /** @param {View} view @param {number} token */
 export function tokenName(view, token) {
   const [one, other] = [view.tokens[token], view.others?.[token]];
@@ -35,8 +41,7 @@ export function tokenName(view, token) {
  */
 export function grid(view, state, choose, say) {
   const columns = shown(view, state.columns);
-  const alone = new Set(columns);
-  const others = [...view.tokens.keys()].filter((token) => !alone.has(token));
+  const others = without(view, columns);
   const most = largest(view.rows.flatMap((row) => columns.map((token) => row.parts[token])));
   const sums = view.rows.map((row) => sum(row.parts));
   const value = view.value;

@@ -22,10 +22,11 @@ from duat_jax.interpret.comparison import compare_runs
 from duat_jax.interpret.contrast.heads import run_heads
 from duat_jax.interpret.contrast.result import Contrast
 from duat_jax.interpret.many_inputs import answers_each_input
+from duat_jax.interpret.moves import SOURCES, LargestMoves, edges_of, largest_moves
 from duat_jax.interpret.pipeline import forward_from, rows_of_tokens
 from duat_jax.marking import program
 from duat_jax.models.checkpoint.problems import quoted
-from duat_jax.models.sites import HEADS, NEURONS
+from duat_jax.models.sites import HEADS, NEURONS, PATTERN, VALUES
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded, whole_number
@@ -39,12 +40,15 @@ if TYPE_CHECKING:
 MIXED, ACTIVATED = (HEADS, program.MIXED), (NEURONS, program.NEURONS)
 """The names of points: those of this package's models, and those that `duat.auto` places."""
 
+PRECISION = jax.lax.Precision.HIGHEST
+
 
 class _ContrastParts(NamedTuple):
     flow: Float[Array, "rows tokens"]
     heads: Marked[Float[Array, "tokens heads"]]
     neurons: Marked[Float[Array, "tokens neurons"]]
     moved: Marked[Float[Array, ""]]
+    moves: Marked[LargestMoves]
 
 
 @renamed_arguments(given="inputs", other="reference")
@@ -140,6 +144,7 @@ def answer(
         heads=Marked({key: part[:tokens] for key, part in parts.heads.items()}),
         neurons=Marked({key: part[:tokens] for key, part in parts.neurons.items()}),
         moved=Marked({key: float(part) for key, part in parts.moved.items()}),
+        moves=Marked({key: edges_of(each, tokens) for key, each in parts.moves.items()}),
         discontinuities=split.discontinuities,
         completeness=split.completeness,
         notes=(*question.notes, *split.notes),
@@ -170,11 +175,38 @@ def _split(
             Marked({key: part.sum(-1) for key, part in units.items() if key.name in MIXED}),
             Marked({key: part for key, part in units.items() if key.name in ACTIVATED}),
             Marked({key: part.sum() for key, part in secant.moved.items()}),
+            _moves(secant) if len(xs) == 2 else Marked({}),
         )
 
-    split = split_between(number, parts_of, at=(marks.STREAM, marks.POINT), held=held)
+    split = split_between(number, parts_of, at=(marks.STREAM, marks.POINT, marks.HOLD), held=held)
     each: Split = jax.vmap(partial(split, xs[0]))(xs[1:])
-    return jax.tree.map(lambda leaf: leaf.mean(0), each)._replace(unrecognised=each.unrecognised)
+    mean = jax.tree.map(lambda leaf: leaf[0] if len(leaf) == 1 else leaf.mean(0), each)
+    return mean._replace(unrecognised=each.unrecognised)
+
+
+def _moves(secant: Secant) -> Marked[LargestMoves]:
+    """Return what each head brings to a token from another: pattern times value on one input minus on the other."""
+    patterns, values = (
+        {key.scope: (middles[key], change) for key, change in changes.items() if key.name == name}
+        for name, middles, changes in (
+            (PATTERN, secant.middles.held, secant.changes.held),
+            (VALUES, secant.middles.points, secant.changes.points),
+        )
+    )
+
+    def moves(multiplier: Array, scope: tuple[str, ...]) -> LargestMoves:
+        def by_source(values: Array) -> Array:
+            values = jnp.repeat(values, multiplier.shape[-2] // values.shape[-2], -2)
+            return jnp.einsum("thd,shd->hts", multiplier, values, precision=PRECISION)
+
+        (pattern, pattern_change), (value, value_change) = patterns[scope], values[scope]
+        parts = pattern * by_source(value_change) + pattern_change * by_source(value)
+        return largest_moves(parts, min(SOURCES, parts.shape[-1]))
+
+    mixed = {key: multiplier for key, multiplier in secant.multipliers.points.items() if key.name == HEADS}
+    return Marked(
+        {key: moves(each, key.scope) for key, each in mixed.items() if {key.scope} <= {*patterns} & {*values}}
+    )
 
 
 def _of_layers(rows: Marked[Array]) -> list[Array]:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.forms.decomposition import KINDS
 from duat_jax.interpret.comparison import Comparison
-from duat_jax.interpret.contrast.result import HeadPart, HeadRuns
+from duat_jax.interpret.contrast.head_parts import HeadPart, HeadRuns
 from duat_jax.interpret.pipeline import forward_from, passed_on
 from duat_jax.models.layout import UnitLayout
 from duat_jax.models.targets.base import Reader, Reading

@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -11,13 +11,13 @@ from jaxtyping import Float
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_mark, by_name, of_tokens, whole
 from duat_jax.display.neurons import Neuron, largest_entries
+from duat_jax.display.page.graph_view import MovesView
 from duat_jax.display.result import Displayed
 from duat_jax.display.view import (
     DIFFERENCE,
     DISCONTINUITIES,
     Colouring,
     ModelRun,
-    Table,
     TokenRow,
     UnitParts,
     UnitTable,
@@ -30,7 +30,10 @@ from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.images import SeenImage
 from duat_jax.inputs.labels import Prediction
 from duat_jax.interpret.comparison import Compared
+from duat_jax.interpret.contrast.head_parts import HeadPart, HeadRuns, table_of_runs
 from duat_jax.interpret.contrast.record import ContrastRecord
+from duat_jax.interpret.headline import of_contrast
+from duat_jax.interpret.moves import Move, Moves, top_moves
 from duat_jax.json_record import as_record
 from duat_jax.kinds import kept_as
 from duat_jax.models.targets.description import TargetDescription
@@ -50,55 +53,9 @@ HEADS = (
     " brings nothing is another question. They don't add up to the cell: what a head brings may flow on through the"
     " layer's neurons."
 )
-HEAD_RUNS = (
-    "5.3 is head 3 of layer 5. replaced: the head brings what it brings on the other input, which asks what the"
-    " difference in its output does; minus its part predicts it. removed: the head brings nothing, which asks what its"
-    " whole output does, also what is the same on both inputs; predicted with everything else held."
-)
 NEURONS = (
     "Parts of what each neuron of the layer adds here; with everything else that the stream has, they are the cell."
 )
-
-
-@kept_as("head part")
-@renamed_fields(part="contribution")
-class HeadPart(NamedTuple):
-    """The part of an attention head at one token.
-
-    Args:
-        mixed: the mark of what the layer's heads mix: these values are in `recording.dynamics.points`, and the layer is
-            `mixed.layer`.
-        token_index: index of the token that it is carried to.
-        head: index of the head.
-        contribution: its part of the difference.
-    """
-
-    mixed: Key
-    token_index: int
-    head: int
-    contribution: float
-
-    @property
-    def layer(self) -> int | None:
-        """The layer; `None` outside of all layers."""
-        return self.mixed.layer
-
-
-@kept_as("head run again")
-class HeadRuns(NamedTuple):
-    """An attention head at one token, and the changes of the number where the model is run again with it edited.
-
-    Args:
-        head: the head, the token, and its part of the difference: minus it is what the contrast predicts of `replaced`.
-        replaced: the change where its output is that on the reference; the mean of several.
-        predicted: the change that the contributions predict where its output is zero, everything else held.
-        removed: the change where its output is zero.
-    """
-
-    head: HeadPart
-    replaced: float
-    predicted: float
-    removed: float
 
 
 @kept_as("contrast")
@@ -129,6 +86,8 @@ class Contrast(Displayed):
             or tokens that an alignment pairs with none.
         image: what was read, if it is an image.
         head_runs: the largest heads, each with the model run again without its part, as many as were asked for.
+        moves: what each head brings to a token from each that it attends to, on the input minus on its only reference:
+            they sum to `heads`; empty where patterns aren't formed, as in long texts.
     """
 
     family: str
@@ -146,6 +105,7 @@ class Contrast(Displayed):
     notes: tuple[str, ...] = ()
     image: SeenImage | None = None
     head_runs: tuple[HeadRuns, ...] = ()
+    moves: Marked[Moves] = field(default_factory=lambda: Marked({}))
 
     @property
     def difference(self) -> float:
@@ -178,6 +138,14 @@ class Contrast(Displayed):
         """
         return [HeadPart(*entry) for entry in largest_entries(self.heads, count)]
 
+    def top_moves(self, count: int) -> list[Move]:
+        """Return the largest moves of heads from token to token by size.
+
+        Args:
+            count: how many.
+        """
+        return top_moves(self.moves, count)
+
     def part_sums(self) -> Mapping[str, Any]:
         """Return the sums of the parts that each completeness is about."""
         sums = map(float, (*self.moved.values(), *self.discontinuities.values()))
@@ -192,18 +160,21 @@ class Contrast(Displayed):
         return View(
             kind="contrast",
             target=f"the difference of the {self.target}",
+            headline=self._headline(),
             value=self.difference,
             value_name=DIFFERENCE,
             completeness=self.completeness,
             exact=EXACT_WITH_MOVED if self.leaves_out else EXACT,
             runs=self._runs(),
             output=self.target.output_id,
+            position=self.target.position,
             tokens=tuple(map(token_label, self.tokens)),
             others=self._other_tokens(),
             line_ends=line_ends(self.tokens),
             heading="Where the difference is, after each layer",
             rows=tuple(map(TokenRow, self.rows, self.flow, layers)),
             row_sums=True,
+            moves=self._moves_of_rows(),
             later="moved or jumped later" if self.leaves_out else "",
             colourings=(
                 Colouring(
@@ -221,33 +192,25 @@ class Contrast(Displayed):
                 *named_parts("Held at its midpoint, and moved", self.moved.items()),
                 *named_parts(DISCONTINUITIES, self.discontinuities.items()),
             ),
-            tables=(self._table_of_head_runs(),) if self.head_runs else (),
+            tables=(table_of_runs(self.head_runs, self.tokens),) if self.head_runs else (),
             notes=self.notes,
             image=self.image,
         )
 
-    def _table_of_head_runs(self) -> Table:
-        """Return the changes that the largest heads make when they are replaced and removed."""
-        tokens = tuple(map(token_label, self.tokens))
-        return Table(
-            "The largest heads, run again",
-            ("head", "token", "part", "replaced: predicted", "run again", "removed: predicted", "run again"),
-            tuple(
-                (
-                    f"{head.layer}.{head.head}",
-                    f"{head.token_index} {tokens[head.token_index]}",
-                    head.contribution,
-                    -head.contribution,
-                    replaced,
-                    predicted,
-                    removed,
-                )
-                for head, replaced, predicted, removed in self.head_runs
-            ),
-            note=HEAD_RUNS,
-            labels=2,
-            ranked=True,
-        )
+    def _moves_of_rows(self) -> tuple[MovesView | None, ...]:
+        """Return the moves of heads by the rows that they lead to; nothing where a layer has several such marks."""
+        of_layers = {key.layer: each.view() for key, each in self.moves.items() if key.layer is not None}
+        if len(of_layers) < len(self.moves):
+            return ()
+        return None, *(of_layers.get(layer) for layer in range(len(self.flow) - 1))
+
+    def _headline(self) -> str:
+        """Return the headline: which token makes the difference, and which head brings most of it."""
+        only = self.references[0] if len(self.references) == 1 else None
+        others = only.tokens if only is not None and only.tokens else None
+        move = next((each for each in self.top_moves(1) if each.key.layer is not None), None)
+        of_image = self.image is not None
+        return of_contrast(self.target, self.value, self.difference, self.tokens, others, self.flow[0], move, of_image)
 
     def _runs(self) -> tuple[ModelRun, ...]:
         """Return the runs on the input and on each reference, and the mean of several."""
@@ -268,12 +231,16 @@ class Contrast(Displayed):
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the parts with named axes.
 
-        The sum of the first row of `flow` (`row` is `embedding`), `moved` and `discontinuities` is the difference.
+        The sum of the first row of `flow` (`row` is `embedding`), `moved` and `discontinuities` is the difference;
+        `moves` and `other_moves` sum to `heads`.
         """
         token = of_tokens(self.tokens)
         yield whole("flow", self.flow, {"row": {"row": self.rows}, **token})
         yield from by_mark("heads", self.heads, token, "head")
         yield from by_mark("neurons", self.neurons, token, "neuron")
+        for key, moves in self.moves.items():
+            yield moves.as_array(key)
+        yield from by_mark("other_moves", Marked({key: each.others for key, each in self.moves.items()}), token, "head")
         yield from by_mark("moved", self.moved, {})
         yield from by_name("discontinuities", self.discontinuities)
 

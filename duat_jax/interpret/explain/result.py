@@ -18,6 +18,7 @@ from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.images import SeenImage
 from duat_jax.inputs.labels import Prediction
 from duat_jax.interpret.explain.record import ExplanationRecord
+from duat_jax.interpret.headline import of_explanation
 from duat_jax.json_record import as_record
 from duat_jax.kinds import kept_as
 from duat_jax.models.targets.description import TargetDescription
@@ -165,12 +166,21 @@ class Explanation(Displayed):
         return View(
             kind="explanation",
             target=self.target.headline,
+            headline=of_explanation(
+                self.target,
+                self.value,
+                np.stack([row.parts for row in rows]),
+                [row.name for row in rows],
+                self.tokens,
+                self.image is not None,
+            ),
             value=self.value,
             value_name="value",
             completeness=self.completeness,
             exact=EXACT,
             runs=(ModelRun("the text" if self.image is None else "the image", self.value, self.predictions),),
             output=self.target.output_id,
+            position=self.target.position,
             tokens=tuple(map(token_label, self.tokens)),
             line_ends=line_ends(self.tokens),
             rows=tuple(rows),

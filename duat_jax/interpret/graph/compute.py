@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array
 
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import InvalidInput
@@ -21,11 +21,11 @@ from duat_jax.interpret.attention.held_pattern import pattern_of
 from duat_jax.interpret.explain.compute import ENTROPY
 from duat_jax.interpret.explain.compute import answer as explain
 from duat_jax.interpret.explain.result import Explanation
-from duat_jax.interpret.graph.moves import Moves
 from duat_jax.interpret.graph.neurons import PRECISION, groups_of, read_neurons
 from duat_jax.interpret.graph.result import Graph
 from duat_jax.interpret.graph.scores import scores_of
 from duat_jax.interpret.many_inputs import answers_each_input
+from duat_jax.interpret.moves import SOURCES, LargestMoves, Moves, edges_of, largest_moves
 from duat_jax.interpret.pipeline import forward_from, read_target, readers_of
 from duat_jax.models.sites import HEADS, VALUES
 from duat_jax.models.targets.base import OneTarget
@@ -38,8 +38,6 @@ from duat_jax.transform.recording import Recording, record_kinds
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-SOURCES = 6
-"""The number of tokens that a token has edges from; the others are one sum."""
 NEURONS = 24
 """The default number of neurons whose reading and writing is split."""
 SCORES = 3
@@ -117,7 +115,7 @@ def answer(model: Transformer, question: Question, top_neurons: int, top_heads: 
     tokens = len(explanation.tokens)
     computed = on_host(_flow(model, text, reading.readout, stream, min(SOURCES, tokens)))
     streams, kept, terms, biases = (np.stack(parts)[:, :tokens] for parts in computed.of_streams)
-    moves = Marked({key: _edges(each, tokens) for key, each in computed.moves.items()})
+    moves = Marked({key: edges_of(each, tokens) for key, each in computed.moves.items()})
     outside = (part for key, part in explanation.biases.items() if key.name in ("head.bias", metric.constant, ENTROPY))
     after = float(computed.after) + sum(outside)
     chosen = explanation.top(top_neurons)
@@ -139,15 +137,9 @@ def answer(model: Transformer, question: Question, top_neurons: int, top_heads: 
     return replace(found_graph, scores=scores_of(model, question, found_graph, top_heads))
 
 
-class _LargestMoves(NamedTuple):
-    sources: Int[Array, "tokens sources"]
-    parts: Float[Array, "tokens sources heads"]
-    others: Float[Array, "tokens heads"]
-
-
 class _Flow(NamedTuple):
     of_streams: tuple[list[Array], list[Array], list[Array], list[Array]]
-    moves: Marked[_LargestMoves]
+    moves: Marked[LargestMoves]
     after: Array
 
 
@@ -163,30 +155,16 @@ def _flow(model: Transformer, inputs: Inputs, readout: Array, stream: int | None
     recording = _recorded(model, inputs, stream, stream_flow.KINDS)
     flow = stream_flow.flow(recording, readout, mixed=HEADS, values=VALUES)
 
-    def moves(key: Key) -> _LargestMoves:
+    def moves(key: Key) -> LargestMoves:
         block: Any = model.stack.blocks[key.layer or 0]
         pattern = pattern_of(block, recording, key.scope, inputs.real)
         (values,) = (part for k, part in flow.values.items() if k.scope == key.scope)
         values = jnp.repeat(values, block.attention.heads // values.shape[-2], -2)
         parts = pattern * jnp.einsum("thd,shd->hts", flow.on_mixed[key], values, precision=PRECISION)
-        sources = jax.lax.top_k(jnp.abs(parts.sum(0)), count)[1]
-        largest = jnp.take_along_axis(parts, sources[None], -1)
-        remaining = jnp.put_along_axis(parts, jnp.broadcast_to(sources[None], largest.shape), 0, -1, inplace=False)
-        return _LargestMoves(sources, jnp.moveaxis(largest, 0, -1), remaining.sum(-1).T)
+        return largest_moves(parts, count)
 
     of_streams = flow.streams, flow.kept, flow.terms, flow.offsets
     return _Flow(of_streams, Marked({key: moves(key) for key in flow.on_mixed}), flow.after)
-
-
-def _edges(moves: Any, tokens: int) -> Moves:
-    """Return the edges along which anything moves, without those of padding."""
-    queries, places = np.nonzero(np.abs(moves.parts[:tokens]).sum(-1))
-    return Moves(
-        moves.sources[queries, places].astype(np.int64),
-        queries.astype(np.int64),
-        moves.parts[queries, places],
-        moves.others[:tokens].copy(),
-    )
 
 
 def _completeness(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from duat_jax.display.named_arrays import NamedArray, at_mark, by_mark, numbered, of_tokens, whole
+from duat_jax.display.named_arrays import NamedArray, by_mark, of_tokens, whole
 from duat_jax.display.page.graph_view import GraphView, GroupView
 from duat_jax.display.result import Displayed
 from duat_jax.display.view import RANKED, Table, View, numbers
@@ -16,6 +16,7 @@ from duat_jax.interpret.graph.read_neuron import ReadNeuron
 from duat_jax.interpret.graph.record import GraphRecord, HeadScoreRecord
 from duat_jax.interpret.graph.streams import Streams
 from duat_jax.interpret.graph.viewer import viewer_of
+from duat_jax.interpret.headline import of_move
 from duat_jax.json_record import as_record, fields_of
 from duat_jax.kinds import kept_as
 from duat_jax.models.vocabulary.token import quoted_label, token_label
@@ -64,9 +65,11 @@ class Graph(Streams, Displayed):
     def view(self) -> View:
         """Return the graph as it is shown: its explanation, with the streams, the moves of heads and the neurons."""
         streams, kept, terms, biases = map(numbers, (self.streams, self.kept, self.terms, self.biases))
+        view = self.explanation.view()
         return replace(
-            self.explanation.view(),
+            view,
             kind="graph",
+            headline=self._headline() or view.headline,
             exact=EXACT,
             tables=tuple(table for table in self._tables() if table.rows),
             sums={"the furthest sum of a stream": self.completeness},
@@ -86,6 +89,13 @@ class Graph(Streams, Displayed):
                 scores=[score.score_view() for score in self.scores],
             ),
         )
+
+    def _headline(self) -> str:
+        """Return the headline: the number and the largest move of a head; nothing where no head moves anything."""
+        told, largest = self.explanation, self.top_moves(1)
+        if not largest or largest[0].key.layer is None or told.image is not None:
+            return ""
+        return of_move(told.target, told.value, largest[0], told.tokens)
 
     def _tables(self) -> Iterator[Table]:
         """Yield the tables of the largest moves, of scores, neurons and groups."""
@@ -142,9 +152,7 @@ class Graph(Streams, Displayed):
         parts = {"streams": self.streams, "kept": self.kept, "stream_terms": self.terms, "stream_biases": self.biases}
         yield from (whole(name, part, axes) for name, part in parts.items())
         for key, moves in self.moves.items():
-            edges, heads = moves.parts.shape
-            edge = {"edge": range(edges), "source_index": moves.sources.tolist(), "target_index": moves.tokens.tolist()}
-            yield NamedArray("moves", moves.parts, {"edge": edge, **numbered("head", heads)}, at_mark(key))
+            yield moves.as_array(key)
         yield from by_mark("other_moves", Marked({key: each.others for key, each in self.moves.items()}), token, "head")
         yield whole("after", self.after)
         readers = [str(each) for each in self.neurons]

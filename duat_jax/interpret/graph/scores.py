@@ -4,8 +4,8 @@ from duat_jax.inputs.model_inputs import TokenizedText
 from duat_jax.inputs.question import Question
 from duat_jax.interpret.attention.compute import explain_attention
 from duat_jax.interpret.attention.result import AttentionScore
-from duat_jax.interpret.graph.moves import Move
 from duat_jax.interpret.graph.result import Graph
+from duat_jax.interpret.moves import Move
 from duat_jax.models.config import Config
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.pattern import attention_mask

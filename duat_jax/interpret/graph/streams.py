@@ -10,8 +10,8 @@ from jaxtyping import Float
 from duat_jax.forms.completeness import Completeness
 from duat_jax.interpret.attention.result import AttentionScore
 from duat_jax.interpret.explain.result import Explanation
-from duat_jax.interpret.graph.moves import Move, Moves
 from duat_jax.interpret.graph.read_neuron import NeuronGroup, ReadNeuron
+from duat_jax.interpret.moves import Move, Moves, top_moves
 from duat_jax.transform.keys import Marked
 
 
@@ -48,16 +48,7 @@ class Streams:
         Args:
             count: how many.
         """
-        sizes = np.concatenate([np.abs(moves.parts).ravel() for moves in self.moves.values()] or [np.zeros(0)])
-        if not count or not len(sizes):
-            return []
-        least = np.sort(sizes)[-min(count, len(sizes))]
-        listed = [
-            Move(key, int(moves.sources[edge]), int(moves.tokens[edge]), int(head), float(moves.parts[edge, head]))
-            for key, moves in self.moves.items()
-            for edge, head in np.argwhere(np.abs(moves.parts) >= least)
-        ]
-        return sorted(listed, key=lambda move: -abs(move.part))[:count]
+        return top_moves(self.moves, count)
 
     def part_sums(self) -> Mapping[str, Any]:
         """Return the sums of the parts that each completeness is about."""

@@ -26,6 +26,7 @@ from duat_jax.display.view import (
 )
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.labels import Prediction
+from duat_jax.interpret.headline import of_intervention
 from duat_jax.interpret.intervene.record import InterventionRecord
 from duat_jax.json_record import as_record
 from duat_jax.kinds import kept_as
@@ -147,6 +148,7 @@ class Intervention(Displayed):
         return View(
             kind="intervention",
             target=f"the change of the {self.target}",
+            headline=of_intervention(self.target, self.before, self.after, [effect.edit for effect in self.effects]),
             value=self.difference,
             value_name=DIFFERENCE,
             completeness=self.completeness,
@@ -156,6 +158,7 @@ class Intervention(Displayed):
                 ModelRun("as it is", self.before, self.predictions),
             ),
             output=self.target.output_id,
+            position=self.target.position,
             tokens=tuple(map(token_label, self.tokens)),
             line_ends=line_ends(self.tokens),
             heading="Every edit at every token",

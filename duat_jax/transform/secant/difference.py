@@ -45,6 +45,18 @@ class Sources(NamedTuple):
     discontinuities: dict[str, Array]
 
 
+class Movement(NamedTuple):
+    """How a marked value moves between both inputs.
+
+    Args:
+        change: the first value minus the second.
+        middle: the mean of both.
+    """
+
+    change: Array
+    middle: Array
+
+
 def carry(
     program: Program,
     plan: DifferencePlan,
@@ -54,8 +66,8 @@ def carry(
     held: frozenset[Site],
     wanted: frozenset[Site],
     sources: Sources,
-) -> tuple[Array, tuple[Array, Seen]]:
-    """Return the change of a program's scalar result, its two values, and the changes of the wanted marks."""
+) -> tuple[Array, tuple[Array, dict[Site, Any]]]:
+    """Return the change of a program's scalar result, its two values, and how the wanted marks moved."""
     arguments = [ChangedValue((a, b), True, sources.argument.get(i)) for i, (a, b) in enumerate(zip(x, y, strict=True))]
     held, wanted = stacks_of(program, held), stacks_of(program, wanted)
     difference = _DifferenceEvaluation(program, plan, held, wanted, sources.discontinuities)
@@ -148,9 +160,9 @@ class _DifferenceEvaluation:
         labels = self.plan.discontinuities.get(here)
         return None if labels is None else self.discontinuities[labels[0]]
 
-    def _mark(self, site: Site, operand: ChangedValue, added: Seen, seen: Seen) -> ChangedValue:
+    def _mark(self, site: Site, operand: ChangedValue, added: Seen, seen: dict[Site, Any]) -> ChangedValue:
         if site in self.wanted:
-            seen[site] = operand.moved
+            seen[site] = Movement(operand.moved, operand.middle)
         value, change = operand.value, operand.change
         if site in self.held:
             change = added[site]

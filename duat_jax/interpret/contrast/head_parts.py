@@ -1,0 +1,80 @@
+"""The parts of a contrast that heads have, and what the model says where it is run again without one."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from duat_jax.deprecation import renamed_fields
+from duat_jax.display.view import Table
+from duat_jax.kinds import kept_as
+from duat_jax.models.vocabulary.token import token_label
+from duat_jax.transform.keys import Key
+
+HEAD_RUNS = (
+    "5.3 is head 3 of layer 5. replaced: the head brings what it brings on the other input, which asks what the"
+    " difference in its output does; minus its part predicts it. removed: the head brings nothing, which asks what its"
+    " whole output does, also what is the same on both inputs; predicted with everything else held."
+)
+
+
+@kept_as("head part")
+@renamed_fields(part="contribution")
+class HeadPart(NamedTuple):
+    """The part of an attention head at one token.
+
+    Args:
+        mixed: the mark of what the layer's heads mix: these values are in `recording.dynamics.points`, and the layer is
+            `mixed.layer`.
+        token_index: index of the token that it is carried to.
+        head: index of the head.
+        contribution: its part of the difference.
+    """
+
+    mixed: Key
+    token_index: int
+    head: int
+    contribution: float
+
+    @property
+    def layer(self) -> int | None:
+        """The layer; `None` outside of all layers."""
+        return self.mixed.layer
+
+
+@kept_as("head run again")
+class HeadRuns(NamedTuple):
+    """An attention head at one token, and the changes of the number where the model is run again with it edited.
+
+    Args:
+        head: the head, the token, and its part of the difference: minus it is what the contrast predicts of `replaced`.
+        replaced: the change where its output is that on the reference; the mean of several.
+        predicted: the change that the contributions predict where its output is zero, everything else held.
+        removed: the change where its output is zero.
+    """
+
+    head: HeadPart
+    replaced: float
+    predicted: float
+    removed: float
+
+
+def table_of_runs(head_runs: Sequence[HeadRuns], tokens: Sequence[str]) -> Table:
+    """Return the changes that the largest heads make when they are replaced and removed."""
+    return Table(
+        "The largest heads, run again",
+        ("head", "token", "part", "replaced: predicted", "run again", "removed: predicted", "run again"),
+        tuple(
+            (
+                f"{head.layer}.{head.head}",
+                f"{head.token_index} {token_label(tokens[head.token_index])}",
+                head.contribution,
+                -head.contribution,
+                replaced,
+                predicted,
+                removed,
+            )
+            for head, replaced, predicted, removed in head_runs
+        ),
+        note=HEAD_RUNS,
+        labels=2,
+        ranked=True,
+    )

@@ -40,8 +40,8 @@ BARS = 6
 HEADS = 64
 """The largest number of units whose sums have a panel."""
 
-ARROWS = 40
-"""The number of moves of heads that are drawn as arrows."""
+ARROWS, THINNEST = 40, 0.02
+"""The number of moves of heads that are drawn as arrows, and the least share of the largest that one of them has."""
 
 Panel = tuple[float, float, Callable[[SubFigure], None]]
 """Width and height of a panel in inches, and the function that draws it."""
@@ -167,7 +167,7 @@ def _draw_arrows(axes: Axes, of_rows: Sequence[MovesView | None], places: dict[i
         if source != token and {source, token} <= places.keys()
     ]
     moves = sorted(moves, key=lambda move: -abs(move[-1]))[:ARROWS]
-    for row, source, token, part in moves:
+    for row, source, token, part in (each for each in moves if abs(each[-1]) >= THINNEST * abs(moves[0][-1])):
         width = float(np.clip(3 * abs(part / (moves[0][-1] or 1.0)), 0.3, 3))
         colour = POSITIVE if part > 0 else NEGATIVE
         arrow = {"arrowstyle": "-|>", "lw": width, "color": colour, "shrinkA": 4, "shrinkB": 4}

@@ -12,6 +12,9 @@ from duat_jax.models.vocabulary.token import written_label
 LONGEST = 30
 """The largest number of characters of a token in a headline."""
 
+SCORES = {"Logit": "logit", "ClassLogit": "logit", "LogProbability": "log-probability"}
+"""The kinds of targets that read one output, in words."""
+
 COUNTS = 0.1
 """The least share of the number that a head has which a headline names."""
 
@@ -21,9 +24,10 @@ def signed(number: float) -> str:
 
     Example:
         >>> signed(10.2012), signed(-0.00123)
-        ('+10.20', '-0.0012')
+        ('+10.20', '−0.0012')
     """
-    return f"{number:+z.2f}" if abs(number) >= 0.1 or not number else f"{number:+z.2g}"
+    text = f"{number:+z.2f}" if abs(number) >= 0.1 or not number else f"{number:+z.2g}"
+    return text.replace("-", "−")
 
 
 def named(token: str) -> str:
@@ -51,8 +55,10 @@ def place_of(token: int, tokens: Sequence[str], image: bool = False) -> str:
 
 def claim(target: TargetDescription, value: float) -> str:
     """Return what a number is."""
-    if target.output is None or target.contrast is None:
+    if target.output is None:
         return f"The {target} is {signed(value)}"
+    if target.contrast is None:
+        return f"The {SCORES.get(target.kind, target.kind)} of {named(target.output.text)} is {signed(value)}"
     first, second = (target.output, target.contrast) if value >= 0 else (target.contrast, target.output)
     return f"{named(first.text)} is ahead of {named(second.text)} by {abs(value):z.2f}"
 

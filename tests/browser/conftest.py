@@ -34,10 +34,10 @@ def chromium():
 
 @pytest.fixture
 def opened(chromium, tmp_path):
-    """Return a function that writes a page, opens it, and expects no request and no message."""
+    """Return a function that writes a page, opens it with all that is folded, and expects no request and no message."""
     said, contexts = [], []
 
-    def open_page(html, *, viewport=WIDE, address="", **options):
+    def open_page(html, *, viewport=WIDE, address="", folded=False, **options):
         file = tmp_path / "page.html"
         file.write_text(html, encoding="utf-8")
         contexts.append(chromium.new_context(viewport=viewport, **options))
@@ -48,6 +48,8 @@ def opened(chromium, tmp_path):
         page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
         page.goto(f"{file.as_uri()}{address}")
         page.wait_for_selector("h1, main p:only-child:not(:has-text('being read'))")
+        if not folded:
+            page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         return page
 
     yield open_page

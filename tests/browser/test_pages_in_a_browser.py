@@ -170,6 +170,7 @@ def test_a_click_and_the_keyboard_open_a_cell_and_the_address_keeps_it(opened):
     page.get_by_label("collapse").check()
     assert "colouring=1" in page.url
     page.reload()
+    page.wait_for_selector("h1")
     assert "layer 1, token 3" in page.locator(".cell h2").inner_text()
     assert page.get_by_label("collapse").is_checked()
 
@@ -236,16 +237,20 @@ def test_a_damaged_or_newer_file_says_so(opened):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["explanation", "contrast", "graph", "intervention"])
 def test_a_page_has_no_violations_of_accessibility(opened, name, scheme):
-    page = opened(RESULTS[name]().to_html(), address="#row=1&token=7&neuron=1", color_scheme=scheme, bypass_csp=True)
+    page = opened(RESULTS[name]().to_html(), color_scheme=scheme, bypass_csp=True, folded=True)
     keep_screenshot(page, f"{name}, {scheme}")
+    require_accessible(page)
+    page = opened(RESULTS[name]().to_html(), address="#row=1&token=7&neuron=1", color_scheme=scheme, bypass_csp=True)
+    keep_screenshot(page, f"{name}, {scheme}, unfolded")
     require_accessible(page)
 
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_phone_shows_everything_without_scrolling_sideways(opened, name):
-    page = opened(RESULTS[name]().to_html(), viewport=PHONE, address="#row=1&token=1")
-    keep_screenshot(page, f"{name}, phone")
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    for scheme in ("light", "dark"):
+        page = opened(RESULTS[name]().to_html(), viewport=PHONE, address="#row=1&token=1", color_scheme=scheme)
+        keep_screenshot(page, f"{name}, phone, {scheme}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
 @pytest.mark.parametrize("name", ["explanation", "contrast"])
@@ -253,6 +258,7 @@ def test_a_notebook_shows_the_page_in_a_frame(opened, name):
     shown = f"<!doctype html><meta charset=utf-8><h1>A notebook</h1>{RESULTS[name]()._repr_html_()}"
     page = opened(shown)
     frame = page.frame_locator("iframe")
+    frame.locator("summary", has_text="All numbers").click()
     frame.locator('td[data-row="1"][data-token="2"]').click()
     assert "layer 0, token 2" in frame.locator(".cell h2").inner_text()
     assert page.locator("details").count() == 1
@@ -364,7 +370,45 @@ def test_a_page_of_thirty_layers_is_small(opened, tokens, most):
 def test_every_results_page_has_its_value_and_its_tables(opened, kind):
     view = result_of(kind).view()
     page = opened(result_of(kind).to_html())
-    assert view.target in page.locator("h1").inner_text()
-    near(float(page.locator("h1").get_attribute("title").replace("−", "-")), view.value, 1e-6 * abs(view.value))
+    assert view.target in page.locator(".number").inner_text()
+    shown_value = page.locator(".number strong").get_attribute("title")
+    near(number(shown_value), view.value, 1e-6 * abs(view.value))
     shown = [] if view.graph else [table.title for table in view.tables if table.title]
     assert [title for title in page.locator("h2").all_inner_texts() if title in shown] == shown
+
+
+HEADLINES = {
+    "explanation": "The logit of",
+    "contrast": "Less “ None”: token 7,",
+    "graph": "moves most",
+    "intervention": "goes from",
+    "MiniLM": "The cosine similarity",
+    "contrast of MiniLM": "is higher: ",
+}
+
+
+@pytest.mark.parametrize("name", HEADLINES)
+def test_a_page_begins_with_what_was_found_and_ends_with_how_it_was_made(opened, name):
+    result = RESULTS[name]()
+    page = opened(result.to_html(provenance={"model": HOSTILE[1]}), folded=True)
+    view = result.view()
+    assert HEADLINES[name] in view.headline
+    tokens = [each.strip() for each in re.findall("“([^”]*)”", view.headline)]
+    assert page.locator("h1 .quoted").all_inner_texts() == tokens
+    made = page.locator("footer").inner_text()
+    assert HOSTILE[1] in made and re.search(r"\d{4}-\d\d-\d\d", made) and "duat-jax" in made
+    assert page.locator("details[open]").count() == 0
+
+
+def test_arrows_of_a_contrast_are_its_moves(opened):
+    result = RESULTS["contrast"]()
+    page = opened(result.to_html(), address="#arrows=400")
+    (largest,) = result.top_moves(1)
+    thickest = page.locator("svg path[stroke-width='7']")
+    thickest.dispatch_event("pointerenter")
+    moved = largest.source, largest.token
+    assert thickest.count() == 1 and largest.part == max(
+        (part for each in result.moves.values() for part in each.parts.ravel().tolist()), key=abs
+    )
+    assert page.locator("svg path[fill='none']").count() == sum(len(each.sources) for each in result.moves.values())
+    assert moved[0] <= moved[1]

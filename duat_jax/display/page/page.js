@@ -61,7 +61,7 @@ const kindName = ({ kind }) => (kind === "intervention" ? "edits" : kind);
 
 /** Who said what: the number and the predictions on each input. @param {View} view */
 export function saidTable(view) {
-  const heads = ["", "the number", ...(view.said.some(({ predictions }) => predictions.length) ? ["the model says next"] : [])];
+  const heads = ["input", "the number", ...(view.said.some(({ predictions }) => predictions.length) ? ["the model says next"] : [])];
   return scrolling("the inputs", make("table", { class: "said" }, make("thead", {}, make("tr", {}, ...heads.map((title) => make("th", { scope: "col", class: "faint" }, title)))), make("tbody", {}, ...view.said.map((said) => make("tr", {},
     make("th", { scope: "row" }, make("bdi", {}, said.name)),
     make("td", { title: full(said.value) }, seven(said.value)),
@@ -287,7 +287,7 @@ export function show(view, el, { views, given, keep, files, acts, opened, said =
   const pictures = /** @type {const} */ (["svg", "png"]).map((kind) => button(`Save as ${kind.toUpperCase()}`, () => savePicture(picture(), kind)));
   const sums = view.row_sums ? `Every row sums to the difference${view.beside ? ", with what moved or jumped after it" : ""}.` : !view.completeness ? "" : `All squares and what stands below them sum to the ${view.value_name}.`;
   const layers = "Rows are layers, from the embedding at the bottom to the last layer at the top; columns are tokens. ";
-  const means = view.graph ? [`Squares are the parts of the tokens in each stream, from the embedding at the bottom to the last layer; every square is the sum of what comes in. Those of the last stream sum to the ${view.value_name} without ${seven(view.graph.after)}, which is added after it.`]
+  const means = view.graph ? [`Squares are the parts of the tokens in each stream, from the embedding at the bottom to the last layer; every square is the sum of what comes in. Those of the last stream sum to the ${view.value_name}${view.graph.after ? ` without ${seven(view.graph.after)}, which is added after it` : ""}.`]
     : [layers, sums];
   const tables = tablesOf(view);
   const edited = view.kind === "intervention";

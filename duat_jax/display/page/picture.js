@@ -42,8 +42,8 @@ export function draw({ title, rows, labels, columns, others, parts, arrows, read
   const count = columns.length + (others.length ? 1 : 0);
   // Few tokens get wide columns, and many layers low rows.
   const step = Math.min(Math.max(Math.floor((room - LEFT - 12) / count), NARROW), WIDE);
-  const high = rows.length > 16 ? 24 : arrows.length ? 42 : 32;
-  const square = high - (arrows.length ? 18 : 6);
+  const high = (rows.length > 16 ? 24 : 32) + (arrows.length ? 10 : 0);
+  const square = high - (arrows.length ? 16 : 6);
   const bottom = TOP + rows.length * high;
   const upright = step < 64;
   const longest = Math.min(columns.reduce((length, token) => Math.max(length, labels[token].length), 9), 14);

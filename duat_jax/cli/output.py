@@ -216,12 +216,17 @@ def certify(answer: Answer) -> None:
         require_no_failure(label, completeness)
 
 
+def page_of(answer: Answer) -> str:
+    """Return the page of an answer's result, with the model and the command that made it."""
+    made = {"model": answer.record["model"], "command": shlex.join(["duat", *sys.argv[1:]])}
+    return answer.result.to_html(examples=answer.examples, provenance=made)
+
+
 def deliver(answer: Answer, files: Files) -> None:
     """Certify an answer, print its tables unless the JSON goes to standard output, and write its files."""
     certify(answer)
     content, result = to_json(answer.record), answer.result
-    made = {"model": answer.record.get("model", ""), "command": shlex.join(["duat", *sys.argv[1:]])}
-    pages = {} if files.html is None else {files.html: result.to_html(examples=answer.examples, provenance=made)}
+    pages = {} if files.html is None else {files.html: page_of(answer)}
     texts = pages | dict(answer.texts)
     for file, text in texts.items():
         if file != files.circuits:

@@ -16,7 +16,7 @@ import typer
 from duat_jax.cli.errors import DOES_NOT_HOLD, MISTAKE, DoesNotHold, in_one_line
 from duat_jax.cli.groups import Options, flag
 from duat_jax.cli.options import Source
-from duat_jax.cli.output import Files, certify, to_json, write
+from duat_jax.cli.output import Files, certify, page_of, to_json, write
 from duat_jax.cli.progress import progress_bar
 from duat_jax.errors import InvalidInput, NotFinite
 
@@ -218,7 +218,7 @@ def answer_prompt(
     view = answer.result.view()
     if page is not None:
         page.parent.mkdir(exist_ok=True)
-        write_file(page, answer.result.to_html(examples=answer.examples).encode())
+        write_file(page, page_of(answer).encode())
     return row | {
         "verdict": ANSWERED if view.completeness is None else view.completeness.verdict,
         "notes": [note.plain for note in answer.notes],

@@ -50,7 +50,8 @@ def derive(
         what: one of `WHAT`.
         depth: number of layers, for `unroll`; 2 if absent.
         block: a block type, for `unroll`, `proof`, `block` and `difference`; all if absent for `proof` and `block`.
-        letters: whether a block's parameters stay letters in its proof, beside the derivation that defines them.
+        letters: whether a block's parameters stay letters in its proof, which defines them; else a derivation of
+            its own does.
 
     Raises:
         SymbolicError: if there is no such derivation or block, or it doesn't take what is given.
@@ -73,14 +74,12 @@ def derive(
             layers = 2 if depth is None else depth
             if block is None:
                 return (unroll(layers),)
-            the_block = transformer_block(block)
-            return (the_block.residual_terms(), the_block.unroll(layers))
+            return (transformer_block(block).unroll(layers),)
         case "proof":
             generic = (prove(),) if block is None else ()
-            return (
-                *generic,
-                *(part for each in _each(kinds) for part in (each.residual_terms(), each.prove(letters=letters))),
-            )
+            if letters:
+                return (*generic, *(each.prove(letters=True) for each in _each(kinds)))
+            return (*generic, *(part for each in _each(kinds) for part in (each.residual_terms(), each.prove())))
         case "block":
             return tuple(each.residual_terms() for each in _each(kinds))
         case "difference" if block is not None:

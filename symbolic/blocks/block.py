@@ -24,7 +24,7 @@ from symbolic.expressions.parameter import Held, Ones, Parameter, dotted
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.hypotheses import equation_20, held_parameters, moving_parameters
 from symbolic.proof.legend import kind_of
-from symbolic.proof.step import Hypothesis, Step, equality, equations, let
+from symbolic.proof.step import Hypothesis, Step, equality, let
 from symbolic.proof.typesetting import article
 from symbolic.theorems.closed_form import prove, recursions
 from symbolic.theorems.consequences import collapse, contributions
@@ -190,10 +190,10 @@ class Block:
         return layer, held_parameters(self.held)
 
     def _lettered(self, derivation: Derivation) -> Derivation:
-        """Return a derivation in which the layer's parameters stay the letters that its residual terms define."""
-        letters = f"x'_{{i}}, W'_{{i+1,k}} and b'_{{i+1,k}} are as in the residual terms of the {self.name}."
-        known = equations((self.layer, *self.parameters))
-        return replace(derivation, premises=(*self._premises, letters), known=known)
+        """Return a derivation in which the layer's parameters stay letters, defined before everything else."""
+        read_off = (let(entry.left, entry.right, "read off") for entry in self.parameters)
+        steps = (*self._on_vec, *derivation.steps)
+        return replace(derivation, steps=steps, given=(*read_off, *derivation.given), premises=self._premises)
 
     def _meanings(self) -> dict[str, str]:
         """Return the meaning of every letter of a block that was read from a program, in words."""
@@ -224,8 +224,12 @@ class Block:
         Args:
             parameter: any parameter; those of the layer stay as they are.
         """
-        letters = {p.parts.printed for p in self.written.atoms(Parameter) if p.of_layer}
-        return dotted(parameter) if not parameter.of_layer and parameter.parts.printed in letters else parameter
+        alike = not parameter.of_layer and parameter.parts.printed in self._own_letters
+        return dotted(parameter) if alike else parameter
+
+    @cached_property
+    def _own_letters(self) -> set[str]:
+        return {p.parts.printed for p in self.written.atoms(Parameter) if p.of_layer}
 
     def _printed(self, derivation: Derivation) -> Derivation:
         """Return a derivation in the letters on paper, with the relations that its steps used among its premises."""
@@ -272,8 +276,7 @@ class Block:
         title = f"The difference of two inputs, for the {self.name}"
         first = at_both_inputs(self._equation_20, self.stack, (self.layer, *self.parameters), self.relations)
         theorem = self._instance(difference(self.stack), title, first=first)
-        letters = f"W'_{{i+1,k}} and b'_{{i+1,k}} are as in the residual terms of the {self.name}, at both inputs."
-        premises = (self._premises[0], moving_parameters(self.held, self.weights), letters)
+        premises = (self._premises[0], moving_parameters(self.held, self.weights))
         return self._printed(with_moving_parameters(replace(theorem, premises=premises), self.parameters, self.layer))
 
     def verify(
@@ -330,15 +333,14 @@ class Block:
         return numbers
 
     def document(self, depth: int | None = None) -> str:
-        """Return a LaTeX file that stands alone: the letters, the block, its parameters, the recursions, the proof.
+        """Return a LaTeX file that stands alone: the block, and the theorem of its closed form with its proof.
 
-        The parameters stand in a table, and are letters everywhere else.
+        The parameters of Eq. 20 are defined in the theorem, and are letters everywhere else.
 
         Args:
             depth: number of layers at which the closed form is written out too; not at all if absent.
         """
-        parts = [replace(self.residual_terms(), remark=""), self.prove(letters=True)]
-        return article(*parts, *([] if depth is None else [self.unroll(depth)]))
+        return article(self.prove(letters=True), *([] if depth is None else [self.unroll(depth)]))
 
     def __str__(self) -> str:
         return str(self.residual_terms())

@@ -22,12 +22,16 @@ _F2, _f2 = Parameter("F'", (2,), _d, _n), Parameter("f'", (2,), _d, 1)
 _R, _g = Parameter("R'", (), _d, _d), Held("g'", (), _n, 1)
 
 _WORDS = {
-    "A'": "attention of layer i with its pattern held, as a matrix",
-    "a'": "the bias of attention",
-    "D'": "a norm of layer i with its scale held: 1 before attention, 2 before the MLP, or behind them",
-    "d'": "the bias of a norm",
-    "F'": "a matrix of the MLP of layer i: 1 inside the activation, 2 outside",
-    "f'": "a bias of the MLP: 1 inside the activation, 2 outside",
+    "A'": "attention with its pattern held, as a matrix",
+    "a'": "attention's bias",
+    "D'[1]": "the norm of attention, its scale held",
+    "D'[2]": "the norm of the MLP, its scale held",
+    "d'[1]": "the bias of the norm of attention",
+    "d'[2]": "the bias of the norm of the MLP",
+    "F'[1]": "the MLP's matrix inside the activation",
+    "F'[2]": "the MLP's matrix outside the activation",
+    "f'[1]": "the MLP's bias inside the activation",
+    "f'[2]": "the MLP's bias outside the activation",
     "g'": "the gate of the MLP, held",
     "R'": "the path beside the MLP: the identity or a projection",
 }

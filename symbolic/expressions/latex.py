@@ -3,13 +3,19 @@
 import re
 from typing import Any
 
-from sympy import Identity, MatrixExpr, Transpose, ZeroMatrix
+from sympy import Identity, MatrixExpr, Rational, Transpose, ZeroMatrix
 from sympy.printing.latex import LatexPrinter
 from sympy.printing.precedence import PRECEDENCE
 
 
 class _Typesetter(LatexPrinter):
     """sympy's LaTeX, with sums in the order in which they were written, and transposes as the papers write them."""
+
+    def parenthesize(self, item: Any, level: int, is_neg: bool = False, strict: bool = False) -> str:
+        """Return a part of an expression, in brackets where it needs them: a fraction needs none."""
+        if isinstance(item, Rational) and 0 < item < 1:
+            return rf"\tfrac{{{item.p}}}{{{item.q}}}"
+        return super().parenthesize(item, level, is_neg, strict)
 
     def _print_MatrixSum(self, expression: MatrixExpr) -> str:
         first, *rest = (self._print(summand) for summand in expression.args)

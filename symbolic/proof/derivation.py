@@ -18,25 +18,26 @@ from symbolic.proof.step import Equation, Hypothesis, Step
 ROOM = 415.0
 """The width of a formula in points, beside its number on a page of A4."""
 
-_LEFT = 0.35  # of the room, which a left side takes at most beside its right one
+LEFT = 0.35
+"""The part of a line that a left side takes at most beside its right one."""
 
 _ALIGNED = 24  # left sides up to this length are aligned in plain text
 
-_RELATION, _INDENT = 13.0, 20.0  # points
+_RELATION, _INDENT, _QUAD = 13.0, 20.0, 10.0  # points
 
 _LATEX_RELATION = {"=": "=", ":=": ":=", "≤": r"\le", "<": "<", "≈": r"\approx"}
 
 
-def equation_rows(step: Step) -> list[str]:
-    """Return the rows of an equation, its relation behind an `&`."""
+def equation_rows(step: Step, line: float = ROOM) -> list[str]:
+    """Return the rows of an equation that fit into a line, its relation behind an `&`."""
     relation = _LATEX_RELATION[step.relation]
     if step.verified is False:
         relation = rf"\overset{{?}}{{{relation}}}"
     elif step.sizes:
         relation = rf"\overset{{\circ}}{{{relation}}}"
-    left, room, above = "" if step.left is None else typeset(step.left), ROOM - _RELATION, []
-    if width(left) > _LEFT * ROOM:
-        first, *following = broken(left, ROOM)
+    left, room, above = "" if step.left is None else typeset(step.left), line - _RELATION, []
+    if width(left) > LEFT * line:
+        first, *following = broken(left, line - _INDENT - _QUAD)
         above = [f"& {first}", *(rf"&\quad {line}" for line in following)]
         left = r"\qquad"
     first, *following = broken(typeset(step.right), room - width(left) - _INDENT)
@@ -62,14 +63,6 @@ _CITED = re.compile(r"\bEq\. \d")
 _SOURCE = "Equation numbers are those of Wang & Li, arXiv:2407.00958, in its newest version."
 
 _TEXT_WIDTH = 100  # characters of prose in a line
-
-
-def sentence(hypothesis: Hypothesis) -> str:
-    """Return a hypothesis as a sentence in LaTeX."""
-    if isinstance(hypothesis, str):
-        return escaped(hypothesis)
-    rows = " \\\\\n".join(equation_rows(hypothesis))
-    return f"{escaped(hypothesis.rule)}:\n\\begin{{align*}}\n{rows}\n\\end{{align*}}\n"
 
 
 def _counted(number: int, noun: str) -> str:

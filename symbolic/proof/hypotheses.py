@@ -1,6 +1,6 @@
 """State the hypotheses of theorems, in words and as equations."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from sympy import Basic, Expr, MatrixBase, Pow, Symbol, sstr
 
@@ -73,7 +73,7 @@ def requirements(steps: Iterable[Step], words: Mapping[str, str]) -> tuple[str, 
             None,
             (
                 FUNCTIONS if functions else "",
-                f"Every layer has its own {_listed(own)}." if own else "",
+                f"Every layer has its own {listed(own)}." if own else "",
                 VEC if any(side.has(Vec) for side in sides) else "",
                 _sizes(sides),
                 _numbers(sides),
@@ -82,24 +82,34 @@ def requirements(steps: Iterable[Step], words: Mapping[str, str]) -> tuple[str, 
     )
 
 
-def _sizes(sides: Iterable[Basic]) -> str:
+def symbolic_sizes(sides: Iterable[Basic]) -> list[str]:
+    """Return the names of the sizes that are symbols."""
+    parts = {part for side in sides for part in side.atoms(Parameter, Symbol)}
+    shapes = (
+        size for part in parts if isinstance(part, Parameter) and not isinstance(part, Ones) for size in part.shape
+    )
+    symbols = {part for part in parts if isinstance(part, Symbol)}.union(*(size.free_symbols for size in shapes))
+    sizes = (each for each in symbols if each.is_integer and each.is_positive and not isinstance(each, Index))
+    return sorted(map(str, sizes))
+
+
+def _sizes(sides: Sequence[Basic]) -> str:
     """Return the sentence on sizes: those that are symbols, and those that are numbers with what they belong to."""
-    symbols: set[Symbol] = set()
     numbers: dict[tuple[Expr, Expr], dict[str, None]] = {}
     for side in sides:
-        symbols |= {s for s in side.free_symbols if s.is_integer and s.is_positive and not isinstance(s, Index)}
-        for parameter in sorted(side.atoms(Parameter) - side.atoms(Ones), key=str):
-            rows, columns = parameter.shape
-            symbols |= rows.free_symbols | columns.free_symbols
-            if rows.is_Integer or (columns.is_Integer and columns != 1):
-                letter = parameter.func(parameter.letter, parameter.lower[1:], rows, columns)
-                numbers.setdefault((rows, columns), {})[sstr(letter)] = None
+        numbered = [
+            parameter
+            for parameter in side.atoms(Parameter) - side.atoms(Ones)
+            if parameter.shape[0].is_Integer or (parameter.shape[1].is_Integer and parameter.shape[1] != 1)
+        ]
+        for parameter in sorted(numbered, key=str):
+            letter = parameter.func(parameter.letter, parameter.lower[1:], *parameter.shape)
+            numbers.setdefault(parameter.shape, {})[sstr(letter)] = None
     parts = []
-    if symbols:
-        names = sorted(map(str, symbols))
-        parts.append(f"{_listed(names)} {'are any positive integers' if len(names) > 1 else 'is any positive integer'}")
+    if names := symbolic_sizes(sides):
+        parts.append(f"{listed(names)} {'are any positive integers' if len(names) > 1 else 'is any positive integer'}")
     for (rows, columns), letters in sorted(numbers.items(), key=str):
-        parts.append(f"{_listed(list(letters))} {'are' if len(letters) > 1 else 'is'} {rows} × {columns}")
+        parts.append(f"{listed(list(letters))} {'are' if len(letters) > 1 else 'is'} {rows} × {columns}")
     layers = ", the same in every layer" if any(side.has(i) for side in sides) else ""
     return f"Sizes{layers}: {'; '.join(parts)}." if parts else ""
 
@@ -110,7 +120,7 @@ def _numbers(sides: Iterable[Basic]) -> str:
     for power in sorted({power for side in sides for power in side.atoms(Pow)}, key=str):
         if condition := _condition(power):
             conditions[condition] = None
-    return f"{_listed(list(conditions))}." if conditions else ""
+    return f"{listed(list(conditions))}." if conditions else ""
 
 
 def _condition(power: Pow) -> str:
@@ -159,16 +169,17 @@ def _activations(step: Step) -> Iterable[Activation]:
 
 def in_latex(conditions: Iterable[Condition]) -> str:
     """Return conditions as words and formulas of a sentence in LaTeX."""
-    return _listed(
+    return listed(
         [escaped(c) if isinstance(c, str) else f"${typeset(c.left)} = {typeset(c.right)}$" for c in conditions]
     )
 
 
 def in_words(conditions: Iterable[Condition]) -> str:
     """Return conditions as words of a sentence."""
-    return _listed([c if isinstance(c, str) else f"{sstr(c.left)} = {sstr(c.right)}" for c in conditions])
+    return listed([c if isinstance(c, str) else f"{sstr(c.left)} = {sstr(c.right)}" for c in conditions])
 
 
-def _listed(words: list[str]) -> str:
+def listed(words: list[str]) -> str:
+    """Return words as a list in a sentence."""
     *first, last = words or [""]
     return f"{', '.join(first)} and {last}" if first else last

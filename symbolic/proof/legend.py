@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 from sympy import Basic, Identity, Integer, MatrixBase, Symbol, ZeroMatrix, sstr
 
 from symbolic.expressions.activation import Activation
-from symbolic.expressions.latex import escaped, typeset
+from symbolic.expressions.latex import typeset
 from symbolic.expressions.operations import Diagonal, Hadamard, Kronecker, Vec
 from symbolic.expressions.ordered_product import OrderedProduct
 from symbolic.expressions.parameter import DOT, Held, Ones, Parameter, Variable, i, j
 from symbolic.proof.derivation import Derivation
 
 _OF_LAYERS = {
-    "x'": "the residual stream after layer i, as a vector; that of index 0 is the input",
+    "x'": "the residual stream after layer i, as a vector (x'_0 is the input)",
     "W'1": "the matrix on the linear path of layer i",
     "W'2": "the matrix inside the activation of layer i",
     "W'3": "the matrix that multiplies the activation of layer i",
@@ -63,7 +63,7 @@ _OF_TITLE = {
         "x": "tokens and their features",
         "H": "the pattern of a head, held",
         "H^": "the heads side by side",
-        "S": "picks the features of a head",
+        "S": "the matrix that picks the features of a head",
         "W": "the matrices for queries, keys, values and output, by their index",
         "V": "the matrix for the values of a head",
         "W'": "attention, its values and its output as matrices on vec(x), by their index",
@@ -89,7 +89,7 @@ _OF_TITLE = {
     },
     "Normalisation with its scale held": {
         "x": "tokens and their features",
-        "Z": "subtracts the mean over features",
+        "Z": "the matrix that subtracts the mean over features",
         "r": "the scales of the tokens, held",
         "gamma": "the gain",
         "beta": "the offset",
@@ -260,7 +260,7 @@ def letters(derivations: Iterable[Derivation]) -> list[LegendEntry]:
     parameters: dict[tuple[str, tuple[Any, ...], str], LegendEntry] = {}
     signs: list[LegendEntry] = []
     for derivation in derivations:
-        for part in _parts(derivation):
+        for part in dict.fromkeys(_parts(derivation)):
             if isinstance(part, Ones) or (isinstance(part, Parameter) and part.letter == "1"):
                 signs.append(LegendEntry(r"\mathbf{1}", "1", (), "the vector of ones"))
             elif isinstance(part, Parameter):
@@ -306,19 +306,13 @@ def letters_in_text(*derivations: Derivation) -> str:
     return "\n".join(["Letters", "───────", *lines])
 
 
-def letters_section(*derivations: Derivation) -> str:
-    r"""Return a section of a LaTeX document that explains exactly the letters that occur in derivations.
+_STREAMS = ("x", "x'")  # an equation gives the next layer's, and defines none
 
-    Example:
-        >>> from symbolic.theorems.closed_form import prove
-        >>> print(letters_section(prove()).splitlines()[0])
-        \section*{Letters}
-    """
-    lines = "\\\\\n".join(
-        f"${letter}$ & {f'${shape}$' if shape else ''} & {escaped(words)}" for letter, shape, words in rows(derivations)
-    )
-    return (
-        "\\section*{Letters}\n\\begin{longtable}[l]{@{}llp{95mm}@{}}\n"
-        "letter & shape & meaning \\\\ \\hline\\noalign{\\smallskip}\n"
-        f"\\endhead\n{lines}\n\\end{{longtable}}\n"
-    )
+
+def undefined_letters(derivation: Derivation) -> list[tuple[str, str, str]]:
+    """Return LaTeX, shape and meaning of the letters that neither a definition of a derivation nor custom explains."""
+    lefts = [step.left for step in (*derivation.given, *derivation.steps) if step.relation == ":="]
+    named = [left for left in lefts if isinstance(left, Parameter) and not _bare(left.letter)[1]]
+    defined = {typeset(_explained(p, p.letter, derivation)[0]) for p in named if p.letter not in _STREAMS}
+    known = {*defined, "i", "j", "d", "n", *(_OPERATIONS[kind].latex for kind in (Identity, ZeroMatrix))}
+    return [row for row in rows([derivation]) if row[0] not in known]

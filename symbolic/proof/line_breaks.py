@@ -182,7 +182,7 @@ def _pieces(latex: str) -> list[_Piece]:
             kind = "times"
         cost: float | None = None
         if before is not None and before.kind in ("atom", "close") and not _FUNCTIONS.match(before.latex):
-            cost = {"sign": 0.0, "times": 0.4, "atom": 0.6, "open": 0.6}.get(kind)
+            cost = {"sign": 0.0, "times": 0.9, "atom": 1.1, "open": 1.1}.get(kind)
         cost = None if cost is None or head in _RELATIONS or re.match(r"[,;:]|\\[,;! ]", element) else cost + depth
         pieces.append(_Piece(element, kind, _element_width(element, False), depth, cost))
         depth += kind == "open"
@@ -194,13 +194,24 @@ def _first_line(pieces: list[_Piece], room: float) -> int:
     total, best, least = 0.0, 0, float("inf")
     for n, piece in enumerate(pieces):
         if n and piece.cost is not None:
-            waste = piece.cost + 3.0 * max(0.0, 1 - total / room)
+            waste = piece.cost + 2.0 * max(0.0, 1 - total / room)
             if waste <= least:
                 best, least = n, waste
         total += piece.width
         if total > room and best:
             return best
     return best or len(pieces)
+
+
+def breakable(latex: str) -> str:
+    r"""Return a formula with brackets of a fixed size, between which a line can end.
+
+    Example:
+        >>> print(breakable(r"\sigma\!\left(\mathbf{A} + \mathbf{B}\right)"))
+        \sigma\bigl(\mathbf{A} + \mathbf{B}\bigr)
+    """
+    fixed = latex.replace(r"\left", r"\bigl").replace(r"\right", r"\bigr")
+    return re.sub(r"\\!\s*\\bigl", r"\\bigl", fixed)  # the space before a bracket that grows is none before this one
 
 
 def broken(latex: str, room: float) -> list[str]:
@@ -240,11 +251,8 @@ def _written(rows: list[list[_Piece]]) -> list[str]:
                 torn |= {opening, (r, n)} if opening[0] != r else set()
     lines = []
     for r, row in enumerate(rows):
-        texts = [
-            piece.latex.replace(r"\left", r"\bigl").replace(r"\right", r"\bigr") if (r, n) in torn else piece.latex
-            for n, piece in enumerate(row)
-        ]
+        texts = [breakable(piece.latex) if (r, n) in torn else piece.latex for n, piece in enumerate(row)]
         dot = [r"\cdot"] if r and row[0].kind in ("atom", "open") else []
         indent = [r"\quad" * min(row[0].depth, 4)] if r and row[0].depth else []
-        lines.append(" ".join([*indent, *dot, *texts]))
+        lines.append(re.sub(r"\\! \\bigl", r" \\bigl", " ".join([*indent, *dot, *texts])))
     return lines

@@ -1,17 +1,12 @@
-"""Typeset derivations as LaTeX documents: definitions, a theorem, and its proof in numbered equations."""
+"""Typeset derivations as LaTeX: a fragment for a paper, or a complete document."""
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Iterable
 
-from symbolic.expressions.latex import escaped
 from symbolic.expressions.parameter import latin
-from symbolic.proof.derivation import ROOM, Derivation, equation_rows, explanation, sentence
-from symbolic.proof.hypotheses import Condition, in_latex
-from symbolic.proof.legend import letters_section
-from symbolic.proof.line_breaks import width
-from symbolic.proof.step import Step
+from symbolic.proof.derivation import Derivation
+from symbolic.proof.theorem import LINE, stated_in, theorem
 
 _ACCENTS = {
     "GRAVE ACCENT": "`", "ACUTE ACCENT": "'", "CIRCUMFLEX ACCENT": "^", "TILDE": "~", "DIAERESIS": '"', "CARON": "v",
@@ -49,129 +44,47 @@ def compilable(latex: str) -> str:
     return re.sub(r"[^\x00-\x7f]", lambda match: _command(match[0]), latex)
 
 
-_PREAMBLE = r"""\documentclass[10pt]{article}
-\usepackage[a4paper,margin=25mm]{geometry}
-\usepackage{amsmath}
-\usepackage{amssymb}
-\usepackage{amsthm}
-\usepackage{graphicx}
-\usepackage{longtable}
-\newtheorem*{theorem}{Theorem}
-\allowdisplaybreaks
-\raggedbottom
-\emergencystretch=3em
+_DOCUMENT = r"""\documentclass[10pt,%s]{article}
+\usepackage[a4paper,textwidth=%gpt,columnsep=%gpt,vmargin=25mm]{geometry}
+\usepackage{amsmath,amssymb,amsthm,graphicx}
+\newtheorem{theorem}{Theorem}
 \setcounter{MaxMatrixCols}{40}
 \begin{document}
+%s
+\end{document}
 """
 
-_EVIDENT = ("", "definition", "read off")  # rules that say no more than the equation
-_MATRIX = re.compile(r"\\left\(\\begin\{matrix\}.*?\\end\{matrix\}\\right\)", re.DOTALL)
+_BETWEEN = 10.0  # points between columns
+
+_FRAGMENT = r"""%% To be read by \input; needs amsmath, amssymb, amsthm%s, \newtheorem{theorem}{Theorem}; lines of %gpt.
+\begingroup\sloppy\allowdisplaybreaks
+%s\par\endgroup
+%s"""
 
 
-def _fitted(row: str) -> str:
-    """Return a row with its explicit matrices made small enough for a line."""
-
-    def smaller(match: re.Match) -> str:
-        room = ROOM - 80
-        return rf"\resizebox{{{room}pt}}{{!}}{{$\displaystyle {match[0]}$}}" if width(match[0]) > room else match[0]
-
-    return _MATRIX.sub(smaller, row)
+def document(sections: Iterable[str], line: float = LINE, columns: int = 1) -> str:
+    """Return a complete LaTeX file with lines of a width in points, in one column or two."""
+    layout = "onecolumn" if columns == 1 else "twocolumn"
+    return compilable(_DOCUMENT % (layout, columns * line + (columns - 1) * _BETWEEN, _BETWEEN, "\n".join(sections)))
 
 
-def _label(place: int, number: int) -> str:
-    return f"equation:{place}.{number}"
+def fragment(*derivations: Derivation, line: float = LINE) -> str:
+    r"""Return derivations as theorems with proofs, for `\input` into a paper with lines of a width in points.
+
+    Example:
+        >>> from symbolic.theorems.closed_form import prove
+        >>> print(fragment(prove()).splitlines()[-1].partition(", ")[2])
+        8 of 8 checks hold, by induction, with 9 definitions; symbolic sizes: d, n
+    """
+    theorems = [
+        theorem(derivation, line, set().union(*map(stated_in, derivations[:number])))
+        for number, derivation in enumerate(derivations)
+    ]
+    text, _, verified = compilable("\n".join(theorems)).removesuffix("\n").rpartition("\n")
+    needed = ", graphicx" if r"\resizebox" in text else ""
+    return _FRAGMENT % (needed, line, f"{text}\n", f"{verified}\n")
 
 
-def _display(steps: Sequence[Step], place: int, first: int) -> str:
-    """Return equations that stand together, each with a number."""
-    equations = []
-    for number, step in enumerate(steps, first):
-        *rows, last = map(_fitted, equation_rows(step))
-        numbered = rf"{last} \label{{{_label(place, number)}}}"
-        equations.append(" \\\\\n".join([*(rf"{row} \notag" for row in rows), numbered]))
-    return "\\begin{align}\n" + " \\\\\n".join(equations) + "\n\\end{align}\n"
-
-
-def _sentence(rule: str) -> str:
-    text = escaped(rule)
-    return f"{text[:1].upper()}{text[1:]}:" if text[:1].isalpha() else f"{text}:"
-
-
-def _equations(steps: Sequence[Step], place: int, first: int) -> str:
-    """Return equations in a row, with the rule of neighbours that have the same before them."""
-    parts, number = [], first
-    for rule, group in groupby(steps, key=lambda step: "" if step.rule in _EVIDENT else explanation(step)):
-        together = list(group)
-        parts.append((f"{_sentence(rule)}\n" if rule else "") + _display(together, place, number))
-        number += len(together)
-    return "".join(parts)
-
-
-def _references(numbers: Sequence[int], place: int) -> str:
-    """Return references to equations, those in a row as a range."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-
-    def reference(number: int) -> str:
-        return rf"\eqref{{{_label(place, number)}}}"
-
-    return ", ".join(
-        reference(run[0]) if len(run) == 1 else f"{reference(run[0])}--{reference(run[-1])}" for run in runs
-    )
-
-
-def _premises(derivation: Derivation) -> str:
-    """Return the hypotheses as sentences of a paragraph."""
-    sentences = [*map(sentence, derivation.hypotheses), *filter(None, [escaped(derivation.source)])]
-    return " ".join(sentences) + "\n\n" if sentences else ""
-
-
-def _theorem(derivation: Derivation, place: int) -> str:
-    """Return the statement: hypotheses, the equations of an induction, and the numbers of those that are proved."""
-    numbered = list(enumerate(derivation.steps, len(derivation.given) + 1))
-    assumed = [number for number, step in numbered if step.assumed]
-    statement = _premises(derivation)
-    if assumed:
-        statement += f"Assume {_references(assumed, place)}. "
-    if derivation.inductions:
-        rows = " \\\\\n".join(_fitted(row) for step in derivation.inductions for row in equation_rows(step))
-        statement += f"For every $i \\ge 0$,\n\\begin{{align*}}\n{rows}\n\\end{{align*}}\n"
-    checked: dict[tuple[Condition, ...], list[int]] = {}
-    for (number, step), conditions in zip(numbered, derivation.conditions, strict=True):
-        if step.proved and step.relation != ":=":
-            checked.setdefault(conditions, []).append(number)
-    claims = []
-    for conditions, numbers in sorted(checked.items(), key=lambda item: len(item[0])):
-        where = f"Where {in_latex(conditions)}, equation" if conditions else "Equation"
-        verb = "s {} hold" if len(numbers) > 1 else " {} holds"
-        claims.append(where + verb.format(_references(numbers, place)))
-    return f"\\begin{{theorem}}[{{{escaped(derivation.title)}}}]\n{statement}{'. '.join(claims)}.\n\\end{{theorem}}\n"
-
-
-def section(derivation: Derivation, place: int = 1) -> str:
-    """Return a derivation as a section of a LaTeX document: definitions, theorem, and proof in numbered equations."""
-    remark = "\n\\medskip\\noindent " + escaped(derivation.remark) + "\n" if derivation.remark else ""
-    first = len(derivation.given)
-    given = "\\noindent Let\n" + _equations(derivation.given, place, 1) if first else ""
-    body = _equations(derivation.lines[first:], place, first + 1)
-    verdict = f"\\emph{{{derivation.verdict}.}}\n"
-    if derivation.proved:
-        body = f"{_theorem(derivation, place)}\\begin{{proof}}\n{body}{verdict}\\end{{proof}}\n"
-    else:
-        body = f"{_premises(derivation)}{body}\\noindent{verdict}"
-    return f"\\section*{{{escaped(derivation.title)}}}\n{given}{body}{remark}"
-
-
-def document(sections: Iterable[str]) -> str:
-    """Return a complete LaTeX file."""
-    text = compilable("\n".join(sections))
-    return f"{_PREAMBLE}{text}\n\\end{{document}}\n"
-
-
-def article(*derivations: Derivation) -> str:
-    """Return a LaTeX file that stands alone: the letters that occur, and derivations with what they rest on."""
-    return document([letters_section(*derivations), *map(section, derivations, range(1, len(derivations) + 1))])
+def article(*derivations: Derivation, line: float = LINE) -> str:
+    """Return a LaTeX file that stands alone: derivations with what they rest on."""
+    return document([fragment(*derivations, line=line)], line)

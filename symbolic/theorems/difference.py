@@ -227,20 +227,28 @@ def at_other_input(equation: Definition) -> Definition:
 
 def with_moving_parameters(derivation: Derivation, parameters: Iterable[Definition], layer: Definition) -> Derivation:
     """Return the difference form of a block: first how its parameters move with what is held in them."""
-    steps, put_in = [], {}
+    steps, put_in, read_off = [], {}, []
     known = [at_other_input(layer)]
     for entry in parameters:
         held = tuple(entry.right.atoms(Held))
         held_moved = parameters_replaced(entry.right, lambda a: second_value(a) if isinstance(a, Held) else a)
         moved, middle = _in_changes(entry)
-        rules = (*moves(entry.left, *held), entry, Definition(second_value(entry.left), held_moved, entry.variables))
+        there = Definition(second_value(entry.left), held_moved, entry.variables)
+        rules = (*moves(entry.left, *held), entry, there)
+        read_off.append(let(entry.left, entry.right, "at one input; so at the other", (there,)))
         known += rules
-        steps.append(equality(midpoint(entry.left), middle, "the block's own", rules))
+        steps.append(equality(midpoint(entry.left), middle, "the midpoint of a parameter of the block", rules))
         steps.append(
-            equality(change(entry.left), moved, "changes with what depends on the input" if held else "constant", rules)
+            equality(
+                change(entry.left),
+                moved,
+                "its change, with what depends on the input" if held else "its change: it is constant",
+                rules,
+            )
         )
         put_in[second_value(entry.left)] = held_moved
         put_in |= {} if held else {change(entry.left): moved, midpoint(entry.left): middle}
 
     theorem = derivation.with_parameters(lambda parameter: put_in.get(parameter, parameter))
-    return replace(theorem, steps=(*steps, *theorem.steps), known=equations(known))
+    given = (*read_off, *theorem.given)
+    return replace(theorem, steps=(*steps, *theorem.steps), given=given, known=equations(known))

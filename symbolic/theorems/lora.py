@@ -168,7 +168,7 @@ def lora(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
         Step(
             s.x(i),
             _adapted(s.form(i)),
-            "the same theorem, with W' + ΔW' for W' in the recursions of P + ΔP, q + Δq, B + ΔB, c + Δc and C + ΔC",
+            "by the same theorem, with W' + ΔW' for W' in the recursions of P + ΔP, q + Δq, B + ΔB, c + Δc and C + ΔC",
             prove(adapted).verified,
         ),
         *changes,

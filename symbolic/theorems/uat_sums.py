@@ -10,7 +10,7 @@ from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.hypotheses import of_a_held_stack
-from symbolic.proof.step import Step, equality, let, let_each
+from symbolic.proof.step import Step, continued, equality, let, let_each
 from symbolic.theorems.residual_stack import ResidualStack, j
 
 
@@ -31,10 +31,10 @@ def lemma_1() -> Derivation:
     renaming = Definition(renamed, beta * alpha, (j,))
     steps = (
         equality(beta * IndexedSum(alpha * activation, j, 1, terms), scaled, "β multiplied into the sum, Eq. 19"),
-        let(renamed, beta * alpha, "let"),
-        equality(scaled, IndexedSum(renamed * activation, j, 1, terms), "again a UAT sum", (renaming,)),
+        continued(scaled, IndexedSum(renamed * activation, j, 1, terms), "again a UAT sum", (renaming,)),
     )
-    return Derivation("Lemma 1: a matrix times a UAT sum is a UAT sum", steps)
+    given = let(renamed, beta * alpha)
+    return Derivation("Lemma 1: a matrix times a UAT sum is a UAT sum", steps, given=(given,))
 
 
 _RAYS = ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1), (1, 0))

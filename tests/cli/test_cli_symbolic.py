@@ -17,13 +17,16 @@ def test_derive_prints_text_latex_and_a_document():
     assert "P₂ x′₀ + q₂ + UAT₂" in text.stdout
     latex = run("derive", "--what", "attention", "--format", "latex")
     assert latex.exit_code == 0, latex.output
-    assert latex.stdout.count(r"\begin{aligned}") == 1
+    assert latex.stdout.startswith("% To be read by") and latex.stdout.count(r"\begin{theorem}") == 1
+    assert "lines of 345pt" in latex.stdout
+    narrow = run("derive", "--what", "attention", "--format", "latex", "--width", "246pt").stdout
+    assert "lines of 246pt" in narrow and narrow.count("\n") > latex.stdout.count("\n")
     document = run("derive", "--proof", "--block", "post-norm", "--format", "document")
     assert document.exit_code == 0, document.output
     assert document.stdout.startswith(r"\documentclass")
     assert document.stdout.rstrip().endswith(r"\end{document}")
-    assert "8 of 8 checks hold, by induction, with 9 definitions" in document.stdout
-    assert document.stdout.count(r"\section*{Letters}") == 1
+    assert "8 of 8 checks hold, by induction, with 14 definitions" in document.stdout
+    assert document.stdout.count("for an activation function") == 1
     theirs = run("derive", "--proof", "--block", "post-norm", "--symbols", "papers", "--format", "latex")
     assert theirs.exit_code == 0, theirs.output
     assert r"\widehat{\mathbf{W}}'_{i,1} \mathbf{x}'_{0}" in theirs.stdout
@@ -104,6 +107,9 @@ def test_verify_prints_a_table_and_json(monkeypatch):
         (("derive", "--what", "nothing"), "no derivation 'nothing'"),
         (("derive", "--proof", "--depth", "2"), "ask for different derivations: give one of them"),
         (("derive", "--what", "lora", "--block", "paper"), "the same for every block"),
+        (("derive", "--format", "latex", "--width", "2in"), "--width is '2in': give points from 200pt on"),
+        (("derive", "--format", "document", "--width", "100"), "--width is '100': give points from 200pt on"),
+        (("derive", "--width", "246pt"), "--width is for LaTeX: add --format latex"),
         (("audit", "--equation", "0"), "no equation '0'"),
         (("audit", "--json", "no/such/folder/x.json"), "is not a directory"),
         (("audit", "--figure", "3"), "nothing to compute in figure 3: give 2"),

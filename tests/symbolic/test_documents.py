@@ -1,4 +1,4 @@
-"""LaTeX documents: every letter that occurs is explained and no other, lines fit, and pdflatex takes them."""
+"""LaTeX: every letter that occurs is explained and no other, lines fit, references resolve, and pdflatex takes it."""
 
 import re
 import shutil
@@ -16,11 +16,13 @@ from symbolic.blocks.transformer import BLOCKS, transformer_block
 from symbolic.catalogue import WHAT, derive
 from symbolic.errors import SymbolicError
 from symbolic.expressions.constructors import activation, diag, hadamard, held, matrix, sizes, summed, vector
+from symbolic.expressions.latex import typeset
 from symbolic.proof.derivation import ROOM
-from symbolic.proof.legend import letters_section, rows
+from symbolic.proof.legend import rows, undefined_letters
 from symbolic.proof.line_breaks import broken, width
-from symbolic.proof.typesetting import article, compilable, document, section
-from typesetting.check import check_latex, several_terms
+from symbolic.proof.theorem import theorem
+from symbolic.proof.typesetting import article, compilable, document, fragment
+from typesetting.check import check_latex, several_terms, two_columns
 
 N, M, K, m = sizes("N M K m")
 
@@ -85,37 +87,77 @@ def letters_of(formula):
 
 
 def equations(derivation):
-    return "\n".join(re.findall(r"\\begin\{align\*?\}(.*?)\\end\{align\*?\}", section(derivation), re.DOTALL))
+    """Return the equations of a theorem and its proof: those in displays, and those in a sentence."""
+    latex = theorem(derivation)
+    displays = re.findall(r"\\begin\{(align|gather)\*?\}(.*?)\\end\{\1", latex, re.DOTALL)
+    return "\n".join([*(formula for _, formula in displays), *re.findall(r"^\$(.*)\$\.$", latex, re.MULTILINE)])
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_letter_that_occurs_is_explained_and_no_other(name):
     derivations = DOCUMENTS[name]()
     printed = set().union(*map(letters_of, map(equations, derivations)))
+    named = set().union(*(letters_of(left) for d in derivations for left in re.findall(r"(.*):=", equations(d))))
     explained = set().union(*(letters_of(letter) for letter, _, _ in rows(derivations)))
-    assert printed <= explained
+    assert printed - named <= explained
     shapes = set().union(*(letters_of(shape) for _, shape, _ in rows(derivations)))
     assert explained - shapes - {"x", "i", "j"} <= printed
 
 
-def test_the_closed_form_is_defined_before_it_is_proved():
-    text = article(*derive("proof", block="post-norm"))
-    assert r"\documentclass" in text
-    assert "landscape" not in text
-    theorem = text.index(r"\begin{theorem}[{The closed form at every depth")
-    for letter in ("P", "q", "B", "c", "C"):
-        assert re.search(rf"\\mathbf{{{letter}}}_{{[^{{}}]*}}(?:\^{{\(\w[^{{}}]*\)}})? &:=", text[:theorem]), letter
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_letter_is_defined_by_an_equation_or_in_the_setting_of_its_theorem(name):
+    for derivation in DOCUMENTS[name]():
+        setting = theorem(derivation).partition(r"\begin{theorem}")[0]
+        printed = equations(derivation)
+        given = set().union(*(letters_of(letter) for letter, _, _ in undefined_letters(derivation)))
+        given |= set().union(*(letters_of(size) for size in re.findall(r"\$[^$]*\$", setting)))
+        by_equations = set().union(*map(letters_of, re.findall(r"(.*):=", printed)))
+        assert letters_of(printed) <= given | by_equations | {"i", "j", r"\mathbf{I}", r"\mathbf{0}"}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_fragment_refers_to_its_own_equations_and_says_what_it_needs_and_what_was_verified(name):
+    by_title = {derivation.title: derivation for derivation in DOCUMENTS[name]()}
+    text = fragment(*by_title.values(), line=246.0)
+    first, *_, last = text.splitlines()
+    assert first.startswith("%") and all(package in first for package in ("amsmath", "amssymb", "amsthm"))
+    assert (r"\resizebox" in text) == ("graphicx" in first)
+    assert last.startswith("% verified: duat-jax") and "hold" in last and "symbolic sizes: " in last
     labels = re.findall(r"\\label\{(.*?)\}", text)
     assert len(labels) == len(set(labels))
     assert set(re.findall(r"\\eqref\{(.*?)\}", text)) <= set(labels)
+    proofs = re.findall(r"\\begin\{proof\}.*?\\end\{proof\}", text, re.DOTALL)
+    assert all(r"\label" not in proof for proof in proofs)
 
 
-def test_a_blocks_parameters_are_letters_beside_their_table():
-    document = Block(swiglu, (N, M), "SwiGLU block").document()
-    table, proof = document.split(r"\section*{The closed form at every depth, for the SwiGLU block}")
-    assert r"\otimes" in table
+def test_a_fragment_states_conventions_and_letters_once():
+    text = fragment(*derive("proof", block="pre-norm", letters=True))
+    assert text.count("An activation function is any function") == text.count("for attention's bias") == 1
+    assert text.count("Held, that is") == text.count(r"\begin{theorem}") == 2
+
+
+def test_the_closed_form_is_defined_before_it_is_proved():
+    text = article(*derive("proof", block="post-norm", letters=True)[:1])
+    assert text.startswith(r"\documentclass")
+    statement, proof = text.split(r"\begin{proof}")
+    for letter in ("P", "q", "B", "c", "C"):
+        assert re.search(rf"\\mathbf{{{letter}}}_{{[^{{}}]*}}(?:\^{{\(\w[^{{}}]*\)}})? :=", statement), letter
+    assert "By induction" in proof and ":=" not in proof
+
+
+def test_a_sum_that_a_layer_repeats_has_a_name():
+    (proof, _) = derive("proof", block="pre-norm", letters=True)
+    setting = theorem(proof).partition(r"\begin{theorem}")[0]
+    assert setting.count(r"\mathbf{A}'_{i + 1} \left(") == 1 and setting.count(r"\mathbf{y}'_{i + 1}") == 3
+    parallel = theorem(derive("proof", block="parallel", letters=True)[0]).partition(r"\begin{theorem}")[0]
+    assert r"\mathbf{y}" not in parallel
+
+
+def test_a_blocks_parameters_are_letters_in_its_proof():
+    statement, proof = Block(swiglu, (N, M), "SwiGLU block").document().split("The layer is a residual term")
+    assert r"\otimes" in statement
     assert r"\otimes" not in proof
-    assert r"\mathbf{W}'_{i + 1,1} \mathbf{P}_{i}" in proof
+    assert r"\mathbf{W}'_{i + 1,1} \mathbf{P}_{i}" in statement
 
 
 def test_a_letter_of_a_block_never_has_a_theorems_meaning():
@@ -126,22 +168,21 @@ def test_a_letter_of_a_block_never_has_a_theorems_meaning():
 
 
 def test_a_program_names_its_arrays_in_the_legend():
-    legend = letters_section(*DOCUMENTS["read from a program"]())
+    legend = fragment(*DOCUMENTS["read from a program"]())
     assert "attention.pattern (held)" in legend
     assert "a constant matrix" not in legend
 
 
 @pytest.mark.parametrize("room", [120, 240, 415])
 def test_a_formula_is_broken_into_lines_that_fit_and_loses_nothing(room):
-    latex = section(derive("proof", block="post-norm")[1])
-    for formula in re.findall(r":?= (.*?)(?: \\\\| \\label)", latex):
+    def plain(latex):
+        for old, new in ((r"\bigl", r"\left"), (r"\bigr", r"\right"), (r"\quad", ""), (r"\cdot", ""), (r"\!", "")):
+            latex = latex.replace(old, new)
+        return re.sub(r"\s", "", latex)
+
+    for formula in (typeset(step.right) for step in derive("proof", block="post-norm")[1].lines):
         lines = broken(formula, room)
-        plain = "".join(lines).replace(r"\quad", "").replace(r"\cdot", "")
-        for old, new in ((r"\bigl", r"\left"), (r"\bigr", r"\right")):
-            plain = plain.replace(old, new)
-        assert re.sub(r"\s", "", plain) == re.sub(
-            r"\s|\\quad|\\cdot", "", formula.replace(r"\bigl", r"\left").replace(r"\bigr", r"\right")
-        )
+        assert plain("".join(lines)) == plain(formula)
         assert all(width(line) <= room * 1.02 for line in lines if line.count(r"\mathbf") > 2)
     assert broken("a", ROOM) == ["a"]
 
@@ -166,13 +207,20 @@ def test_a_document_is_ascii():
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 def test_pdflatex_takes_letters_of_every_script():
-    check_latex(document(f"{c} $\\operatorname{{f{c}}}$" for c in ALPHABET))
+    check_latex(document(f"{c} $\\operatorname{{f{c}}}$\n" for c in ALPHABET))
     for block in scripts():
         check_latex(block.document())
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_a_fragment_fits_into_one_column_and_into_two():
+    named = dict.fromkeys((*derive("proof", block="pre-norm", letters=True), *derive("attention")), "derivation")
+    assert "no overfull" in check_latex(two_columns(named))
+    assert "no overfull" in check_latex(article(*named))
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 def test_pdflatex_takes_every_document_and_no_line_sticks_out():
     derivations = [derivation for make in DOCUMENTS.values() for derivation in make()]
-    assert "0 overfull" in check_latex(article(*derivations))
+    assert "no overfull" in check_latex(article(*derivations))

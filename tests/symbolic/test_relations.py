@@ -1,5 +1,7 @@
 """Relations between parameters are hypotheses: what follows from them is shown, and only that."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -24,8 +26,9 @@ from symbolic.equality.normal_form import decide, equal
 from symbolic.errors import NumbersDiffer
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.step import equality
-from symbolic.proof.typesetting import section
+from symbolic.proof.step import Equation, equality
+from symbolic.proof.theorem import theorem as typeset_theorem
+from symbolic.theorems.closed_form import prove
 
 N, M = sizes("N M")
 A, B, S, Q = (matrix(letter, N, N) for letter in "ABSQ")
@@ -183,9 +186,19 @@ def test_a_step_carries_its_relation_and_the_theorem_claims_no_more():
     derivation = Derivation("A test", (plain, under))
     assert derivation.conditions == ((), ((H * one, one),))
     assert "[rows of a pattern sum to one, where H 1[N] = 1[N]]" in str(derivation)
-    theorem = section(derivation).partition(r"\end{theorem}")[0]
-    claims = r"Equation \eqref{equation:1.1} holds. Where $\mathbf{H} \mathbf{1}_{N} = \mathbf{1}_{N}$, equation"
-    assert claims in theorem
+    statement = typeset_theorem(derivation).partition(r"\end{theorem}")[0]
+    always, _, where = statement.partition(r"Where $\mathbf{H} \mathbf{1}_{N} = \mathbf{1}_{N}$,")
+    assert r"\label{eq:a-test:1}" in always and r"\label{eq:a-test:2}" in where
+
+
+def test_a_claim_for_every_depth_has_the_conditions_of_its_proof():
+    proof = prove()
+    steps = [
+        replace(step, using=(*step.using, Equation(H * one, one))) if step.verified else step for step in proof.steps
+    ]
+    statement = typeset_theorem(replace(proof, steps=tuple(steps)))
+    assert r"Then, where $\mathbf{H} \mathbf{1}_{N} = \mathbf{1}_{N}$, for every $i\ge0$" in statement
+    assert "Then, for every" in typeset_theorem(proof)
 
 
 def test_a_step_inherits_the_conditions_of_the_equations_that_it_uses():

@@ -9,9 +9,10 @@ from command import run
 
 from symbolic.blocks.transformer import transformer_block
 from symbolic.catalogue import WHAT, derive
+from symbolic.expressions.latex import escaped
 from symbolic.expressions.parameter import Parameter
-from symbolic.proof.derivation import sentence
-from symbolic.proof.typesetting import compilable, section
+from symbolic.proof.theorem import theorem
+from symbolic.proof.typesetting import compilable
 
 BLOCK = transformer_block("pre-norm", gated=True)
 EVERY = [*WHAT, "a block"]
@@ -26,17 +27,21 @@ def derive_all(what):
     return BLOCK.recursions(), BLOCK.collapse(), BLOCK.contributions(), BLOCK.difference(), BLOCK.unroll(2)
 
 
+def words_of(latex):
+    """Return the words of LaTeX in order, without formulas."""
+    return " ".join(re.findall(r"[a-z]{3,}", re.sub(r"\$[^$]*\$", " ", latex)))
+
+
 @pytest.mark.parametrize("what", EVERY)
 def test_hypotheses_stand_above_the_statement(what):
     for derivation in derive_all(what):
         assert derivation.hypotheses
         text = derivation.unicode()
         assert text.index("\nHypotheses:\n· ") < re.search(r"^([✓✗○]|Claim| .*:=)", text, re.MULTILINE).start()
-        latex = section(derivation)
-        if derivation.proved:
-            theorem = latex[latex.index(r"\begin{theorem}") : latex.index(r"\end{theorem}")]
-            statement = theorem.index("Equation", theorem.index(sentence(derivation.hypotheses[-1])))
-            assert all(theorem.index(sentence(each)) < statement for each in derivation.hypotheses)
+        statement = r"\begin{theorem}" if derivation.proved else r"\paragraph{Densities"
+        setting, _, rest = theorem(derivation).partition(statement)
+        stated = [each if isinstance(each, str) else each.rule for each in derivation.hypotheses]
+        assert rest and all(words_of(escaped(each)) in words_of(setting) for each in stated)
         assert all(r"\text{" in derivation._repr_latex_().split(r"\begin{aligned}")[0] for _ in derivation.hypotheses)
 
 
@@ -54,7 +59,7 @@ def test_a_paper_whose_equations_are_numbered_is_named(what):
     for derivation in derive_all(what):
         numbered = any(re.search(r"Eq\. \d", step.rule) for step in derivation.steps)
         assert numbered <= ("arXiv:2407.00958" in derivation.unicode())
-        assert numbered <= ("arXiv:2407.00958" in section(derivation))
+        assert numbered <= ("arXiv:2407.00958" in theorem(derivation))
 
 
 @pytest.mark.parametrize("what", EVERY)
@@ -67,8 +72,8 @@ def test_an_induction_hypothesis_is_no_assumption(what):
         for step in derivation.inductions:
             assert step.verified is None and "induction" in step.rule
             assert "by induction" in derivation.verdict
-        theorem = section(derivation).partition(r"\end{theorem}")[0]
-        assert ("Assume " in theorem) == bool(assumed)
+        statement = theorem(derivation).partition(r"\end{theorem}")[0]
+        assert ("Assume\n" in statement) == bool(assumed)
 
 
 def test_the_only_assumptions_are_those_of_the_difference_forms_and_of_pruning():
@@ -87,8 +92,8 @@ def test_what_is_checked_at_sizes_is_not_said_to_be_proved():
     assert "✓" not in density.unicode() and density.unicode().count("○") == len(density.steps)
     assert density.verdict == "5 of 5 hold at the sizes checked, and aren't proved"
     assert "checked at (N, M) = (2, 3)" in density.unicode()
-    assert "theorem" not in section(density) and "proof" not in section(density)
-    assert section(density).count(r"\overset{\circ}{=}") == len(density.steps)
+    assert r"\begin{theorem}" not in theorem(density) and r"\begin{proof}" not in theorem(density)
+    assert theorem(density).count(r"\overset{\circ}{=}") == len(density.steps)
     assert {what for what in EVERY if not all(d.proved for d in derive_all(what))} == {"density"}
 
 
@@ -138,4 +143,4 @@ def test_a_blocks_theorems_have_its_own_parameters_in_every_layer():
 @pytest.mark.parametrize("what", EVERY)
 def test_no_character_is_printed_as_its_number(what):
     for derivation in derive_all(what):
-        assert "U+" not in compilable(section(derivation))
+        assert "U+" not in compilable(theorem(derivation))

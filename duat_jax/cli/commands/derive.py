@@ -1,15 +1,13 @@
 """The command `duat derive`."""
 
+import re
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from duat_jax.cli.command import command
 from duat_jax.cli.output import Answer
-
-if TYPE_CHECKING:
-    from symbolic.proof.derivation import Derivation
 
 
 class DerivationFormat(StrEnum):
@@ -27,16 +25,21 @@ class Symbols(StrEnum):
     papers = "papers"
 
 
-def _formula(derivation: "Derivation") -> str:
-    """Return a derivation as a LaTeX formula, with its title, verdict and hypotheses as comments."""
-    from symbolic.proof.derivation import sentence
+def _points(width: str) -> float:
+    r"""Return a width in points, such as LaTeX prints for `\the\columnwidth`."""
+    from symbolic.errors import SymbolicError
+    from symbolic.proof.theorem import NARROWEST
 
-    hypotheses = "\n".join(f"hypothesis: {sentence(hypothesis)}" for hypothesis in derivation.hypotheses)
-    comments = f"{derivation.title}: {derivation.verdict}\n{hypotheses}\n{derivation.source}".splitlines()
-    return "\n".join([*(f"% {comment}" for comment in comments if comment), derivation.latex()])
+    number = width.removesuffix("pt")
+    if not re.fullmatch(r"\d+(\.\d+)?", number) or float(number) < NARROWEST:
+        raise SymbolicError(
+            f"--width is {width!r}: give points from {NARROWEST:g}pt on, such as 246pt; LaTeX prints those of a paper"
+            r" for \the\columnwidth"
+        )
+    return float(number)
 
 
-@command("duat derive --depth 2 --block pre-norm", "duat derive --proof --format document > proof.tex")
+@command("duat derive --depth 2 --block pre-norm", "duat derive --proof --format latex --width 246pt > proof.tex")
 def derive(
     *,
     depth: Annotated[int | None, typer.Option(help="The unrolled form of this many layers.")] = None,
@@ -53,8 +56,15 @@ def derive(
         ),
     ] = None,
     format: Annotated[
-        DerivationFormat, typer.Option(help="unicode text, LaTeX formulas, or a complete LaTeX document.")
+        DerivationFormat,
+        typer.Option(help="unicode text, LaTeX theorems to be read by \\input, or a complete LaTeX document."),
     ] = DerivationFormat.unicode,
+    width: Annotated[
+        str | None,
+        typer.Option(
+            help="Width of a line of the LaTeX, in points; 345pt if absent, the width of article in one column."
+        ),
+    ] = None,
     symbols: Annotated[
         Symbols, typer.Option(help="Notation of the unrolled form: ours (P, q, B, c, C), or the papers' with a hat.")
     ] = Symbols.ours,
@@ -63,7 +73,8 @@ def derive(
     from symbolic.catalogue import derive as derivations
     from symbolic.errors import SymbolicError
     from symbolic.proof.legend import letters_in_text
-    from symbolic.proof.typesetting import article
+    from symbolic.proof.theorem import LINE
+    from symbolic.proof.typesetting import article, fragment
     from symbolic.theorems.notation import in_the_papers_letters
 
     requested = {"--proof": "proof"} if proof else {}
@@ -71,16 +82,20 @@ def derive(
     requested |= {} if what is None else {"--what": what}
     if len(set(requested.values())) > 1:
         raise SymbolicError(f"{' and '.join(requested)} ask for different derivations: give one of them")
+    plain = format is DerivationFormat.unicode
+    if plain and width is not None:
+        raise SymbolicError("--width is for LaTeX: add --format latex or --format document, or leave the width out")
+    line = LINE if width is None else _points(width)
     otherwise = "recursions" if block is None else "block"
     name = next(iter(requested.values()), otherwise)
-    derived = derivations(name, depth=depth, block=block, letters=format is DerivationFormat.document)
+    derived = derivations(name, depth=depth, block=block, letters=not plain)
     if symbols is Symbols.papers:
         derived = tuple(map(in_the_papers_letters, derived))
     match format:
         case DerivationFormat.document:
-            text = article(*derived)
+            text = article(*derived, line=line)
         case DerivationFormat.latex:
-            text = "\n\n".join(map(_formula, derived)) + "\n"
+            text = fragment(*derived, line=line)
         case DerivationFormat.unicode:
             text = "\n\n".join([letters_in_text(*derived), *map(str, derived)]) + "\n"
     return Answer(text=text, holds=all(each.verified for each in derived))

@@ -335,8 +335,6 @@ class Block:
     def document(self, depth: int | None = None) -> str:
         """Return a LaTeX file that stands alone: the block, and the theorem of its closed form with its proof.
 
-        The parameters of Eq. 20 are defined in the theorem, and are letters everywhere else.
-
         Args:
             depth: number of layers at which the closed form is written out too; not at all if absent.
         """

@@ -297,7 +297,7 @@ def letters_in_text(*derivations: Derivation) -> str:
 
     Example:
         >>> from symbolic.theorems.uat_sums import lemma_1
-        >>> print(letters_in_text(lemma_1()).splitlines()[2])
+        >>> print(letters_in_text(lemma_1()).splitlines()[3])
         β      r × k  the matrix before the sum
     """
     cells = [(letter.text, " × ".join(map(str, letter.shape)), letter.words) for letter in letters(derivations)]

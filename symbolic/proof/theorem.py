@@ -99,7 +99,7 @@ def _rows(chain: Chain, room: float) -> list[str]:
 def _left(chain: Chain, room: float) -> float:
     """Return the width of an equation's left side, if it stands beside the right one."""
     own = width(typeset(chain[0].left))
-    return own if own <= LEFT * room else 0.0
+    return own if own <= LEFT * (room - _END) else 0.0
 
 
 def _display(chains: Sequence[Chain], place: _Place) -> str:
@@ -252,8 +252,8 @@ def _theorem(derivation: Derivation, place: _Place) -> str:
     opening = "Then" if text else ""
     if derivation.inductions:
         own = {step for chain in others for step in chain}
-        under = dict.fromkeys(c for step, each in conditions.items() if step not in own for c in each)
-        where = f" where {in_latex(under)}," if under else ""
+        needed = dict.fromkeys(c for step, each in conditions.items() if step not in own for c in each)
+        where = f" where {in_latex(needed)}," if needed else ""
         text += f"Then,{where} for every $i\\ge0$,\n{_display(_inductions(derivation), place)}"
         opening = "Moreover,"
     for under, chains in sorted(claims.items(), key=lambda item: len(item[0])):

@@ -84,7 +84,7 @@ def recursions(stack: ResidualStack | None = None, depth: int = 3) -> Derivation
     inside_rules = [rule for rule in rules if rule.left in values and rule.left.letter in "Bc"]
     whole = normal_form(s.x(depth), [s.equation_20]) == normal_form(s.form(depth), rules)
     steps = [
-        equality(s.x(0), s.form(0), "base", rules),
+        equality(s.x(0), s.form(0), "base: P_0 = I, q_0 = 0, no terms", rules),
         induction_hypothesis(s.x(i), s.form(i)),
         equality(s.x(k), next_layer, "Eq. 20, with the form of layer i in it", known),
         continued(next_layer, sorted_form, "sorted by x'_0", inside_rules),

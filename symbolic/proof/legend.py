@@ -104,7 +104,7 @@ _OF_TITLE = {
         "W": "the weights of a term",
         "b": "the bias of a term",
         "alpha": "what a term is multiplied by",
-        "alpha*": "the same, multiplied by the matrix",
+        "alpha*": "what a term is multiplied by, times the matrix",
         "beta": "the matrix before the sum",
         "j": "a term",
         "N": "the number of terms",

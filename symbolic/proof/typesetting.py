@@ -76,10 +76,8 @@ def fragment(*derivations: Derivation, line: float = LINE) -> str:
         >>> print(fragment(prove()).splitlines()[-1].partition(", ")[2])
         8 of 8 checks hold, by induction, with 9 definitions; symbolic sizes: d, n
     """
-    theorems = [
-        theorem(derivation, line, set().union(*map(stated_in, derivations[:number])))
-        for number, derivation in enumerate(derivations)
-    ]
+    stated = list(map(stated_in, derivations))
+    theorems = [theorem(each, line, set().union(*stated[:number])) for number, each in enumerate(derivations)]
     text, _, verified = compilable("\n".join(theorems)).removesuffix("\n").rpartition("\n")
     needed = ", graphicx" if r"\resizebox" in text else ""
     return _FRAGMENT % (needed, line, f"{text}\n", f"{verified}\n")

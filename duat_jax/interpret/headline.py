@@ -97,13 +97,13 @@ def of_contrast(
     token = int(np.abs(parts).argmax())
     share = signed(float(parts[token]))
     place, all_of_it = place_of(token, tokens, image), signed(difference)
+    change = _change(target, value, value - difference)
     if others is None:
-        cause = f"{share} of {all_of_it} comes from {place}"
+        headline = f"{change}: {share} of {all_of_it} comes from {place}"
+    elif all(a == b for i, (a, b) in enumerate(zip(tokens, others, strict=True)) if i != token):
+        headline = f"{change} because token {token} is {named(tokens[token])}, not {named(others[token])}"
     else:
-        pair = f"{place} in the place of {named(others[token])}"
-        alone = all(a == b for i, (a, b) in enumerate(zip(tokens, others, strict=True)) if i != token)
-        cause = f"{pair}, does it" if alone else f"{share} of {all_of_it} comes from {pair}"
-    headline = f"{_change(target, value, value - difference)}: {cause}"
+        headline = f"{change}: {share} of {all_of_it} comes from {place} in the place of {named(others[token])}"
     if move is None or move.part * difference < COUNTS * difference**2:
         return headline
     source = "there" if move.source == token else place_of(move.source, tokens, image)

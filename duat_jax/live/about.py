@@ -67,6 +67,6 @@ def about(config: Config, name: str, longest: int, text: str | None = None) -> A
             (f"stream {last}@-1 set 0", f"nothing is left of the last token after {last} layers"),
             (f"head {last}:0@-1 set reference", "what the head brings to the last token on the other text (patching)"),
         ],
-        provenance=[("model", model), ("made by", f"duat-jax {version('duat-jax')}")],
+        provenance=[("model", model), ("version", f"duat-jax {version('duat-jax')}")],
         format=FORMAT,
     )

@@ -180,7 +180,7 @@ export function live({ ask, about, el, owned }) {
   /** How what is shown was made. @returns {[string, string][]} */
   const provenance = () => {
     const of = entry?.asked ?? asked();
-    return [...about.provenance, ["text", of.text], .../** @type {[string, string][]} */ (of.other ? [["other text", of.other]] : []), ["on", new Date().toISOString().slice(0, 10)]];
+    return [...about.provenance, ["text", of.text], .../** @type {[string, string][]} */ (of.other ? [["other text", of.other]] : []), ["date", new Date().toISOString().slice(0, 10)]];
   };
 
   async function save() {

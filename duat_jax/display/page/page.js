@@ -95,8 +95,9 @@ export function verdict(view) {
 function legend(view, arrows) {
   const most = largest(view.rows.flatMap(({ parts }) => parts));
   const bar = make("span", { class: "bar", "aria-hidden": "true" });
-  return make("p", { class: "legend" }, make("span", {}, `lowers the number, ${seven(Number((-most).toPrecision(3)))} `), bar, make("span", {}, ` raises it, ${seven(Number(most.toPrecision(3)))}`),
-    ...(arrows ? [make("span", { class: "lines" }, "━"), make("span", {}, " a head carries it from token to token; the wider, the more")] : []));
+  return make("p", { class: "legend" },
+    make("span", {}, `lowers the number, ${seven(Number((-most).toPrecision(3)))} `, bar, ` raises it, ${seven(Number(most.toPrecision(3)))}`),
+    ...(arrows ? [make("span", {}, make("span", { class: "lines" }, "━"), " a head brings it from token to token, or where it bends from the same one; the wider, the more")] : []));
 }
 
 /** The ways in which the text of a view can be coloured: its own, and of an explanation those of contrasts of the same text.
@@ -227,7 +228,10 @@ export function show(view, el, { views, given, keep, files, acts, opened, said =
       parts: view.graph?.streams ?? view.rows.map(({ parts }) => parts), arrows: arrows.slice(0, state.arrows),
       reads: view.position === null ? null : { token: view.position, label: seven(view.value) },
     };
-    return draw(drawing, { row: pictureRow(), token: state.token }, room, (row, token) => change({ row: tableRow(row), token }), say);
+    return draw(drawing, { row: pictureRow(), token: state.token }, room, (row, token) => {
+      change({ row: tableRow(row), token });
+      cell.scrollIntoView({ block: "nearest" });
+    }, say);
   };
   const told = make("output");
   const drawPicture = () => {
@@ -285,17 +289,18 @@ export function show(view, el, { views, given, keep, files, acts, opened, said =
     coloured.querySelectorAll("input").forEach((input, index) => { input.checked = index === state.colouring; });
   }, { disabled: "" });
   const pictures = /** @type {const} */ (["svg", "png"]).map((kind) => button(`Save as ${kind.toUpperCase()}`, () => savePicture(picture(), kind)));
-  const sums = view.row_sums ? `Every row sums to the difference${view.beside ? ", with what moved or jumped after it" : ""}.` : !view.completeness ? "" : `All squares and what stands below them sum to the ${view.value_name}.`;
+  const sums = view.row_sums ? `Every row sums to the difference${view.beside ? ", with what moved or jumped after it" : ""}.` : !view.completeness ? "" : `All squares and what is added below them sum to the ${view.value_name}.`;
   const layers = "Rows are layers, from the embedding at the bottom to the last layer at the top; columns are tokens. ";
-  const means = view.graph ? [`Squares are the parts of the tokens in each stream, from the embedding at the bottom to the last layer; every square is the sum of what comes in. Those of the last stream sum to the ${view.value_name}${view.graph.after ? ` without ${seven(view.graph.after)}, which is added after it` : ""}.`]
-    : [layers, sums];
+  const squares = view.graph ? `A square is the part of the number that the stream has at a token after a layer: the sum of what comes in from below. Those of the last layer sum to the ${view.value_name}${view.graph.after ? ` without ${seven(view.graph.after)}, which is added after it` : ""}.`
+    : view.kind === "contrast" ? `A square is the part of the difference that is at a token after a layer. ${sums}${arrows.length ? " An arrow from a token whose values are the same on both texts is a change of attention to it." : ""}`
+      : view.kind === "explanation" ? `A square is what a layer writes at a token, carried on to the number through attention as it is here. ${sums}` : sums;
   const tables = tablesOf(view);
   const edited = view.kind === "intervention";
 
   el.replaceChildren(
     ...head, ...(colourings.length > 1 ? [coloured] : []), text, ...(view.said.length ? [saidTable(view)] : []), ...(edited ? tables : []),
     ...(edited ? [] : [make("h2", {}, view.graph ? "How the number comes about" : view.heading), legend(view, arrows.length > 0),
-      make("p", { class: "faint" }, ...means, " Choose a square to open it."), overPicture, drawn]),
+      make("p", { class: "faint" }, layers, squares, " Choose a square to open it."), overPicture, drawn]),
     ...(arrows.length ? [make("p", {}, "Arrows: ", slider, told)] : []), cell, neuron, node, edge, ...(edited ? [] : tables),
     ...folded(edited ? view.heading : "All numbers, as a table", make("p", {}, ...(counts.length > 1 ? ["Columns: ", select, " "] : []), make("span", { class: "faint" }, `${view.graph ? `${view.heading}. ` : ""}${sums}`)), overTable, table),
     ...largestUnits(view, (row, token) => change({ row, token })), ...addedPanels(view),

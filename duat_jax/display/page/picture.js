@@ -10,10 +10,10 @@ import { full, largest, quoted, short, sum, whenPointedAt } from "./elements.js"
  * @typedef {{title: string, rows: string[], labels: string[], columns: number[], others: number[], parts: number[][], arrows: Arrow[], reads: {token: number, label: string} | null}} Drawing
  */
 
-const [NARROW, WIDE, LEFT, TOP] = [34, 96, 84, 34];
+const [NARROW, WIDE, LEFT, TOP] = [34, 140, 84, 34];
 const COLOURS = { positive: "#d53e34", negative: "#2976c7", ink: "#808590" };
-/** Arrows that have their head's name beside them, one in a row. */
-const NAMED = 4;
+/** The width beside the rows of wide pictures, in which the largest arrow to each row has its head's name. */
+const NAMES = 120;
 
 /** How many columns fit a width. @param {number} width */
 export const fitting = (width) => Math.max(Math.floor((width - LEFT - 12) / NARROW), 3);
@@ -38,16 +38,19 @@ const cut = (label, most) => (label.length > most ? `${label.slice(0, most - 1)}
  */
 export function draw({ title, rows, labels, columns, others, parts, arrows, reads }, chosen, room, choose, say) {
   const most = largest(columns.flatMap((token) => parts.map((row) => row[token])));
-  const place = new Map(columns.map((token, column) => [token, column]));
-  const count = columns.length + (others.length ? 1 : 0);
+  // The tokens that share a column stand first.
+  const first = others.length ? 1 : 0;
+  const place = new Map(columns.map((token, column) => [token, column + first]));
+  const count = columns.length + first;
   // Few tokens get wide columns, and many layers low rows.
-  const step = Math.min(Math.max(Math.floor((room - LEFT - 12) / count), NARROW), WIDE);
-  const high = (rows.length > 16 ? 24 : 32) + (arrows.length ? 10 : 0);
+  const names = arrows.length && room >= 700 ? NAMES : 0;
+  const step = Math.min(Math.max(Math.floor((room - names - LEFT - 12) / count), NARROW), WIDE);
+  const high = (rows.length > 16 ? 20 : 32) + (arrows.length ? 10 : 0);
   const square = high - (arrows.length ? 16 : 6);
   const bottom = TOP + rows.length * high;
   const upright = step < 64;
   const longest = Math.min(columns.reduce((length, token) => Math.max(length, labels[token].length), 9), 14);
-  const [width, height] = [LEFT + count * step + 10, bottom + (upright ? 30 + 7 * longest : 40)];
+  const [width, height] = [LEFT + count * step + 10 + names, bottom + (upright ? 30 + 7 * longest : 40)];
   const image = svg("svg", { xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "font-family": "ui-monospace, monospace", "font-size": 11, fill: "currentColor" });
   image.append(svg("title", {}, title));
   /** @param {number} row */
@@ -76,16 +79,16 @@ export function draw({ title, rows, labels, columns, others, parts, arrows, read
     else image.append(svg("text", { x, y: y + 16, "text-anchor": "middle" }, cut(label, Math.floor(step / 7))));
   };
   columns.forEach((token, column) => {
-    name(column, String(token), labels[token]);
+    name(column + first, String(token), labels[token]);
     rows.forEach((row, index) => {
-      const element = box(column, index, parts[index][token], `${row}, token ${token} ${quoted(labels[token])}`, index === chosen.row && token === chosen.token);
+      const element = box(column + first, index, parts[index][token], `${row}, token ${token} ${quoted(labels[token])}`, index === chosen.row && token === chosen.token);
       element.setAttribute("class", "square");
       element.addEventListener("click", () => choose(index, token));
     });
   });
-  if (others.length) {
-    name(columns.length, "", `${others.length} others`);
-    rows.forEach((row, index) => box(columns.length, index, sum(others.map((token) => parts[index][token])), `${row}, ${others.length} other tokens`, false));
+  if (first) {
+    name(0, "", `${others.length} others`);
+    rows.forEach((row, index) => box(0, index, sum(others.map((token) => parts[index][token])), `${row}, ${others.length} other tokens`, false));
   }
 
   const read = reads && place.get(reads.token);
@@ -110,10 +113,11 @@ export function draw({ title, rows, labels, columns, others, parts, arrows, read
       stroke: colour, "stroke-width": Math.max((7 * Math.abs(part)) / widest, 0.6),
     });
     whenPointedAt(arrow, "pointerenter", () => say(sentence));
+    arrow.addEventListener("click", () => choose(row, token));
     image.append(arrow);
-    if (named.size >= NAMED || named.has(row) || from === to || Math.abs(part) < widest / 10) continue;
+    if (!names || named.has(row) || Math.abs(part) < widest / 10) continue;
     named.add(row);
-    image.append(svg("text", { x: (x + right) / 2, y: (y + up) / 2 - 4, "text-anchor": "middle", "font-size": 10, "font-weight": 600, "pointer-events": "none", stroke: "var(--page, #fff)", "stroke-width": 3, "paint-order": "stroke" }, label));
+    image.append(svg("text", { x: LEFT + count * step + 8, y: top(row) + high + 4, "font-weight": 600 }, label));
   }
   return /** @type {SVGSVGElement} */ (image);
 }

@@ -10,9 +10,11 @@ from duat_jax.models.vocabulary.token import token_label
 from duat_jax.transform.keys import Key
 
 HEAD_RUNS = (
-    "5.3 is head 3 of layer 5. replaced: the head brings what it brings on the other input, which asks what the"
-    " difference in its output does; minus its part predicts it. removed: the head brings nothing, which asks what its"
-    " whole output does, also what is the same on both inputs; predicted with everything else held."
+    "part: what the head brings to the token from all others together. Then how the number on A changes where the model"
+    " is run again with the head's output there as it is on B, which asks what the difference in its output does, and"
+    " with zero, which asks what its whole output does, also what is the same on both. Minus the part predicts the"
+    " first, the table of contributions the second, both with everything else held; other heads react, so that"
+    " predictions miss and single parts don't add up."
 )
 
 
@@ -59,9 +61,10 @@ class HeadRuns(NamedTuple):
 
 def table_of_runs(head_runs: Sequence[HeadRuns], tokens: Sequence[str]) -> Table:
     """Return the changes that the largest heads make when they are replaced and removed."""
+    first = head_runs[0].head
     return Table(
         "The largest heads, run again",
-        ("head", "token", "part", "replaced: predicted", "run again", "removed: predicted", "run again"),
+        ("head", "token", "part", "as on B: predicted", "run again", "zero: predicted", "run again"),
         tuple(
             (
                 f"{head.layer}.{head.head}",
@@ -74,7 +77,7 @@ def table_of_runs(head_runs: Sequence[HeadRuns], tokens: Sequence[str]) -> Table
             )
             for head, replaced, predicted, removed in head_runs
         ),
-        note=HEAD_RUNS,
+        note=f"{first.layer}.{first.head} is head {first.head} of layer {first.layer}. {HEAD_RUNS}",
         labels=2,
         ranked=True,
     )

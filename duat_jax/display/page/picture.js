@@ -68,7 +68,7 @@ export function draw({ title, rows, labels, columns, others, parts, arrows, read
     });
     whenPointedAt(element, "pointerenter", () => say(`${sentence}: ${full(part)}`));
     image.append(element);
-    if (step >= 46 && Math.abs(part) >= 0.02 * most) image.append(svg("text", { x: middle(column), y: top(row) + high / 2 + 4, "text-anchor": "middle", "pointer-events": "none" }, short(part, most)));
+    if (step >= 42 && Math.abs(part) >= 0.02 * most) image.append(svg("text", { x: middle(column), y: top(row) + high / 2 + 4, "text-anchor": "middle", "font-size": step < 50 ? 10 : 11, "pointer-events": "none" }, short(part, most)));
     return element;
   };
   /** @param {number} column @param {string} index @param {string} label */

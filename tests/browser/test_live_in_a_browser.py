@@ -73,6 +73,17 @@ def contrasted(page, other=OTHER):
     answered(page, "contrast")
 
 
+def unfold(page):
+    """Open all that an answer shows on demand."""
+    page.evaluate("document.querySelectorAll('.tabs + div details').forEach((each) => { each.open = true; })")
+
+
+def table_of(page):
+    """Return the numbers of the table of an answer."""
+    unfold(page)
+    return cells(page)
+
+
 def shows(page, kind):
     """Return whether a page shows an answer of a kind."""
     return page.get_by_label(kind, exact=True).is_checked()
@@ -83,7 +94,7 @@ def test_a_text_is_explained_as_the_function_explains_it(live):
     answered(page, "explain")
     model, tokenizer = embedded()
     expected = duat.explain(model, TEXT, tokenizer=tokenizer)
-    table = np.array(cells(page))[:-1, :-1]
+    table = np.array(table_of(page))[:-1, :-1]
     near(table, np.concatenate([expected.embedding[None], expected.term_tokens]), 1e-5)
     assert page.locator(".verdict").inner_text() == "holds"
 
@@ -94,9 +105,9 @@ def test_a_second_text_shows_the_contrast_and_gives_a_third_colouring(live):
     contrasted(page)
     assert shows(page, "contrast") and "run again" in page.locator("main").inner_text()
     expected = duat.contrast(*embedded()[:1], TEXT, OTHER, tokenizer=embedded()[1])
-    near(np.array(cells(page))[:, :-1], expected.flow, 1e-5)
+    near(np.array(table_of(page))[:, :-1], expected.flow, 1e-5)
     assert "other=" in page.url and "text=" in page.url and "view=contrast" in page.url
-    page.get_by_text("The largest heads, as").click()
+    unfold(page)
     page.locator(".units button").first.click()
     page.get_by_role("button", name="as on the other text").first.click()
     answered(page, "intervene")
@@ -126,7 +137,7 @@ def test_what_the_model_says_next_is_chosen_by_a_click(live):
     answered(page, "explain")
     model, tokenizer = embedded()
     expected = duat.explain(model, TEXT, label, tokenizer=tokenizer)
-    near(np.array(cells(page))[:-1, :-1], np.concatenate([expected.embedding[None], expected.term_tokens]), 1e-5)
+    near(np.array(table_of(page))[:-1, :-1], np.concatenate([expected.embedding[None], expected.term_tokens]), 1e-5)
     rather.first.press("Enter")
     answered(page, "explain")
     assert "contrast=" in page.url and "minus that of" in page.locator("main").inner_text()
@@ -169,7 +180,7 @@ def test_what_is_switched_off_is_predicted_and_run_again_and_taken_back(live):
     shown = [number(title) for title in row.evaluate_all("l => l.map(td => td.title)")]
     effect = expected.effects[0]
     near(shown, [effect.frozen.sum(), effect.secant.sum(), effect.alone], 1e-5)
-    assert "change=neuron" in page.url and "predicted" in page.locator(".readout").inner_text()
+    assert "change=neuron" in page.url and "predicted" in page.locator(".readout").first.inner_text()
     assert page.get_by_role("button", name="switch neuron").first.get_attribute("aria-pressed") == "true"
     # The cell is still open: a second edit beside the first one.
     page.get_by_role("button", name="switch neuron").nth(1).click()
@@ -199,6 +210,7 @@ def test_a_token_an_edge_and_a_direction(live):
     answered(page, "intervene")
     page.get_by_label("graph", exact=True).check()
     answered(page, "graph")
+    unfold(page)
     page.locator(".grid td").nth(20).click()
     page.locator("svg rect").last.click()
     page.get_by_role("button", name=re.compile("^head 0, moved from")).first.click()
@@ -223,10 +235,12 @@ def test_a_neuron_opens_and_a_group_is_run_again(live):
     opened.get_by_role("button", name="switch off").click()
     answered(page, "intervene")
     assert opened.get_by_role("button", name="switch off").get_attribute("aria-pressed") == "true"
+    unfold(page)
     page.locator(".grid td").first.click()
     assert opened.count() == 0
     page.get_by_label("graph", exact=True).check()
     answered(page, "graph")
+    unfold(page)
     for place in (0, 1):
         page.locator(".units input").nth(place).check()
     page.get_by_role("button", name="group the marked ones").click()
@@ -243,6 +257,8 @@ def test_all_answers_are_kept_as_one_offline_page(live, opened):
         page.get_by_role("button", name="Save as an offline page").click()
     kept = opened(Path(download.value.path()).read_text(encoding="utf-8"))
     assert kept.get_by_label("contrast", exact=True).is_checked()
+    for said in ("duat-jax", TEXT, OTHER):
+        assert said in kept.locator("footer").inner_text() and said in page.locator("footer").inner_text()
     kept.get_by_label("explanation", exact=True).check()
     assert "view=1" in kept.url
     kept.reload()
@@ -370,7 +386,7 @@ def test_smollm2_and_minilm_answer(live):
         page = live("#target=+Paris&row=20&token=4&change=head+20:3+set+0", at=at)
         answered(page, "intervene")
         found = duat.explain(model, "The capital of France is", " Paris", tokenizer=tokenizer)
-        near(np.array(cells(page))[:-1, :-1].sum(), found.embedding.sum() + found.term_tokens.sum(), 1e-3)
+        near(np.array(table_of(page))[:-1, :-1].sum(), found.embedding.sum() + found.term_tokens.sum(), 1e-3)
     model, tokenizer = encoder()
     with serving(model, tokenizer, name="MiniLM") as at:
         page = live(at=at)
@@ -379,7 +395,7 @@ def test_smollm2_and_minilm_answer(live):
         page.get_by_role("button", name="Ask").click()
         answered(page, "explain")
         found = duat.explain(model, "A cat sits.", against="A dog runs.", tokenizer=tokenizer)
-        near(np.array(cells(page))[:-1, :-1], np.concatenate([found.embedding[None], found.term_tokens]), 1e-5)
+        near(np.array(table_of(page))[:-1, :-1], np.concatenate([found.embedding[None], found.term_tokens]), 1e-5)
 
 
 WIDGET = """<!doctype html><meta charset=utf-8><h1>A notebook</h1><div id=cell></div><script type=module>

@@ -2,7 +2,7 @@
 // A live page: texts and targets are typed, parts are switched off, and a model answers.
 
 import { button, choice, make, quoted, seven } from "./elements.js";
-import { saidTable, savePage, show, tablesOf, verdict } from "./page.js";
+import { footer, saidTable, savePage, show, tablesOf, verdict } from "./page.js";
 
 /** @typedef {import("./page.js").View} View */
 /** A question to the model: its kind, and what it needs. @typedef {{ask: string, [name: string]: any}} Question */
@@ -55,8 +55,8 @@ export function live({ ask, about, el, owned }) {
 
   const status = make("span", { class: "status", role: "status" });
   const stop = button("Stop", () => stopper.abort(), { disabled: "" });
-  const [cut, otherCut, says, otherSays, lengths, chips, effects, tabs, body, past] = Array.from({ length: 11 }, () => make("div"));
-  const [named, made] = [make("span", { class: "named" }), make("footer", { class: "faint" })];
+  const [cut, otherCut, says, otherSays, lengths, chips, effects, tabs, body, past, made] = Array.from({ length: 12 }, () => make("div"));
+  const named = make("span", { class: "named" });
 
   /** @returns {Asked} */
   const asked = () => ({ text: text.value, target: target.value, contrast: contrast.value, against: against.value, other: other.value, alignment: alignment.value, changes: [...changes] });
@@ -185,7 +185,7 @@ export function live({ ask, about, el, owned }) {
 
   async function save() {
     const shell = entry && await answer({ ask: "page" });
-    if (shell && entry) savePage([...entry.views.values()], [], new DOMParser().parseFromString(shell.page, "text/html").documentElement);
+    if (shell && entry) savePage([...entry.views.values()], provenance(), new DOMParser().parseFromString(shell.page, "text/html").documentElement);
   }
 
   /** Show what the model says next on one of the texts. @param {HTMLElement} el @param {import("./page.js").Said | undefined} said */
@@ -193,7 +193,7 @@ export function live({ ask, about, el, owned }) {
     const most = known()?.said[0];
     const chosen = { target: target.value || (said === most && most?.predictions[0]?.[0]), contrast: contrast.value };
     const choose = (/** @type {HTMLInputElement} */ field, /** @type {string} */ label) => { field.value = field.value === label ? "" : label; start(); };
-    el.replaceChildren(...(said?.predictions.length ? [make("p", { class: "faint" }, `The model says${classes ? "" : " next"}${said === most ? ". Choose one to explain it, and “vs” to ask why not that one." : ""}`),
+    el.replaceChildren(...(said?.predictions.length ? [make("p", { class: "faint" }, `The model says${classes ? "" : " next"}${said === most ? ". Choose one to explain; “vs” asks why not that one." : ""}`),
       make("ul", { class: "next" }, ...said.predictions.map(([label, share]) => nextToken(label, share, chosen, () => choose(target, label), () => choose(contrast, label))))] : []));
   }
 
@@ -232,7 +232,7 @@ export function live({ ask, about, el, owned }) {
     drawSays(otherSays, views.get("contrast")?.said[1]);
     drawNamed();
     drawChanges();
-    made.replaceChildren(make("dl", {}, ...provenance().flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, make("bdi", {}, value))])));
+    made.replaceChildren(footer(provenance()));
   }
 
   /** What the edits did, in one line. */
@@ -254,7 +254,9 @@ export function live({ ask, about, el, owned }) {
       button("×", () => { changes = changes.filter((_, place) => place !== index); start(); }, { "aria-label": `take back ${change}` }))));
     chips.replaceChildren(...(changes.length ? [make("h2", {}, "Edits"), list] : []));
     const view = entry?.views.get("intervene");
-    effects.replaceChildren(...(view && changes.length ? [saidTable(view), ...tablesOf(view).slice(1, 2), verdict(view)] : []));
+    const said = view && saidTable(view);
+    said?.setAttribute("aria-label", "the number with the edits and without");
+    effects.replaceChildren(...(view && said && changes.length ? [said, ...tablesOf(view).slice(1, 2), verdict(view)] : []));
   }
 
   const drawPast = () => past.replaceChildren(make("details", {}, make("summary", {}, `History: ${entries.length}`), make("ol", {}, ...entries.map((each) => {
@@ -332,9 +334,8 @@ function nextToken(label, share, chosen, explain, subtract) {
  */
 function strip(tokens, others, longest) {
   if (!tokens.length) return [];
-  const paired = others.length === tokens.length;
   const many = tokens.length > longest ? `, of at most ${longest}` : "";
-  return [...tokens.map((token, place) => make("span", paired && others[place] !== token ? { class: "differs" } : {}, token)), make("em", {}, ` ${tokens.length} token${tokens.length === 1 ? "" : "s"}${many}`)];
+  return [...tokens.map((token, place) => make("span", others.length === tokens.length && others[place] !== token ? { class: "differs" } : {}, token)), make("em", {}, ` ${tokens.length} token${tokens.length === 1 ? "" : "s"}${many}`)];
 }
 
 /** Pairs of tokens, as an alignment is written: from the beginning as far as the texts are alike, and the rest from the end.

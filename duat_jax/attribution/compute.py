@@ -87,19 +87,40 @@ def attribute(
         (6, 6, 4)
     """
     require_loaded(model)
-    described = method_of(model.config, unit, method)
-    if described.of_change:
+    arguments = target, contrast, against, position, alignment, tokenizer
+    return answer(model, ask_attribution(model, method, unit, inputs, reference, *arguments), method, unit)
+
+
+def ask_attribution(
+    model: Any,
+    method: str,
+    unit: str,
+    inputs: Any,
+    reference: Any = None,
+    target: Any = None,
+    contrast: Any = None,
+    against: Any = None,
+    position: Any = None,
+    alignment: Any = None,
+    tokenizer: "Tokenizer | None" = None,
+) -> ContrastQuestion:
+    """Validate a method, an input, a target and the references that the method multiplies the change from."""
+    if method_of(model.config, unit, method).of_change:
         if reference is None:
             raise InvalidInput(
                 f"{method!r} multiplies by the change from a reference: give another input or a baseline"
+                " (--reference or --baseline)"
             )
-        question = ask_contrast(model, inputs, reference, target, contrast, against, position, alignment, tokenizer)
-    else:
-        if reference is not None or alignment is not None:
-            raise InvalidInput(f"{method!r} uses no reference: leave reference and alignment out")
-        alone = ask_once(model, inputs, target, contrast, against, position, tokenizer)
-        question = ContrastQuestion(alone.input, alone.target, (), (), (), tokenizer=alone.tokenizer)
-    runs = compare_runs(model, question)
+        return ask_contrast(model, inputs, reference, target, contrast, against, position, alignment, tokenizer)
+    if reference is not None or alignment is not None:
+        raise InvalidInput(f"{method!r} uses no reference: leave reference and alignment out")
+    alone = ask_once(model, inputs, target, contrast, against, position, tokenizer)
+    return ContrastQuestion(alone.input, alone.target, (), (), (), tokenizer=alone.tokenizer)
+
+
+def answer(model: Transformer, question: ContrastQuestion, method: str, unit: str) -> Attribution:
+    """Answer a validated question."""
+    described, runs = method_of(model.config, unit, method), compare_runs(model, question)
     scores = on_host(_scores(model, runs.reader, runs.real, runs.embeddings, runs.stream, method, unit))
     real = slice(len(runs.tokens))
     scores = scores[real] if unit == "token" else scores[:, real]

@@ -16,6 +16,7 @@ TEXT = "def get(self, key, default=None): return self.data.get(key,"
 TOKENS = {
     "explain": ("explain", TEXT),
     "contrast": ("contrast", TEXT, "--reference", TEXT.replace("key", "name")),
+    "attribute": ("attribute", TEXT, "--baseline", "mean"),
     "graph": ("graph", TEXT, "--top-neurons", "0"),
     "intervene": ("intervene", TEXT, "--edit", "head 5:3 set 0"),
     "steer": ("steer", TEXT, "--towards", "import os", "--away", "class Box:", "--layers", 2),

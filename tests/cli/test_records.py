@@ -23,6 +23,7 @@ WORDS, TINY = "w5 w17 w3", ["--model", str(GOLDEN / "gpt2")]
 RUNS = {
     "explain": ["explain", WORDS, *TINY],
     "contrast": ["contrast", WORDS, "--reference", "w5 w8 w3", *TINY],
+    "attribute": ["attribute", WORDS, "--reference", "w5 w8 w3", *TINY],
     "graph": ["graph", WORDS, "--top-neurons", "2", *TINY],
     "attention": ["attention", WORDS, "--layer", "2", "--head", "0", "--key", "1", *TINY],
     "intervene": ["intervene", WORDS, "--edit", "head 2:1 set 0", *TINY],

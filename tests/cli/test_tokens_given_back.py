@@ -36,6 +36,7 @@ FORMS = (str, token_label, lambda token: quoted_label(token)[1:-1])
 COMMANDS = {
     "explain": ("explain TEXT --model MODEL", "json save html"),
     "contrast": ("contrast TEXT --reference OTHER --model MODEL", "json save html"),
+    "attribute": ("attribute TEXT --reference OTHER --model MODEL", "json save html"),
     "graph": ("graph TEXT --top-neurons 2 --model MODEL", "json save html"),
     "intervene": ("intervene TEXT --edit EDIT --model MODEL", "json save html"),
     "steer": ("steer TEXT --towards TEXT --away OTHER --layers 1 --model MODEL", "json save html"),

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from duat_jax.cli.command import command
 from duat_jax.cli.groups import OldName
-from duat_jax.cli.options import AnyNumber, Input, ModelOfAnyInput, Top
+from duat_jax.cli.options import AnyNumber, Input, ModelOfAnyInput, Source, Top
 from duat_jax.cli.output import Answer, AnyFiles
 from duat_jax.cli.progress import working
 from duat_jax.errors import InvalidInput
@@ -49,6 +49,21 @@ class References:
         ),
     ] = None
 
+    def check(self) -> None:
+        """Raise for an alignment without a text that it is of."""
+        if self.align is not None and not self.reference:
+            raise InvalidInput("--align places the tokens of --reference TEXT: give that too")
+
+    def arguments(self, input: Input, source: Source) -> dict[str, Any]:
+        """Return the arguments of a question about a difference; no reference if none is given."""
+        from duat_jax.inputs.baseline_kinds import KINDS
+        from duat_jax.inputs.baselines import read_pairs
+
+        texts = [input.paired(source, text) for text in self.reference or []]
+        baselines = [KINDS[each.value]() for each in self.baseline or []]
+        pairs = None if self.align is None else read_pairs(self.align, "--align")
+        return {"reference": [*texts, *baselines] or None, "alignment": pairs}
+
 
 @command(
     'duat contrast "The capital of France is" --reference "The capital of Italy is" --model DIR --plot contrast.png',
@@ -59,24 +74,20 @@ def contrast(
 ) -> Answer:
     """Split the difference of one output of a model between an input and a reference, `A − B`, exactly."""
     number.check()
-    others, baselines = references.reference or [], references.baseline or []
-    if references.align is not None and not others:
-        raise InvalidInput("--align places the tokens of --reference TEXT: give that too")
-    if not others and not baselines:
+    references.check()
+    if not references.reference and not references.baseline:
         raise InvalidInput("give what is contrasted with: --reference or --baseline")
 
     config = source.open()
     from duat_jax.display.examples import table as strongest
-    from duat_jax.inputs.baseline_kinds import KINDS
-    from duat_jax.inputs.baselines import ask_contrast, read_pairs
+    from duat_jax.inputs.baselines import ask_contrast
     from duat_jax.interpret.contrast.compute import answer
     from duat_jax.interpret.contrast.heads import HEAD_RUNS
     from duat_jax.interpret.memory import warn_of_memory
 
     examples, given = source.examples(), input.read(source)
-    compared = [*(input.paired(source, other) for other in others), *(KINDS[each.value]() for each in baselines)]
-    pairs = None if references.align is None else read_pairs(references.align, "--align")
-    question = ask_contrast(source, given, compared, alignment=pairs, **number.arguments(source))
+    compared = references.arguments(input, source)
+    question = ask_contrast(source, given, **compared, **number.arguments(source))
     warn_of_memory("contrast", config, len(question.inputs.real), source.dtype.value)
     model = source.load()
     with working("Contrasting"):

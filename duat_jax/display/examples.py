@@ -2,7 +2,7 @@
 
 import gzip
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, final
 
@@ -119,6 +119,15 @@ def as_bytes(examples: Examples) -> bytes:
         True
     """
     return gzip.compress(msgspec.json.encode(examples), mtime=0)  # the same examples give the same file
+
+
+def tables(
+    result: Any, top: int, neurons: Callable[[int], Iterable[Any]], examples: Examples | None
+) -> Iterator[RenderableType]:
+    """Yield the table of a result and that of its largest neurons; of an answer that isn't printed neither is made."""
+    yield result.table(top)
+    if examples is not None:
+        yield from table(neurons(top), examples)
 
 
 def table(neurons: Iterable[Any], examples: Examples) -> list[RenderableType]:

@@ -97,7 +97,7 @@ def printed_by(folder, name, *options):
     """Return what a command writes: its record, its result, and the tokens on its page and on screen."""
     asked, kinds = COMMANDS[name]
     words = {"MODEL": folder, "ADAPTER": folder / "adapter", "TEXT": TEXT, "OTHER": OTHER, "EDIT": "head 1:1 set 0"}
-    files = {kind: folder / f"result.{kind}" for kind in kinds.split()}
+    files = {kind: folder / ("result" if kind == "save" else f"result.{kind}") for kind in kinds.split()}
     result = run(
         *(words.get(word, word) for word in asked.split()),
         *(part for kind, file in files.items() for part in (f"--{kind}", file)),

@@ -79,7 +79,7 @@ def contrast(
         raise InvalidInput("give what is contrasted with: --reference or --baseline")
 
     config = source.open()
-    from duat_jax.display.examples import table as strongest
+    from duat_jax.display.examples import tables
     from duat_jax.inputs.baselines import ask_contrast
     from duat_jax.interpret.contrast.compute import answer
     from duat_jax.interpret.contrast.heads import HEAD_RUNS
@@ -92,12 +92,11 @@ def contrast(
     model = source.load()
     with working("Contrasting"):
         result = answer(model, question, head_runs=min(top, HEAD_RUNS))
-    named = [] if examples is None else strongest(result.top_neurons(top), examples)
     return Answer(
         result=result,
         record=result.as_dict(source.name, top),
         notes=source.notes(number.tokens, result.predictions),
-        parts=[result.table(top), *named],
+        parts=tables(result, top, result.top_neurons, examples),
         certified=[("the contrast", result.completeness)],
         examples=examples,
     )

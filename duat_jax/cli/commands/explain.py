@@ -49,7 +49,7 @@ def explain(
         return contrast(input=input, source=source, number=number, references=references, top=top, files=files)
 
     config = source.open()
-    from duat_jax.display.examples import table as strongest
+    from duat_jax.display.examples import tables
     from duat_jax.inputs.question import ask
     from duat_jax.interpret.explain.compute import answer
     from duat_jax.interpret.memory import warn_of_memory
@@ -62,12 +62,11 @@ def explain(
     model = source.load()
     with working("Explaining"):
         result = answer(model, question, rule)
-    named = [] if examples is None else strongest(result.top(top), examples)
     return Answer(
         result=result,
         record=result.as_dict(source.name, top),
         notes=source.notes(number.tokens, result.predictions),
-        parts=[result.table(top), *named],
+        parts=tables(result, top, result.top, examples),
         certified=[("the table", result.completeness), ("the collapse", result.collapse_completeness)],
         examples=examples,
     )

@@ -44,7 +44,7 @@ def graph(
 ) -> Answer:
     """Follow one output through a model: what every token of every layer is the sum of, head by head, exactly."""
     config = source.open("call duat.graph in Python for them")
-    from duat_jax.display.examples import table as strongest
+    from duat_jax.display.examples import tables
     from duat_jax.inputs.question import ask_once
     from duat_jax.interpret.graph.compute import answer
     from duat_jax.interpret.memory import warn_of_memory
@@ -62,12 +62,11 @@ def graph(
 
         texts[files.graphml] = "\n".join(generate_graphml(result.to_networkx())) + "\n"
     explanation = result.explanation
-    named = [] if examples is None else strongest(explanation.top(top), examples)
     return Answer(
         result=result,
         record=result.as_dict(source.name, top),
         notes=source.notes(number.tokens, explanation.predictions),
-        parts=[result.table(top), *named],
+        parts=tables(result, top, explanation.top, examples),
         texts=texts,
         certified=[("the table", explanation.completeness), ("the streams", result.completeness)],
         examples=examples,

@@ -44,7 +44,7 @@ SEVERAL = list[str] | None
 SHOWN = 5
 """The number of differences from earlier work that an error lists."""
 
-FOUND = "verdict", "error", "notes", "explained", "value", "largest_token", "largest_unit", "result"
+FOUND = "verdict", "error", "notes", "explained", "headline", "value", "largest_token", "largest_unit", "result"
 """The fields of a row beside what was asked; those that a prompt lacks are null."""
 
 Row = dict[str, Any]
@@ -223,6 +223,7 @@ def answer_prompt(
         "verdict": ANSWERED if view.completeness is None else view.completeness.verdict,
         "notes": [note.plain for note in answer.notes],
         "explained": view.target,
+        "headline": view.headline,
         "value": float(view.value),
         "largest_token": largest_token(view),
         "largest_unit": largest_unit(view),

@@ -84,7 +84,7 @@ class ContrastQuestion(NamedTuple):
 def ask_contrast(
     model: Any,
     inputs: Any,
-    other: Any,
+    reference: Any,
     target: Any = None,
     contrast: Any = None,
     against: Any = None,
@@ -98,7 +98,7 @@ def ask_contrast(
     # An old name of a baseline beside token ids or an image is no text.
     unread = config.image is not None or (tokenizer is None and not is_text(inputs))
     tokenizer = tokenizer_of(model, tokenizer, inputs, against)
-    given = [named_baseline(each) if unread else each for each in several(config, other)]
+    given = [named_baseline(each) if unread else each for each in several(config, reference)]
     read = [
         each if isinstance(each, Baseline) else checked_input(config, each, f"the other {kind}", problems, tokenizer)
         for each in given

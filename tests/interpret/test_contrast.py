@@ -300,22 +300,28 @@ def test_a_softmax_that_is_not_recognised_is_noted(name, monkeypatch, compiled_a
     assert (found.as_dict() if name == "ledger" else found.as_dict("a model"))["notes"] == [note]
 
 
-IDS_OF = {"inputs": IDS, "other": OTHER}
+IDS_OF = {"inputs": IDS, "reference": OTHER}
 BAD = {
-    "other lengths": ({"other": IDS[:4]}, "the text has 5 tokens and the other text 4: give texts of as many tokens"),
+    "other lengths": (
+        {"reference": IDS[:4]},
+        "the text has 5 tokens and the other text 4: give texts of as many tokens",
+    ),
     "the same": (
-        {"other": list(IDS)},
+        {"reference": list(IDS)},
         "the text and the other text are the same for the model: the difference is zero",
     ),
-    "the same by its alignment": ({"other": [9], "alignment": np.zeros((0, 2), int)}, "the difference is zero"),
-    "everything wrong": ({"inputs": [99], "other": [98], "position": 7}, "the text has token id 99"),
-    "the other too": ({"inputs": [99], "other": [98]}, "the other text has token id 98"),
+    "the same by its alignment": ({"reference": [9], "alignment": np.zeros((0, 2), int)}, "the difference is zero"),
+    "everything wrong": ({"inputs": [99], "reference": [98], "position": 7}, "the text has token id 99"),
+    "the other too": ({"inputs": [99], "reference": [98]}, "the other text has token id 98"),
     "many texts": ({"inputs": [IDS, OTHER]}, "one input and one target are taken"),
     "many targets": ({"target": [1, 2]}, "one input and one target are taken"),
-    "nothing": ({"other": []}, "there is nothing to contrast with"),
-    "a text in words": ({"other": "a text"}, "the other text is the string 'a text': pass the model's tokenizer too"),
-    "no mask known": ({"other": duat.baselines.Mask()}, "a mask token isn't known: give mean"),
-    "one bad of several": ({"other": [OTHER, duat.baselines.Blur()]}, "'blur' is no baseline"),
+    "nothing": ({"reference": []}, "there is nothing to contrast with"),
+    "a text in words": (
+        {"reference": "a text"},
+        "the other text is the string 'a text': pass the model's tokenizer too",
+    ),
+    "no mask known": ({"reference": duat.baselines.Mask()}, "a mask token isn't known: give mean"),
+    "one bad of several": ({"reference": [OTHER, duat.baselines.Blur()]}, "'blur' is no baseline"),
     "no pairs": ({"alignment": [1, 2]}, "the alignment must be pairs of whole numbers"),
     "pairs in words": ({"alignment": "0:0"}, "the alignment must be pairs of whole numbers"),
     "ragged pairs": ({"alignment": [(1, 2), (3,)]}, "the alignment must be pairs of whole numbers"),

@@ -51,7 +51,7 @@ STYLE = """
 """
 """On a phone every result is a block of lines, each with the name of its column."""
 
-COLUMNS = "id", "text", "explained", "value", "verdict", "largest token", "largest unit"
+COLUMNS = "id", "text", "headline", "value", "verdict", "largest token", "largest unit"
 """The fields of a row that are shown, with spaces for underscores."""
 
 
@@ -71,9 +71,8 @@ def index_document(title: str, about: str, rows: Sequence[Mapping[str, Any]], li
 def _cells(row: Mapping[str, Any], link: str) -> str:
     """Return the cells of a row, its id as a link."""
     shown = [row[name.replace(" ", "_")] for name in COLUMNS]
+    shown[COLUMNS.index("headline")] = row["error"] or row["headline"] or row["explained"]
     written = [escape(f"{each:z.4f}" if isinstance(each, float) else str(each or "")) for each in shown]
     if row["error"] is None:
         written[0] = f'<a href="{escape(quote(link))}">{written[0]}</a>'
-    else:
-        written[COLUMNS.index("explained")] = escape(row["error"])
     return "".join(f'<td data-name="{name}">{cell}</td>' for name, cell in zip(COLUMNS, written, strict=True))

@@ -41,10 +41,10 @@ ROWS, MANIFEST = "rows.jsonl", "manifest.json"
 SEVERAL = list[str] | None
 """The type of an option that may be repeated; a line may give one value alone."""
 
-SHOWN = 5
+MOST_CHANGES = 5
 """The number of differences from earlier work that an error lists."""
 
-FOUND = "verdict", "error", "notes", "explained", "headline", "value", "largest_token", "largest_unit", "result"
+ANSWER_FIELDS = "verdict", "error", "notes", "explained", "headline", "value", "largest_token", "largest_unit", "result"
 """The fields of a row beside what was asked; those that a prompt lacks are null."""
 
 Row = dict[str, Any]
@@ -57,12 +57,12 @@ class PromptLine(NamedTuple):
     Args:
         line: the number of its line, from 1.
         id: its name: that of the line, or else the line's number.
-        asked: the values of `FIELDS` by name: those of the line, or else the command's.
+        fields: the values of `FIELDS` by name: those of the line, or else the command's.
     """
 
     line: int
     id: str
-    asked: dict[str, Any]
+    fields: dict[str, Any]
 
 
 def answer_prompts(question: Callable[..., Any], options: Options, values: Mapping[str, Any]) -> None:
@@ -81,7 +81,7 @@ def answer_prompts(question: Callable[..., Any], options: Options, values: Mappi
     began, done = perf_counter(), len(rows)
     with (out / ROWS).open("ab") as file, progress_bar("Prompts", "prompts") as report:
         for prompt in prompts[done:]:
-            arguments = options.arguments({**values, **prompt.asked})
+            arguments = options.arguments({**values, **prompt.fields})
             arguments |= {name: source for name, each in arguments.items() if isinstance(each, Source)}
             row = answer_prompt(question, arguments, prompt, None if html is None else _page(out, prompt.line))
             file.write(_line(row))
@@ -173,13 +173,14 @@ def begin(out: Path, work: dict[str, Any], prompts: Sequence[PromptLine]) -> lis
         raise InvalidInput(f"{out} is not empty, and has no rows of prompts: give another --out")
     changes = _changes("", begun, work)
     for prompt, row in zip(prompts, rows, strict=False):
-        changes += _changes(f"line {prompt.line}: ", row, {"id": prompt.id, **prompt.asked})
+        changes += _changes(f"line {prompt.line}: ", row, {"id": prompt.id, **prompt.fields})
     if len(rows) > len(prompts):
         changes.append(f"{len(rows)} lines were answered, and {len(prompts)} are given")
     if changes and answered:
-        more = [f"{len(changes) - SHOWN} more"] if len(changes) > SHOWN else []
+        more = [f"{len(changes) - MOST_CHANGES} more"] if len(changes) > MOST_CHANGES else []
         raise InvalidInput(
-            f"{out} has rows of other work: {'; '.join([*changes[:SHOWN], *more])}. Give another --out, or remove it"
+            f"{out} has rows of other work: {'; '.join([*changes[:MOST_CHANGES], *more])}. Give another --out, or remove"
+            " it"
         )
     if changes:
         rows = []
@@ -205,8 +206,8 @@ def answer_prompt(
     from duat_jax.display.largest import largest_token, largest_unit
     from duat_jax.files import write_file
 
-    row: Row = {"id": prompt.id, **prompt.asked}
-    row |= dict.fromkeys(FOUND)
+    row: Row = {"id": prompt.id, **prompt.fields}
+    row |= dict.fromkeys(ANSWER_FIELDS)
     try:
         answer = question(**arguments)
         certify(answer)

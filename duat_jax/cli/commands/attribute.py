@@ -14,7 +14,7 @@ from duat_jax.cli.progress import working
 
 
 class AttributedUnit(StrEnum):
-    """What is scored."""
+    """The kind of units that are scored."""
 
     token = "token"
     neuron = "neuron"
@@ -36,7 +36,10 @@ def attribute(
         "secant"
     ),
     unit: Annotated[
-        AttributedUnit, typer.Option(help="What is scored: tokens, or at every token of every layer one of the others.")
+        AttributedUnit,
+        typer.Option(
+            help="The units that are scored: tokens, or at every token of every layer neurons, heads or the stream."
+        ),
     ] = AttributedUnit.token,
     top: Top = 10,
     files: AnyFiles,

@@ -70,9 +70,9 @@ def index_document(title: str, about: str, rows: Sequence[Mapping[str, Any]], li
 
 def _cells(row: Mapping[str, Any], link: str) -> str:
     """Return the cells of a row, its id as a link."""
-    shown = [row[name.replace(" ", "_")] for name in COLUMNS]
-    shown[COLUMNS.index("headline")] = row["error"] or row["headline"] or row["explained"]
-    written = [escape(f"{each:z.4f}" if isinstance(each, float) else str(each or "")) for each in shown]
+    values = [row[name.replace(" ", "_")] for name in COLUMNS]
+    values[COLUMNS.index("headline")] = row["error"] or row["headline"] or row["explained"]
+    written = [escape(f"{each:z.4f}" if isinstance(each, float) else str(each or "")) for each in values]
     if row["error"] is None:
         written[0] = f'<a href="{escape(quote(link))}">{written[0]}</a>'
     return "".join(f'<td data-name="{name}">{cell}</td>' for name, cell in zip(COLUMNS, written, strict=True))

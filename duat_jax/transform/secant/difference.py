@@ -46,7 +46,7 @@ class Sources(NamedTuple):
 
 
 class Movement(NamedTuple):
-    """How a marked value moves between both inputs.
+    """Movement of a marked value between both inputs.
 
     Args:
         change: the first value minus the second.

@@ -179,8 +179,8 @@ def begin(out: Path, work: dict[str, Any], prompts: Sequence[PromptLine]) -> lis
     if changes and answered:
         more = [f"{len(changes) - MOST_CHANGES} more"] if len(changes) > MOST_CHANGES else []
         raise InvalidInput(
-            f"{out} has rows of other work: {'; '.join([*changes[:MOST_CHANGES], *more])}. Give another --out, or remove"
-            " it"
+            f"{out} has rows of other work: {'; '.join([*changes[:MOST_CHANGES], *more])}. Give another --out, or"
+            " remove it"
         )
     if changes:
         rows = []

@@ -17,9 +17,8 @@ import numpy as np
 
 from duat_jax.forms.completeness import Completeness
 from duat_jax.interpret.explain.result import Explanation
-from duat_jax.interpret.moves import SOURCES
-from duat_jax.interpret.moves import Moves
 from duat_jax.interpret.graph.result import Graph
+from duat_jax.interpret.moves import SOURCES, Moves
 from duat_jax.models.targets.description import TargetDescription
 from duat_jax.transform.keys import Key, Marked
 from experiments.environment import environment

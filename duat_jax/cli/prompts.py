@@ -3,8 +3,10 @@
 import io
 import json
 import os
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
@@ -20,7 +22,7 @@ from duat_jax.cli.output import Files, certify, page_of, to_json, write
 from duat_jax.cli.progress import progress_bar
 from duat_jax.errors import InvalidInput, NotFinite
 
-FIELDS = "text", "reference", "target", "contrast", "against", "position"
+FIELDS = "text", "reference", "align", "target", "contrast", "against", "position"
 """The options of which a line may have its own value, where the command has them."""
 
 PLACES = "text", "out", "html", "parquet"
@@ -42,7 +44,7 @@ SEVERAL = list[str] | None
 """The type of an option that may be repeated; a line may give one value alone."""
 
 MOST_CHANGES = 5
-"""The number of differences from earlier work that an error lists."""
+"""The number of differences from earlier work that an error lists, and of lines with the same mistake."""
 
 ANSWER_FIELDS = "verdict", "error", "notes", "explained", "headline", "value", "largest_token", "largest_unit", "result"
 """The fields of a row beside what was asked; those that a prompt lacks are null."""
@@ -78,16 +80,22 @@ def answer_prompts(question: Callable[..., Any], options: Options, values: Mappi
     work = _work(question.__name__, values, source)
     rows = begin(out, work, prompts)
     files.check()
-    began, done = perf_counter(), len(rows)
-    with (out / ROWS).open("ab") as file, progress_bar("Prompts", "prompts") as report:
-        for prompt in prompts[done:]:
+    # A prompt whose page is missing is answered again, to the same row.
+    done = {
+        index
+        for index, (prompt, row) in enumerate(zip(prompts, rows, strict=False))
+        if not _changed(prompt, row) and (html is None or row["error"] or _page(out, prompt.line).exists())
+    }
+    began, count = perf_counter(), len(done)
+    with progress_bar("Prompts", "prompts") as report:
+        for index in sorted(set(range(len(prompts))) - done):
+            prompt = prompts[index]
             arguments = options.arguments({**values, **prompt.fields})
             arguments |= {name: source for name, each in arguments.items() if isinstance(each, Source)}
             row = answer_prompt(question, arguments, prompt, None if html is None else _page(out, prompt.line))
-            file.write(_line(row))
-            file.flush()
-            rows.append(row | {"result": None})
-            report(len(rows), len(prompts))
+            _keep(out / ROWS, rows, index, row)
+            done.add(index)
+            report(len(done), len(prompts))
             if row["error"] is not None:
                 typer.echo(f"duat: prompt {prompt.id} is {row['verdict']}: {row['error']}", err=True)
     if html is not None:
@@ -96,7 +104,7 @@ def answer_prompts(question: Callable[..., Any], options: Options, values: Mappi
         write(files.parquet, _parquet(out / ROWS))
     counts = ", ".join(f"{verdict} {count}" for verdict, count in Counter(row["verdict"] for row in rows).items())
     seconds = perf_counter() - began
-    typer.echo(f"{len(rows)} prompts ({counts}), {len(rows) - done} of them now in {seconds:z.1f} s: {out / ROWS}")
+    typer.echo(f"{len(rows)} prompts ({counts}), {len(rows) - count} of them now in {seconds:z.1f} s: {out / ROWS}")
     if status := max(STATUS.get(row["verdict"], 0) for row in rows):
         raise typer.Exit(status)
 
@@ -116,12 +124,12 @@ def read_prompts(file: str | None, kinds: Mapping[str, Any], values: Mapping[str
         (name, kind | str if kind == SEVERAL else kind | None, None) for name, kind in fields.items() if name != "text"
     ]
     line_type = msgspec.defstruct("Line", [("text", str), *optional], forbid_unknown_fields=True)
-    prompts, problems, first = list[PromptLine](), list[str](), dict[str, int]()
+    prompts, problems, first = list[PromptLine](), defaultdict[str, list[int]](list), dict[str, int]()
     for number, line in enumerate(Path(file).read_bytes().removeprefix(b"\xef\xbb\xbf").rstrip().split(b"\n"), 1):
         try:
             given = msgspec.json.decode(line, type=str | line_type)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            problems.append(f"line {number}: {error}")
+            problems[_with_nearest(str(error), fields)].append(number)
             continue
         own = {"text": given} if isinstance(given, str) else msgspec.to_builtins(given)
         own = {name: value for name, value in own.items() if value is not None}
@@ -129,14 +137,29 @@ def read_prompts(file: str | None, kinds: Mapping[str, Any], values: Mapping[str
             own["reference"] = [own["reference"]]
         name = str(own.get("id", number))
         if first.setdefault(name, number) != number:
-            problems.append(f"line {number}: the id {name!r} is that of line {first[name]} too")
+            problems[f"the id {name!r} is that of line {first[name]} too"].append(number)
         prompts.append(PromptLine(number, name, {each: own.get(each, values[each]) for each in kinds}))
     if problems:
+        listed = "; ".join(f"{_lines(numbers)}: {problem}" for problem, numbers in problems.items())
         raise InvalidInput(
-            f"{file}: {'; '.join(problems)}. Give on each line a text in quotes, or an object with text and, if"
+            f"{file}: {listed}. Give on each line a text in quotes, or an object with text and, if"
             f" wanted, {', '.join(name for name in fields if name != 'text')}"
         )
     return prompts
+
+
+def _with_nearest(error: str, fields: Collection[str]) -> str:
+    """Return the error of a line; that of an unknown field with the field whose name is nearest."""
+    unknown = re.search("unknown field `(.*)`", error)
+    nearest = get_close_matches(unknown[1], fields, 1) if unknown else []
+    return "".join([error, *(f" (did you mean `{name}`?)" for name in nearest)])
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    """Return the first of the lines with a mistake, and how many more there are."""
+    shown = ", ".join(map(str, numbers[:MOST_CHANGES]))
+    more = f" and {len(numbers) - MOST_CHANGES} more" if len(numbers) > MOST_CHANGES else ""
+    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
 
 def _work(command: str, values: Mapping[str, Any], source: Source) -> dict[str, Any]:
@@ -144,7 +167,6 @@ def _work(command: str, values: Mapping[str, Any], source: Source) -> dict[str, 
     from duat_jax.evaluation.journal import fingerprint
 
     settings = {flag(name): value for name, value in values.items() if name not in {*PLACES, *OF_ONE_ANSWER}}
-    settings["--html"] = values["html"] is not None
     return {
         "command": command,
         "duat-jax": version("duat-jax"),
@@ -156,8 +178,8 @@ def _work(command: str, values: Mapping[str, Any], source: Source) -> dict[str, 
 def begin(out: Path, work: dict[str, Any], prompts: Sequence[PromptLine]) -> list[Row]:
     """Make a directory for rows, or return the rows that it has; raise if they are of other work.
 
-    A last line without an end was being written when the command was killed, and goes. Where nothing was answered,
-    nothing is lost, and other work may begin.
+    A last line without an end was being written when the command was killed, and goes. A line whose row has an error
+    may be another one now. Where nothing was answered, nothing is lost, and other work may begin.
     """
     from duat_jax.files import write_file
 
@@ -173,7 +195,7 @@ def begin(out: Path, work: dict[str, Any], prompts: Sequence[PromptLine]) -> lis
         raise InvalidInput(f"{out} is not empty, and has no rows of prompts: give another --out")
     changes = _changes("", begun, work)
     for prompt, row in zip(prompts, rows, strict=False):
-        changes += _changes(f"line {prompt.line}: ", row, {"id": prompt.id, **prompt.fields})
+        changes += [] if row["error"] else _changed(prompt, row)
     if len(rows) > len(prompts):
         changes.append(f"{len(rows)} lines were answered, and {len(prompts)} are given")
     if changes and answered:
@@ -197,6 +219,11 @@ def _changes(place: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> l
         for name, value in now.items()
         if before.get(name) != value
     ]
+
+
+def _changed(prompt: PromptLine, row: Row) -> list[str]:
+    """Return a sentence for each field of a prompt that its row has otherwise."""
+    return _changes(f"line {prompt.line}: ", row, {"id": prompt.id, **prompt.fields})
 
 
 def answer_prompt(
@@ -230,6 +257,22 @@ def answer_prompt(
         "largest_unit": largest_unit(view),
         "result": answer.record,
     }
+
+
+def _keep(file: Path, rows: list[Row], index: int, row: Row) -> None:
+    """Write a row in its place, or after all others, and keep it without its result."""
+    from duat_jax.files import write_file
+
+    short = row | {"result": None}
+    if index == len(rows):
+        with file.open("ab") as end:
+            end.write(_line(row))
+        rows.append(short)
+    elif rows[index] != short:
+        lines = file.read_bytes().split(b"\n")
+        lines[index] = _line(row).removesuffix(b"\n")
+        write_file(file, b"\n".join(lines))
+        rows[index] = short
 
 
 def _line(row: Row) -> bytes:

@@ -222,7 +222,7 @@ def _aligned(text: Inputs, other: Inputs, alignment: Any, problems: list[str]) -
         problems.append(
             f"the text has {tokens} tokens and the other text {other_tokens}: give texts of as many tokens, or an"
             " alignment of pairs, which token of the other stands in the place of which one:"
-            " alignment=[(0, 0), (1, 2)] (--align 0:0,1:2)"
+            " alignment=[(0, 0), (1, 2)] (--align 0:0,1:2, or align in a line of a file)"
         )
         return other
     try:

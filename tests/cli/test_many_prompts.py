@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 from cases import GOLDEN
@@ -54,7 +55,9 @@ def asked(tmp_path, monkeypatch):
         ("", "line 2: Input data was truncated"),
         ("[1]", "line 2: Expected .*, got `array`"),
         ('{"text": "w1", "prompt": "w2"}', "line 2: Object contains unknown field `prompt`"),
-        ('{"text": "w1", "reference": "w2"}', "line 2: Object contains unknown field `reference`"),
+        ('{"text": "w1", "reference": "w2"}', "line 2: Object contains unknown field `reference`;"),
+        ('{"text": "w1", "positon": 2}', r"line 2: .* `positon` \(did you mean `position`\?\)"),
+        ("\n".join(['{"text": "w1", "reference": "w2"}'] * 9), r"lines 2, 3, 4, 5, 6 and 4 more: .* `reference`;"),
         ('{"target": "w1"}', "line 2: Object missing required field `text`"),
         ('{"text": 3}', r"line 2: Expected `str`, got `int` - at `\$.text`"),
         ('{"text": "w1", "position": "2"}', r"line 2: .* got `str` - at `\$.position`"),
@@ -65,9 +68,14 @@ def asked(tmp_path, monkeypatch):
 def test_wrong_lines_are_reported_at_once_before_anything_is_written(line, says, tmp_path):
     file, out = tmp_path / "prompts.jsonl", tmp_path / "out"
     file.write_text(f'"w1"\n{line}\n{{"text": "w2", "id": "a"}}\n4\n"w3"\n')
+    last = 4 + line.count("\n")
     result = run("explain", file, "--out", out, *TINY)
     assert result.exit_code == MISTAKE and not out.exists()
-    assert re.search(says, result.stderr) and "; line 4: " in result.stderr and "line 5" not in result.stderr
+    assert (
+        re.search(says, result.stderr)
+        and f"; line {last}: " in result.stderr
+        and f"line {last + 1}" not in result.stderr
+    )
     assert "with text and, if wanted, id, target, contrast, against, position" in result.stderr
 
 
@@ -90,6 +98,7 @@ def test_a_prompt_has_the_record_of_a_question_of_its_own(asked):
     [
         ("contrast", (), {"reference": "w4 w5 w6"}),
         ("contrast", ("--reference", "w4 w5 w6"), {}),
+        ("contrast", (), {"reference": "w4 w5", "align": "0:0,2:1"}),
         ("attribute", (), {"reference": "w4 w5 w6"}),
         ("graph", ("--top-neurons", 1), {"target": "w9"}),
         ("intervene", ("--edit", "head 0:0 set reference"), {"reference": "w4 w5 w6"}),
@@ -171,6 +180,28 @@ def test_more_lines_are_answered_and_refused_ones_begin_anew(asked):
     first = rows_of(out)
     written(file, "w1 w2", "w3 w4")
     assert ask().exit_code == 0 and rows_of(out)[:1] == first and len(rows_of(out)) == 2
+
+
+def test_a_line_with_an_error_is_corrected_in_its_place(asked):
+    ask, file, out = asked
+    ask()
+    corrected = *LINES[:3], {"id": "four", "text": "w3", "position": 0}, LINES[4]
+    written(file, *corrected)
+    result = ask()
+    assert result.exit_code == 0 and "5 prompts (holds 5), 1 of them now" in result.stdout
+    continued = files_of(out)
+    shutil.rmtree(out)
+    assert ask().exit_code == 0 and files_of(out) == continued
+
+
+def test_pages_are_made_of_rows_that_have_none(asked):
+    ask, file, out = asked
+    ask()
+    whole = files_of(out)
+    shutil.rmtree(out)
+    assert run("explain", file, "--out", out, *TINY).exit_code == MISTAKE and len(files_of(out)) == 2
+    assert "4 of them now" in ask().stdout and files_of(out) == whole
+    assert "0 of them now" in ask().stdout and files_of(out) == whole
 
 
 def test_no_id_or_text_leaves_the_directory_or_becomes_markup(asked):

@@ -86,7 +86,7 @@ def _read_by(recording: Recording, neurons: NeuronsAtTokens) -> Reads:
         affine=True,
     )
     floats = {i: argument for i, argument in enumerate(recording.arguments) if is_float(argument)}
-    linear = {site: seen[site] for site in question.linear}
+    linear = {site: seen[site] for site in sorted(question.linear)}
     dtype = seen[before[0]].dtype
 
     def read(floats: dict[int, Array], linear: dict[Site, Array]) -> list[Array]:

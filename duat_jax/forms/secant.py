@@ -273,8 +273,9 @@ def _split(
     on_argument = [multipliers.argument.get(i, zeros) for i, zeros in enumerate(nothing)]
     parts = [_part_of_leaf(*leaf) if is_float(leaf[1]) else leaf[0] for leaf in zip(on_argument, xs, ys, strict=True)]
     on_argument = [u.astype(leaf.dtype) if is_float(leaf) else u for u, leaf in zip(on_argument, xs, strict=True)]
-    contributions = {s: part(multipliers.marks[s], seen[s].change) for s in wanted}
-    moved = {s: contributions[s] for s in held}
+    # In one order in every process, so that the compiled program is found in the cache on disk.
+    contributions = {s: part(multipliers.marks[s], seen[s].change) for s in sorted(wanted)}
+    moved = {s: contributions[s] for s in sorted(held)}
     summands = [*parts, *moved.values(), *multipliers.discontinuities.values()]
     rounding = rounding_of(program, provided=held, wanted=(), value=True)
     eps = [

@@ -83,6 +83,8 @@ def title(view: View) -> tuple[str, str]:
     """Return the lines of the title: the target with its value, and how it sums."""
     if view.completeness is None:
         account = ""
+    elif view.completeness.verdict == "fails":
+        account = "the parts don't sum to it"
     elif view.row_sums:
         account = f"every row sums to {view.value:+z.4f}" + (
             ", with what moved or jumped after it" if view.later else ""

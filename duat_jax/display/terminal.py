@@ -38,7 +38,11 @@ def render(view: View, count: int = UNITS) -> RenderableType:
         *([] if view.completeness is None else [completeness_line(view.completeness, view.value_name)]),
         *(completeness_line(completeness, name) for name, completeness in view.sums.items()),
         *note_lines(view.notes),
-        Text(view.exact, style="dim"),
+        *(
+            []
+            if view.completeness is not None and view.completeness.verdict == "fails"
+            else [Text(view.exact, style="dim")]
+        ),
     )
 
 

@@ -36,20 +36,18 @@ import { scorePanel } from "./score.js";
 /** @typedef {import("./page.js").Acts} Acts */
 /** An edge of one head: where it goes is the chosen cell. @typedef {{source: number, head: number}} Edge */
 
-/** All arrows of moves, the largest first.
+/** All arrows of moves, one for each head, the largest first.
  * @param {string[]} rows
  * @param {(Moves | null)[]} moves
  * @param {string[]} labels
  * @returns {import("./picture.js").Arrow[]}
  */
 export function arrowsOf(rows, moves, labels) {
-  const arrows = moves.flatMap((some, row) => (some?.edges ?? []).map(([source, token, ...heads]) => {
-    const loadings = heads.map((part, head) => /** @type {[number, number]} */ ([head, part])).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
-    const told = loadings.slice(0, 3).map(([head, part]) => `head ${head} ${seven(part)}`).join(", ");
-    const part = sum(heads);
-    return { row, source, token, part, label: loadings.length ? `head ${row - 1}.${loadings[0][0]} ${seven(Number(loadings[0][1].toPrecision(3)))}` : "", sentence: `${rows[row]}, from ${source} ${quoted(labels[source])} to ${token} ${quoted(labels[token])}: ${full(part)}; ${told}` };
-  }));
-  return arrows.sort((a, b) => Math.abs(b.part) - Math.abs(a.part));
+  const arrows = moves.flatMap((some, row) => (some?.edges ?? []).flatMap(([source, token, ...heads]) => heads.map((part, head) => ({
+    row, source, token, head, part, label: `head ${row - 1}.${head} ${seven(Number(part.toPrecision(3)))}`,
+    sentence: `${rows[row]}, head ${head}, from ${source} ${quoted(labels[source])} to ${token} ${quoted(labels[token])}: ${full(part)}`,
+  }))));
+  return arrows.filter(({ part }) => part).sort((a, b) => Math.abs(b.part) - Math.abs(a.part));
 }
 
 /** What a token of a stream is the sum of, and where it goes.

@@ -295,11 +295,21 @@ export function live({ ask, about, el, owned }) {
   const more = make("details", {}, make("summary", {}, "More: name a token, write an edit, steer"), make("div", { class: "question" },
     ...(hidden ? [] : [field(`${classes ? "Class" : "Token"} that is explained; what the model says if empty`, target), field(`Minus this ${word}`, contrast)]),
     field("Tokens that belong together, in the text and in the other one, such as 0:0,1:2", alignment)), ...changing);
-  form.addEventListener("submit", (event) => { event.preventDefault(); start(); });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (other.value && lengths.hasChildNodes()) refuse("the texts have different numbers of tokens: pair them, as stands above, or make them equally long");
+    else start();
+  });
   let pause = 0;
   for (const each of [text, other]) {
     each.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) start(); });
-    each.addEventListener("input", () => { clearTimeout(pause); pause = setTimeout(cutTexts, PAUSE); });
+    each.addEventListener("input", () => {
+      clearTimeout(pause);
+      pause = setTimeout(cutTexts, PAUSE);
+      // What was said next is of the text that was asked about.
+      if (text.value !== entry?.asked.text) says.replaceChildren();
+      if (other.value !== entry?.asked.other) otherSays.replaceChildren();
+    });
   }
   [cut.className, otherCut.className, lengths.className, tabs.className] = ["cut", "cut", "lengths", "tabs"];
 

@@ -88,7 +88,7 @@ export function verdict(view) {
   return make("div", {},
     make("p", {}, "All parts sum to the number: ", make("span", { class: `verdict ${verdict}` }, verdict),
       make("span", { class: "faint" }, ` (${view.value_name} ${seven(view.value)}, sum of all parts ${seven(total)}, error ${error.toExponential(1).replaceAll("-", "−")} ${verdict === "fails" ? ">" : "≤"} tolerance ${tolerance.toExponential(1).replace("e-", "e−")})`)),
-    ...said, exact);
+    ...said, ...(verdict === "fails" ? [] : [exact]));
 }
 
 /** What the colours and lines of a view mean. @param {View} view @param {boolean} arrows */

@@ -3,8 +3,8 @@
 
 import { full, largest, quoted, short, sum, whenPointedAt } from "./elements.js";
 
-/** What heads bring from a token of a row to a token of the next row.
- * @typedef {{row: number, source: number, token: number, part: number, label: string, sentence: string}} Arrow
+/** What a head brings from a token of a row to a token of the next row.
+ * @typedef {{row: number, source: number, token: number, head: number, part: number, label: string, sentence: string}} Arrow
  */
 /** Rows from the bottom to the top; `others` are the tokens that share a column, `reads` is where the number is read.
  * @typedef {{title: string, rows: string[], labels: string[], columns: number[], others: number[], parts: number[][], arrows: Arrow[], reads: {token: number, label: string} | null}} Drawing
@@ -101,11 +101,12 @@ export function draw({ title, rows, labels, columns, others, parts, arrows, read
   const widest = largest(arrows.map(({ part }) => part));
   /** @type {Set<number>} */
   const named = new Set();
-  for (const { row, source, token, part, label, sentence } of arrows) {
+  for (const { row, source, token, head, part, label, sentence } of arrows) {
     const [from, to] = [place.get(source), place.get(token)];
     if (from === undefined || to === undefined) continue;
-    const [x, y] = [middle(from), top(row - 1) + (high - square) / 2];
-    const [right, up] = [middle(to), top(row) + (high + square) / 2];
+    const aside = 3 * ((head % 5) - 2); // the heads of one move stand beside each other
+    const [x, y] = [middle(from) + aside, top(row - 1) + (high - square) / 2];
+    const [right, up] = [middle(to) + aside, top(row) + (high + square) / 2];
     const bend = from === to ? 10 : 0;
     const colour = part < 0 ? COLOURS.negative : COLOURS.positive;
     const arrow = svg("path", {

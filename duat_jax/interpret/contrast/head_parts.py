@@ -10,11 +10,10 @@ from duat_jax.models.vocabulary.token import token_label
 from duat_jax.transform.keys import Key
 
 HEAD_RUNS = (
-    "part: what the head brings to the token from all others together. Then how the number on A changes where the model"
-    " is run again with the head's output there as it is on B, which asks what the difference in its output does, and"
-    " with zero, which asks what its whole output does, also what is the same on both. Minus the part predicts the"
-    " first, the table of contributions the second, both with everything else held; other heads react, so that"
-    " predictions miss and single parts don't add up."
+    "part: of the difference, from all tokens together. The others are changes of the number on A. as on B: the model"
+    " is run again with the head's output there as it is on B, which minus the part predicts. zero: with nothing in its"
+    " place, which also takes away what the head brings on both; predicted by the contributions, and run again. Other"
+    " heads react, so predictions miss, and single parts don't add up."
 )
 
 
@@ -64,13 +63,12 @@ def table_of_runs(head_runs: Sequence[HeadRuns], tokens: Sequence[str]) -> Table
     first = head_runs[0].head
     return Table(
         "The largest heads, run again",
-        ("head", "token", "part", "as on B: predicted", "run again", "zero: predicted", "run again"),
+        ("head", "token", "part", "as on B", "zero: predicted", "run again"),
         tuple(
             (
                 f"{head.layer}.{head.head}",
                 f"{head.token_index} {token_label(tokens[head.token_index])}",
                 head.contribution,
-                -head.contribution,
                 replaced,
                 predicted,
                 removed,

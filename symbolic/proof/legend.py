@@ -26,7 +26,7 @@ _OF_LAYERS = {
     "B": "the matrix that multiplies the input inside the activation of layer i",
     "c": "the bias inside the activation of layer i; it contains the terms of all earlier layers",
     "C": "the matrix that multiplies the activation of layer j in the closed form of layer i",
-    "UAT": "the sum of the terms of layers 1 to i",
+    "UAT": "the sum of the terms of layers 1 to i (UAT: universal approximation theorem; R: residual)",
     "s": "the slopes of the activation of layer i, held",
     "t": "the offsets of the activation of layer i, held",
     "J": "layer i as a matrix, its slopes held",
@@ -306,7 +306,7 @@ def letters_in_text(*derivations: Derivation) -> str:
     return "\n".join(["Letters", "───────", *lines])
 
 
-_STREAMS = ("x", "x'")  # an equation gives the next layer's, and defines none
+_STREAMS = ("x", "x'", "UAT")  # an equation gives the next layer's, and defines none; UAT is explained before its use
 
 
 def undefined_letters(derivation: Derivation) -> list[tuple[str, str, str]]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from symbolic.expressions.parameter import latin
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.theorem import LINE, stated_in, theorem
+from symbolic.proof.displays import LINE
+from symbolic.proof.theorem import stated_in, theorem
 
 _ACCENTS = {
     "GRAVE ACCENT": "`", "ACUTE ACCENT": "'", "CIRCUMFLEX ACCENT": "^", "TILDE": "~", "DIAERESIS": '"', "CARON": "v",

@@ -84,7 +84,7 @@ def recursions(stack: ResidualStack | None = None, depth: int = 3) -> Derivation
     inside_rules = [rule for rule in rules if rule.left in values and rule.left.letter in "Bc"]
     whole = normal_form(s.x(depth), [s.equation_20]) == normal_form(s.form(depth), rules)
     steps = [
-        equality(s.x(0), s.form(0), "base: P_0 = I, q_0 = 0, no terms", rules),
+        equality(s.x(0), s.form(0), "base: by the recursions, with no terms", rules),
         induction_hypothesis(s.x(i), s.form(i)),
         equality(s.x(k), next_layer, "Eq. 20, with the form of layer i in it", known),
         continued(next_layer, sorted_form, "sorted by x'_0", inside_rules),
@@ -92,7 +92,7 @@ def recursions(stack: ResidualStack | None = None, depth: int = 3) -> Derivation
     ]
     for t in s.terms:
         steps += [
-            let(s.C(i, i, t), s.W(i, 3, t), "the matrix of a new term"),
+            let(s.C(i, i, t), s.W(i, 3, t), "the matrix of a new term, for 1 ≤ i"),
             let(s.C(j, k, t), s.W(k, 1) * s.C(j, i, t), "W'_{j,3} carried one layer on, for j ≤ i"),
         ]
     if s.sizes:
@@ -101,7 +101,7 @@ def recursions(stack: ResidualStack | None = None, depth: int = 3) -> Derivation
             equality(carried, earlier, "so the earlier terms, in layer i + 1", rules),
             equality(s.UAT(k), carried + s.born(k), "and layer i + 1 adds one", rules),
         ]
-    steps.append(equality(s.x(k), s.form(k), "so layer i + 1 has that form", (*known, *rules)))
+    steps.append(equality(s.x(k), s.form(k), "so layer i + 1 has that form: by the recursions", (*known, *rules)))
     using = equations((s.equation_20, *rules))
     steps.append(Step(s.x(depth), s.form(depth), f"against Eq. 20 substituted {depth} times", whole, using=using))
     given = let_each(*(rule for rule in rules if not rule.variables or rule.left.letter == "UAT"))
@@ -178,11 +178,11 @@ def prove(
     path = s.W(k, 1) * s.x(i) + s.b(k, 3)
     carried = s.P(k) * s.x(0) + s.q(k) + (s.W(k, 1) * s.UAT(i) if s.sizes else ZeroMatrix(s.width, 1))
     steps = [
-        equality(s.x(0), s.form(0), "base: P_0 = I, q_0 = 0, no terms", known),
+        equality(s.x(0), s.form(0), "base: by the recursions, with no terms", rules),
         induction_hypothesis(s.x(i), s.form(i)),
         equality(s.x(k), s.general_term(k), residual, (layer, *parameters)),
-        equality(path, s.W(k, 1) * s.form(i) + s.b(k, 3), "by the induction hypothesis", (hypothesis, *parameters)),
-        continued(path, carried, "by the recursions of P and q, Eq. 26", (hypothesis, *known)),
+        equality(path, s.W(k, 1) * s.form(i) + s.b(k, 3), "by the induction hypothesis", (hypothesis,)),
+        continued(path, carried, "by the recursions", (hypothesis, *rules)),
     ]
     for t in s.terms:
         inside, argument = s.pre_activation(k, t), s.B(k, t) * s.x(0) + s.c(k, t)
@@ -191,11 +191,18 @@ def prove(
         put_in = s.W(k, 2, t) * s.P(i) * s.x(0) + rest
         activations = s.activated(inside, k, t), s.activated(argument, k, t)
         steps += [
-            equality(inside, put_in, "by the induction hypothesis", (hypothesis, *parameters)),
-            equality(*activations, "by the recursions of B and c, Eq. 27", (hypothesis, *known)),
+            equality(inside, put_in, "by the induction hypothesis", (hypothesis,)),
+            equality(*activations, "by the recursions", (hypothesis, *rules)),
         ]
     if s.sizes:
         sum_of_terms = s.W(k, 1) * s.UAT(i) + s.born(k)
-        steps.append(equality(s.UAT(k), sum_of_terms, "by the recursion of C, Eq. 32–34", known))
-    steps.append(equality(s.x(k), s.form(k), "Eq. 33 at depth i + 1", (hypothesis, layer, *known)))
+        steps.append(equality(s.UAT(k), sum_of_terms, "by the recursions", rules))
+    steps.append(
+        equality(
+            s.x(k),
+            s.form(k),
+            "Eq. 33 at depth i + 1: put the other equations into that of the layer",
+            (hypothesis, layer, *known),
+        )
+    )
     return Derivation(title, tuple(steps), given=let_each(*rules), premises=of_a_held_stack(s.equation_20))

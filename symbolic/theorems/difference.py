@@ -1,5 +1,6 @@
 """Derive the difference form: how a stack's output changes between two inputs, and the share of each parameter."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,10 @@ _RULES = (
     "from a layer to itself",
     "and from layer j to one layer more, for j ≤ i",
 )
+
+_HELD = re.compile(r",? (?:its scale |with its pattern )?held(?: at its value on this one)?(?=$|,)| \(held\)")
+_SECANTS = "let κ be the slopes of the secants of σ; such κ exist, since Δh is zero wherever Δz is"
+_STEP = "step: by the change of one layer, the recursions and the induction hypothesis"
 
 
 def _product(a: Parameter, b: MatrixExpr) -> MatrixExpr:
@@ -171,27 +176,34 @@ def difference(stack: ResidualStack | None = None) -> Derivation:
     still = [Definition(change(p), ZeroMatrix(*p.shape)) for p in form.parameters]
     steps = [
         *(
-            let(rule.left, rule.right, "at one input; so at the other", (other,))
+            let(rule.left, rule.right, "at one input, and likewise at the other", (other,))
             for rule, other in zip(values[::2], values[1::2], strict=True)
         ),
-        equality(s.x(k), s.general_term(k), "together they are Eq. 20", values),
+        equality(s.x(k), s.general_term(k), "the definitions together are Eq. 20", values),
         equality(
             second_value(s.x(k)),
             at_second_input(s.general_term(k)),
             "and so at the other input, where every parameter may be another one",
             values,
         ),
-        let(change(x), difference_of(x), "the change, and so of every letter", moved[: len(moved) // 2]),
-        let(midpoint(x), mean_of(x), "the midpoint, and so of every letter", moved[len(moved) // 2 :]),
+        let(
+            change(x), difference_of(x), "as the change, and likewise for every other letter", moved[: len(moved) // 2]
+        ),
+        let(midpoint(x), mean_of(x), "as the midpoint, and likewise for every other letter", moved[len(moved) // 2 :]),
         equality(difference_of(product), _product(s.W(k, 1), x), "the change of a product has two parts", moved),
-        *(equality(rule.left, rule.right, "and so has that of a pre-activation", (*moved, *values)) for rule in inside),
-        *(suppose(rule.left, rule.right, "assumption: κ are the slopes of σ's secants") for rule in secants),
-        equality(layer.left, layer.right, "Eq. 20 at one input minus Eq. 20 at the other", (*moved, *values)),
+        *(
+            equality(rule.left, rule.right, "and so has the change of a pre-activation", (*moved, *values))
+            for rule in inside
+        ),
+        *(suppose(rule.left, rule.right, _SECANTS) for rule in secants),
+        equality(
+            layer.left, layer.right, "subtract Eq. 20 at the other input from Eq. 20 at this one", (*moved, *values)
+        ),
         *(let(rule.left, rule.right, name) for rule, name in zip(rules, _RULES, strict=True)),
-        equality(carried.left, carried.right, "one layer, with the secants", (layer, *secants, *inside, *rules)),
-        equality(change(x0), form.unrolled(0), "base", rules),
+        equality(carried.left, carried.right, "by the secants and the definitions", (layer, *secants, *inside, *rules)),
+        equality(change(x0), form.unrolled(0), "base: by the recursions, with an empty sum", rules),
         induction_hypothesis(hypothesis.left, hypothesis.right),
-        equality(change(s.x(k)), form.unrolled(k), "step", (hypothesis, carried, *rules)),
+        equality(change(s.x(k)), form.unrolled(k), _STEP, (hypothesis, carried, *rules)),
         equality(form.mu(k), ZeroMatrix(s.width, 1), "constant parameters have no effect", (*rules, *still)),
     ]
     return Derivation(
@@ -235,14 +247,14 @@ def with_moving_parameters(derivation: Derivation, parameters: Iterable[Definiti
         moved, middle = _in_changes(entry)
         there = Definition(second_value(entry.left), held_moved, entry.variables)
         rules = (*moves(entry.left, *held), entry, there)
-        read_off.append(let(entry.left, entry.right, "at one input; so at the other", (there,)))
+        read_off.append(let(entry.left, entry.right, "at one input, and likewise at the other", (there,)))
         known += rules
-        steps.append(equality(midpoint(entry.left), middle, "the midpoint of a parameter of the block", rules))
+        steps.append(equality(midpoint(entry.left), middle, "a parameter of the block has this midpoint", rules))
         steps.append(
             equality(
                 change(entry.left),
                 moved,
-                "its change, with what depends on the input" if held else "its change: it is constant",
+                "it changes with what depends on the input" if held else "it is constant, so that its change is zero",
                 rules,
             )
         )
@@ -250,5 +262,8 @@ def with_moving_parameters(derivation: Derivation, parameters: Iterable[Definiti
         put_in |= {} if held else {change(entry.left): moved, midpoint(entry.left): middle}
 
     theorem = derivation.with_parameters(lambda parameter: put_in.get(parameter, parameter))
-    given = (*read_off, *theorem.given)
-    return replace(theorem, steps=(*steps, *theorem.steps), given=given, known=equations(known))
+    given, words = (
+        (*read_off, *theorem.given),
+        {letter: _HELD.sub("", words) for letter, words in theorem.words.items()},
+    )
+    return replace(theorem, steps=(*steps, *theorem.steps), given=given, known=equations(known), words=words)

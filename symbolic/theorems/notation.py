@@ -2,6 +2,7 @@
 
 from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
+from symbolic.proof.step import Step
 
 _PAPERS_LETTERS = {"P": ("W", 1), "q": ("b", 3), "B": ("W", 2), "c": ("b", 2), "C": ("W", 3)}
 
@@ -19,6 +20,9 @@ def in_the_papers_letters(derivation: Derivation) -> Derivation:
     """
     # `P_i` is the updated `W'_{i,1}`, `q_i` is `b'_{i,3}`, `B_j` is `W'_{j,2}`, `c_j` is `b'_{j,2}`, and `C_j^{(i)}` is
     # `W'_{j,3}` carried to layer `i`.
+
+    if not any(isinstance(each, Step) for each in derivation.premises):  # on no stack: a letter c is another one
+        return derivation
 
     def renamed(parameter: Parameter) -> Parameter:
         if parameter.of_layer or parameter.letter not in _PAPERS_LETTERS:

@@ -6,7 +6,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-from sympy import Identity, MatrixExpr, Symbol, ZeroMatrix, sympify
+from sympy import Identity, Integer, MatrixExpr, Symbol, ZeroMatrix, sympify
 
 from symbolic.equality.definition import Definition
 from symbolic.errors import SymbolicError
@@ -193,7 +193,7 @@ class ResidualStack:
                 Definition(self.c(k, t), bias, (i,)),
             ]
             outside += [
-                Definition(self.C(i, i, t), self.W(i, 3, t), (i,)),
+                Definition(self.C(i, i, t), self.W(i, 3, t), (i,), ((Integer(1), i),)),
                 Definition(self.C(j, k, t), self.W(k, 1) * self.C(j, i, t), (i, j), ((j, i),)),
             ]
         return (

@@ -87,7 +87,7 @@ def unroll(
                     Step(left.xreplace(p), written_out(right, p).xreplace(nothing), rule, holds(line, p), using=rules)
                     for p in _places(line, k)
                 ]
-            words = "equals the network, layer substituted in layer"
+            words = "equals the network, layer substituted in layer, by the recursions"
             steps.append(Step(s.x(k), s.form(k), words, equals_network(k), using=all_rules))
         if len(str(whole := network.form(s.x(depth)).expression())) <= _IN_FULL:
             steps.append(equality(s.x(depth), whole, "in full", (s.equation_20,)))
@@ -95,16 +95,23 @@ def unroll(
         layers = range(1, depth + 1)
         for line in _products(s):
             holds_everywhere = all(holds(line, p) for k in layers for p in _places(line, k))
-            steps.append(Step(*line, holds_everywhere, using=rules))
+            within = "1 ≤ m ≤ j" if line[0].has(_m) else f"1 ≤ j ≤ {depth}"
+            steps.append(Step(*line[:2], f"{line[2]}, for {within}", holds_everywhere, using=rules))
         whole = s.P(depth) * s.x(0) + s.q(depth)
         whole = whole + IndexedSum(s.carried(j, depth), j, 1, depth) if s.sizes else whole
         equal = all(map(equals_network, layers)) and known.form(whole) == known.form(s.form(depth))
-        steps.append(Step(s.x(depth), whole, "equals the network, layer substituted in layer", equal, using=all_rules))
+        steps.append(
+            Step(
+                s.x(depth),
+                whole,
+                "equals the network, layer substituted in layer, by the recursions",
+                equal,
+                using=all_rules,
+            )
+        )
     terms = depth * len(s.sizes)
-    remark = (
-        f"{depth} layer{'s are' if depth > 1 else ' is'} one affine map of the input"
-        + (f" plus {terms} term{'s' if terms > 1 else ''}." if terms else ".")
-        + (f" Every line holds for every layer j from 1 to {depth}." if depth > _EACH else "")
+    remark = f"{depth} layer{'s are' if depth > 1 else ' is'} one affine map of the input" + (
+        f" plus {terms} term{'s' if terms > 1 else ''}." if terms else "."
     )
     return Derivation(
         f"{title} at depth {depth}",

@@ -83,11 +83,16 @@ def attention_difference(keys: int = 3) -> Derivation:
     )
     vanished = all(step.verified for step in vanishing)
     steps = (
-        let(change(s), difference_of(s), "the change, and so of every letter", (*known, *moves(*of_output))),
-        let(midpoint(s), mean_of(s), "the midpoint, and so of every letter"),
+        let(
+            change(s),
+            difference_of(s),
+            "as the change, and likewise for every other letter",
+            (*known, *moves(*of_output)),
+        ),
+        let(midpoint(s), mean_of(s), "as the midpoint, and likewise for every other letter"),
         let(log_p, row[0].right, "a row of the pattern, in logarithms: z is that of the sum of exponentials"),
         let(p, row[1].right, "the row"),
-        let(total, row[2].right, "its sum; all three so at the other input", second_row),
+        let(total, row[2].right, "as its sum, and all three likewise at the other input", second_row),
         suppose(total, unit, "assumption: this is what z is for, at both inputs", sums_to_one),
         equality(logarithms.left, logarithms.right, "the change of the logarithms", known),
         suppose(means.left, means.right, "assumption: L are the slopes of the secants of exp, the logarithmic means"),

@@ -30,7 +30,7 @@ def test_derive_prints_text_latex_and_a_document():
     theirs = run("derive", "--proof", "--block", "post-norm", "--symbols", "papers", "--format", "latex")
     assert theirs.exit_code == 0, theirs.output
     assert r"\widehat{\mathbf{W}}'_{i,1} \mathbf{x}'_{0}" in theirs.stdout
-    assert r"\mathbf{P}" not in theirs.stdout
+    assert r"\mathbf{P}" not in theirs.stdout and "$P" not in theirs.stdout
 
 
 def test_derive_names_every_derivation_and_block_in_its_help():
@@ -109,6 +109,7 @@ def test_verify_prints_a_table_and_json(monkeypatch):
         (("derive", "--what", "lora", "--block", "paper"), "the same for every block"),
         (("derive", "--format", "latex", "--width", "2in"), "--width is '2in': give points from 200pt on"),
         (("derive", "--format", "document", "--width", "100"), "--width is '100': give points from 200pt on"),
+        (("derive", "--what", "mlp", "--symbols", "papers"), "changes no letter of mlp: leave --symbols out"),
         (("derive", "--width", "246pt"), "--width is for LaTeX: add --format latex"),
         (("audit", "--equation", "0"), "no equation '0'"),
         (("audit", "--json", "no/such/folder/x.json"), "is not a directory"),

@@ -3,6 +3,7 @@
 import re
 import shutil
 from contextlib import suppress
+from itertools import pairwise
 
 import jax.numpy as jnp
 import pytest
@@ -22,6 +23,7 @@ from symbolic.proof.legend import rows
 from symbolic.proof.line_breaks import broken, width
 from symbolic.proof.theorem import theorem
 from symbolic.proof.typesetting import article, compilable, document, fragment
+from symbolic.theorems.notation import in_the_papers_letters
 from typesetting.check import check_latex, several_terms, two_columns
 
 N, M, K, m = sizes("N M K m")
@@ -116,7 +118,8 @@ def test_a_fragment_refers_to_its_own_equations_and_says_what_it_needs_and_what_
     first, *_, last = text.splitlines()
     assert first.startswith("%") and all(package in first for package in ("amsmath", "amssymb", "amsthm"))
     assert (r"\resizebox" in text) == ("graphicx" in first)
-    assert last.startswith("% verified: duat-jax") and "hold" in last and "symbolic sizes: " in last
+    assert last.startswith("% duat-jax") and "hold" in last and "sizes that are symbols: " in last
+    assert "Every equation was verified symbolically by duat-jax" in text
     labels = re.findall(r"\\label\{(.*?)\}", text)
     assert len(labels) == len(set(labels))
     assert set(re.findall(r"\\eqref\{(.*?)\}", text)) <= set(labels)
@@ -130,12 +133,29 @@ def test_a_fragment_states_conventions_and_letters_once():
     assert text.count("Held, that is") == text.count(r"\begin{theorem}") == 2
 
 
+def test_a_proof_names_the_theorems_own_recursions_by_their_numbers():
+    for derivation in (*derive("proof", block="pre-norm", letters=True), *derive("difference"), *derive("recursions")):
+        statement, proof = theorem(in_the_papers_letters(derivation)).split(r"\begin{proof}")
+        recursive = re.findall(r":= [^:]*?\\quad [^:]*:= .*?\\label\{(.*?)\}", statement)
+        assert {*re.findall(r"\\eqref\{(.*?)\}", proof)} & {*recursive}
+        assert "Eq.~26" not in proof and "$P" not in proof
+        assert re.search(r"At \$i = 0\$, \S+ holds: by the recursion", proof)
+        assert re.search(r"So \S+ holds at \$i \+ 1\$: \w+", proof)
+
+
+def test_no_equation_of_a_proof_is_printed_twice_in_succession():
+    (proof, _) = derive("difference", block="pre-norm")
+    formulas = re.findall(r"\\begin\{align\}.*?\\end\{align\}|^\$.*\$\.$", theorem(proof), re.DOTALL | re.MULTILINE)
+    assert not [formula for formula, following in pairwise(formulas) if formula == following]
+    assert "held" not in theorem(proof).replace("Nothing is held", "")
+
+
 def test_the_closed_form_is_defined_before_it_is_proved():
     text = article(*derive("proof", block="post-norm", letters=True)[:1])
     assert text.startswith(r"\documentclass")
     statement, proof = text.split(r"\begin{proof}")
     for letter in ("P", "q", "B", "c", "C"):
-        assert re.search(rf"\\mathbf{{{letter}}}_{{[^{{}}]*}}(?:\^{{\(\w[^{{}}]*\)}})? :=", statement), letter
+        assert re.search(rf"\\mathbf{{{letter}}}_{{[^{{}}]*}}(?:\^{{\(\w[^{{}}]*\)}})? &?:=", statement), letter
     assert "By induction" in proof and ":=" not in proof
 
 

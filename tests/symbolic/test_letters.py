@@ -69,7 +69,7 @@ def test_the_forms_own_symbols_have_a_dot_where_they_meet_a_users():
     shown = str(block.recursions())
     assert f"{DOTTED}ᵢ₊₁ := (I + Pᵢ₊₁) {DOTTED}ᵢ" in shown and "qᵢ₊₁ :=" in shown
     assert r"\dot{\mathbf{P}}_{i + 1}" in block.recursions().latex()
-    assert r"\dot{\mathbf{P}}_{i + 1} :=" in block.document()
+    assert r"\dot{\mathbf{P}}_{i + 1} &:=" in block.document()
     assert DOTTED not in str(Block(lambda x: x + G * activation(F * x)).recursions())
 
 

@@ -73,7 +73,7 @@ def test_an_induction_hypothesis_is_no_assumption(what):
             assert step.verified is None and "induction" in step.rule
             assert "by induction" in derivation.verdict
         statement = theorem(derivation).partition(r"\end{theorem}")[0]
-        assert ("Assume\n" in statement) == bool(assumed)
+        assert ("Assume\n" in statement or "\nLet " in statement) == bool(assumed)
 
 
 def test_the_only_assumptions_are_those_of_the_difference_forms_and_of_pruning():

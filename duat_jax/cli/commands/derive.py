@@ -28,7 +28,7 @@ class Symbols(StrEnum):
 def _points(width: str) -> float:
     r"""Return a width in points, such as LaTeX prints for `\the\columnwidth`."""
     from symbolic.errors import SymbolicError
-    from symbolic.proof.theorem import NARROWEST
+    from symbolic.proof.displays import NARROWEST
 
     number = width.removesuffix("pt")
     if not re.fullmatch(r"\d+(\.\d+)?", number) or float(number) < NARROWEST:
@@ -72,8 +72,8 @@ def derive(
     """Derive the closed form step by step, every step checked, as text or LaTeX."""
     from symbolic.catalogue import derive as derivations
     from symbolic.errors import SymbolicError
+    from symbolic.proof.displays import LINE
     from symbolic.proof.legend import letters_in_text
-    from symbolic.proof.theorem import LINE
     from symbolic.proof.typesetting import article, fragment
     from symbolic.theorems.notation import in_the_papers_letters
 
@@ -90,7 +90,9 @@ def derive(
     name = next(iter(requested.values()), otherwise)
     derived = derivations(name, depth=depth, block=block, letters=not plain)
     if symbols is Symbols.papers:
-        derived = tuple(map(in_the_papers_letters, derived))
+        ours, derived = derived, tuple(map(in_the_papers_letters, derived))
+        if derived == ours:
+            raise SymbolicError(f"--symbols papers changes no letter of {name}: leave --symbols out")
     match format:
         case DerivationFormat.document:
             text = article(*derived, line=line)

@@ -11,7 +11,18 @@ from duat_jax.attribution.record import AttributionRecord
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, numbered, of_tokens, whole
 from duat_jax.display.result import Displayed
-from duat_jax.display.view import DIFFERENCE, RANKED, Colouring, ModelRun, Table, TokenRow, View, line_ends, sides
+from duat_jax.display.view import (
+    DIFFERENCE,
+    RANKED,
+    Colouring,
+    Largest,
+    ModelRun,
+    Table,
+    TokenRow,
+    View,
+    line_ends,
+    sides,
+)
 from duat_jax.inputs.labels import Prediction
 from duat_jax.interpret.comparison import Compared
 from duat_jax.json_record import as_record
@@ -109,9 +120,12 @@ class Attribution(Displayed):
             TokenRow("tokens" if i is None else f"{self.unit}s {i}", each)
             for i, each in zip(layers, by_token, strict=True)
         )
+        (best,) = self.top(1)
+        parts = (best.score, best.layer) if best.unit is None else (None, best.layer, best.unit, best.score)
         return View(
             kind="attribution",
             target=f"the {self.target}" + (f", {sides('the input', names)}" if names else ""),
+            largest=Largest(best.token_index, *parts),
             value=self.difference,
             value_name=DIFFERENCE if names else "value",
             completeness=None,

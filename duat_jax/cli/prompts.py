@@ -4,7 +4,7 @@ import io
 import json
 import os
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import version
@@ -46,7 +46,11 @@ SEVERAL = list[str] | None
 MOST_CHANGES = 5
 """The number of differences from earlier work that an error lists, and of lines with the same mistake."""
 
-ANSWER_FIELDS = "verdict", "error", "notes", "explained", "headline", "value", "largest_token", "largest_unit", "result"
+ANSWER_FIELDS = (
+    *("verdict", "error", "notes", "explained", "answer", "headline", "value", "reference_value", "difference"),
+    *("largest_token", "largest_token_index", "largest_token_part"),
+    *("largest_layer", "largest_unit", "largest_unit_part", "result"),
+)
 """The fields of a row beside what was asked; those that a prompt lacks are null."""
 
 Row = dict[str, Any]
@@ -71,6 +75,8 @@ def answer_prompts(question: Callable[..., Any], options: Options, values: Mappi
     """Ask a command's question about every prompt of a file, and keep a row for each in a directory."""
     if given := [option for name, option in OF_ONE_ANSWER.items() if values.get(name) is not None]:
         raise InvalidInput(f"{', '.join(given)}: with --out each prompt has a row instead: leave it out")
+    from duat_jax.display.page.index import counts_of
+
     groups = options.arguments(values).values()
     files = next(each for each in groups if isinstance(each, Files))
     source = next(each for each in groups if isinstance(each, Source))
@@ -102,9 +108,8 @@ def answer_prompts(question: Callable[..., Any], options: Options, values: Mappi
         write(html, _index(rows, work, out, html).encode())
     if files.parquet is not None:
         write(files.parquet, _parquet(out / ROWS))
-    counts = ", ".join(f"{verdict} {count}" for verdict, count in Counter(row["verdict"] for row in rows).items())
-    seconds = perf_counter() - began
-    typer.echo(f"{len(rows)} prompts ({counts}), {len(rows) - count} of them now in {seconds:z.1f} s: {out / ROWS}")
+    now = f"{len(rows) - count} of them now in {perf_counter() - began:z.1f} s"
+    typer.echo(f"{len(rows)} prompts ({counts_of(rows)}), {now}: {out / ROWS}")
     if status := max(STATUS.get(row["verdict"], 0) for row in rows):
         raise typer.Exit(status)
 
@@ -230,7 +235,6 @@ def answer_prompt(
     question: Callable[..., Any], arguments: Mapping[str, Any], prompt: PromptLine, page: Path | None
 ) -> Row:
     """Return the row of a prompt, and write its page; the row of a prompt that fails has the error."""
-    from duat_jax.display.largest import largest_token, largest_unit
     from duat_jax.files import write_file
 
     row: Row = {"id": prompt.id, **prompt.fields}
@@ -243,7 +247,10 @@ def answer_prompt(
         return row | {"verdict": REFUSED, "error": in_one_line(str(error))}
     except (NotFinite, DoesNotHold) as error:
         return row | {"verdict": FAILED, "error": in_one_line(str(error))}
-    view = answer.result.view()
+    view, output = answer.result.view(), answer.record["target"]["output"]
+    largest, value, others = view.largest, float(view.runs[0].value), view.runs[1:]
+    # Several references have a mean.
+    reference = float(others[0].value if len(others) == 1 else value - view.value) if others else None
     if page is not None:
         page.parent.mkdir(exist_ok=True)
         write_file(page, page_of(answer).encode())
@@ -251,10 +258,14 @@ def answer_prompt(
         "verdict": ANSWERED if view.completeness is None else view.completeness.verdict,
         "notes": [note.plain for note in answer.notes],
         "explained": view.target,
+        "answer": output and output["text"],
         "headline": view.headline,
-        "value": float(view.value),
-        "largest_token": largest_token(view),
-        "largest_unit": largest_unit(view),
+        "value": value,
+        "reference_value": reference,
+        "difference": float(view.value) if others else None,
+        "largest_token": None if largest.token is None else answer.record["tokens"][largest.token],
+        "largest_token_index": largest.token,
+        **{f"largest_{name}": number for name, number in largest._asdict().items() if name != "token"},
         "result": answer.record,
     }
 

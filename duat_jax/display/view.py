@@ -176,6 +176,24 @@ class Curves(NamedTuple):
     curves: Mapping[str, tuple[Any, Float[np.ndarray, "places"]]]
 
 
+class Largest(NamedTuple):
+    """The largest parts of a result, which its headline names.
+
+    Args:
+        token: the index of the token.
+        token_part: its part.
+        layer: the layer of the token's part, or of the unit.
+        unit: the number of the head or neuron.
+        unit_part: its part.
+    """
+
+    token: int | None = None
+    token_part: float | None = None
+    layer: int | None = None
+    unit: int | None = None
+    unit_part: float | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class View:
     """A result as it is shown.
@@ -184,6 +202,7 @@ class View:
         kind: the kind of result.
         target: what is explained, in words.
         headline: what was found, in one sentence; empty for a kind of result that has none.
+        largest: the largest parts.
         value: the number that the parts sum to.
         value_name: its name.
         completeness: the value, the sum of all parts, error, tolerance and verdict; absent where parts need not sum.
@@ -214,6 +233,7 @@ class View:
     kind: str
     target: str
     headline: str = ""
+    largest: Largest = field(default_factory=Largest)
     value: float
     value_name: str
     completeness: Completeness | None

@@ -2,9 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-from jaxtyping import Float
-
 from duat_jax.interpret.moves import Move
 from duat_jax.models.targets.description import TargetDescription
 from duat_jax.models.vocabulary.token import written_label
@@ -66,15 +63,15 @@ def claim(target: TargetDescription, value: float) -> str:
 def of_explanation(
     target: TargetDescription,
     value: float,
-    parts: Float[np.ndarray, "rows tokens"],
-    rows: Sequence[str],
+    token: int,
+    part: float,
+    row: str,
     tokens: Sequence[str],
     image: bool = False,
 ) -> str:
     """Return what a number is, and the place with the largest direct part of it."""
-    row, token = divmod(int(np.abs(parts).argmax()), len(tokens))
-    part = f"{signed(float(parts[row, token]))} from {rows[row]} at {place_of(token, tokens, image)}"
-    return f"{claim(target, value)}; the largest direct part is {part}"
+    place = f"{row} at {place_of(token, tokens, image)}"
+    return f"{claim(target, value)}; the largest direct part is {signed(part)} from {place}"
 
 
 def of_move(target: TargetDescription, value: float, move: Move, tokens: Sequence[str]) -> str:
@@ -89,13 +86,13 @@ def of_contrast(
     difference: float,
     tokens: Sequence[str],
     others: Sequence[str] | None,
-    parts: Float[np.ndarray, "tokens"],
+    token: int,
+    part: float,
     move: Move | None,
     image: bool = False,
 ) -> str:
     """Return what differs between two inputs, which token does it, and the head that brings most of it."""
-    token = int(np.abs(parts).argmax())
-    share = signed(float(parts[token]))
+    share = signed(part)
     place, all_of_it = place_of(token, tokens, image), signed(difference)
     change = _change(target, value, value - difference)
     if others is None:

@@ -89,6 +89,7 @@ def test_a_prompt_has_the_record_of_a_question_of_its_own(asked):
     assert "position 99" in rows[3]["error"] and rows[3]["result"] is None
     assert "prompt 4 is refused: position 99" in result.stderr
     alone = run("explain", "w4 w5 w6", "--target", "w9", "--contrast", "w5", "--top", 3, *TINY, "--json", "-")
+    assert [row["answer"] for row in rows] == ["w9", rows[1]["answer"], rows[2]["answer"], None, "w9"]
     assert rows[4]["result"] == json.loads(alone.stdout) and rows[4]["value"] == rows[4]["result"]["value"]
     assert all(type(schemas.read(json.dumps(row["result"]))) in schemas.KINDS for row in rows if row["result"])
 
@@ -111,7 +112,27 @@ def test_every_question_about_one_text_takes_many(command, options, line, tmp_pa
     given = [word for name, value in line.items() for word in (f"--{name}", value)]
     alone = run(command, "w1 w2 w3", *given, *options, *TINY, "--json", "-")
     assert result.exit_code == 0 and row["verdict"] == ("answered" if command == "attribute" else "holds")
-    assert row["result"] == json.loads(alone.stdout) and row["largest_token"] and row["largest_unit"] is not None
+    assert row["result"] == json.loads(alone.stdout) and row["largest_token"]
+
+
+@pytest.mark.parametrize("command", ["explain", "contrast", "graph", "intervene", "attribute"])
+def test_the_columns_are_the_numbers_of_the_headline(command, tmp_path):
+    line = {"text": "w1 w2 w3", "target": "w9"} | ({} if command in ("explain", "graph") else {"reference": "w4 w2 w3"})
+    file, out = written(tmp_path / "a.jsonl", line), tmp_path / "out"
+    edits = ("--edit", "head 0:0 set reference") if command == "intervene" else ()
+    run(command, file, "--out", out, *edits, *TINY)
+    (row,) = rows_of(out)
+    token, part, unit = (row[f"largest_{name}"] for name in ("token_index", "token_part", "unit_part"))
+    assert row["largest_token"] == row["result"]["tokens"][token] and row["answer"] == "w9"
+    named = {"explain": part, "graph": unit}.get(command, 0.0)
+    says = f"because token {token} is" if command == "contrast" else f"{abs(named):z.2f}" if named else ""
+    assert says in row["headline"]
+    assert row["value"] == row["result"]["after" if command == "intervene" else "value"]
+    if row["difference"] is None:
+        assert command in ("explain", "graph") and row["reference_value"] is None
+    else:
+        assert row["difference"] == row["result"]["difference"]
+        assert row["value"] - row["reference_value"] == pytest.approx(row["difference"], abs=1e-6)
 
 
 def test_an_interrupted_run_ends_with_the_same_bytes(asked):
@@ -211,6 +232,7 @@ def test_no_id_or_text_leaves_the_directory_or_becomes_markup(asked):
     assert {path.name for path in (out / "pages").iterdir()} == {f"{line}.html" for line in (1, 2, 3, 5)}
     index = (out / "index.html").read_text()
     assert "<script" not in index and "<b>" not in index and "default-src 'none'" in index
+    assert "holds 4, refused 1. An answer holds" in index
     links = re.findall(r'href="(pages/[^"]*)"', index)
     assert links == [f"pages/{line}.html" for line in (1, 2, 3, 5)] and "position 99 is outside" in index
 

@@ -17,6 +17,7 @@ from duat_jax.display.view import (
     DIFFERENCE,
     DISCONTINUITIES,
     Colouring,
+    Largest,
     ModelRun,
     TokenRow,
     UnitParts,
@@ -157,10 +158,14 @@ class Contrast(Displayed):
         marks_in = Counter((key.layer, kind) for kind in ("heads", "neurons") for key in getattr(self, kind))
         several = {layer for (layer, _), count in marks_in.items() if count > 1}
         layers = [None, *(None if i in several else i for i in range(len(self.flow) - 1))]
+        token = int(np.abs(self.flow[0]).argmax())
+        move = next((each for each in self.top_moves(1) if each.key.layer is not None), None)
+        move_parts = () if move is None else (move.key.layer, move.head, move.part)
         return View(
             kind="contrast",
             target=f"the difference of the {self.target}",
-            headline=self._headline(),
+            headline=self._headline(token, move),
+            largest=Largest(token, float(self.flow[0, token]), *move_parts),
             value=self.difference,
             value_name=DIFFERENCE,
             completeness=self.completeness,
@@ -204,13 +209,12 @@ class Contrast(Displayed):
             return ()
         return None, *(of_layers.get(layer) for layer in range(len(self.flow) - 1))
 
-    def _headline(self) -> str:
+    def _headline(self, token: int, move: Move | None) -> str:
         """Return the headline: which token makes the difference, and which head brings most of it."""
         only = self.references[0] if len(self.references) == 1 else None
         others = only.tokens if only is not None and only.tokens else None
-        move = next((each for each in self.top_moves(1) if each.key.layer is not None), None)
-        of_image = self.image is not None
-        return of_contrast(self.target, self.value, self.difference, self.tokens, others, self.flow[0], move, of_image)
+        of_image, part = self.image is not None, float(self.flow[0, token])
+        return of_contrast(self.target, self.value, self.difference, self.tokens, others, token, part, move, of_image)
 
     def _runs(self) -> tuple[ModelRun, ...]:
         """Return the runs on the input and on each reference, and the mean of several."""

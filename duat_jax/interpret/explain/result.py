@@ -13,7 +13,17 @@ from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import NamedArray, by_mark, of_tokens, whole
 from duat_jax.display.neurons import largest_entries
 from duat_jax.display.result import Displayed
-from duat_jax.display.view import Colouring, ModelRun, TokenRow, UnitParts, UnitTable, View, line_ends, named_parts
+from duat_jax.display.view import (
+    Colouring,
+    Largest,
+    ModelRun,
+    TokenRow,
+    UnitParts,
+    UnitTable,
+    View,
+    line_ends,
+    named_parts,
+)
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.images import SeenImage
 from duat_jax.inputs.labels import Prediction
@@ -163,17 +173,14 @@ class Explanation(Displayed):
             UnitParts(labels[key], row, (part, self.coefficients[key], self.activations[key]), range(part.shape[-1]))
             for row, (key, part) in enumerate(self.terms.items(), 1)
         )
+        parts = np.stack([row.parts for row in rows])
+        row, token = divmod(int(np.abs(parts).argmax()), len(self.tokens))
+        part, in_image = float(parts[row, token]), self.image is not None
         return View(
             kind="explanation",
             target=self.target.headline,
-            headline=of_explanation(
-                self.target,
-                self.value,
-                np.stack([row.parts for row in rows]),
-                [row.name for row in rows],
-                self.tokens,
-                self.image is not None,
-            ),
+            headline=of_explanation(self.target, self.value, token, part, rows[row].name, self.tokens, in_image),
+            largest=Largest(token, part, rows[row].layer),
             value=self.value,
             value_name="value",
             completeness=self.completeness,

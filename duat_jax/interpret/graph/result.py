@@ -9,7 +9,7 @@ import numpy as np
 from duat_jax.display.named_arrays import NamedArray, by_mark, of_tokens, whole
 from duat_jax.display.page.graph_view import GraphView, GroupView
 from duat_jax.display.result import Displayed
-from duat_jax.display.view import RANKED, Table, View, numbers
+from duat_jax.display.view import RANKED, Largest, Table, View, numbers
 from duat_jax.interpret.attention.result import pair_fields
 from duat_jax.interpret.graph.network import network_of
 from duat_jax.interpret.graph.read_neuron import ReadNeuron
@@ -17,6 +17,7 @@ from duat_jax.interpret.graph.record import GraphRecord, HeadScoreRecord
 from duat_jax.interpret.graph.streams import Streams
 from duat_jax.interpret.graph.viewer import viewer_of
 from duat_jax.interpret.headline import of_move
+from duat_jax.interpret.moves import Move
 from duat_jax.json_record import as_record, fields_of
 from duat_jax.kinds import kept_as
 from duat_jax.models.vocabulary.token import quoted_label, token_label
@@ -66,10 +67,12 @@ class Graph(Streams, Displayed):
         """Return the graph as it is shown: its explanation, with the streams, the moves of heads and the neurons."""
         streams, kept, terms, biases = map(numbers, (self.streams, self.kept, self.terms, self.biases))
         view = self.explanation.view()
+        if move := self._largest_move():
+            told, largest = self.explanation, Largest(move.source, None, move.key.layer, move.head, move.part)
+            view = replace(view, headline=of_move(told.target, told.value, move, told.tokens), largest=largest)
         return replace(
             view,
             kind="graph",
-            headline=self._headline() or view.headline,
             exact=EXACT,
             tables=tuple(table for table in self._tables() if table.rows),
             sums={"the furthest sum of a stream": self.completeness},
@@ -90,12 +93,10 @@ class Graph(Streams, Displayed):
             ),
         )
 
-    def _headline(self) -> str:
-        """Return the headline: the number and the largest move of a head; nothing where no head moves anything."""
-        told, largest = self.explanation, self.top_moves(1)
-        if not largest or largest[0].key.layer is None or told.image is not None:
-            return ""
-        return of_move(told.target, told.value, largest[0], told.tokens)
+    def _largest_move(self) -> Move | None:
+        """Return the largest move of a head of a text; nothing where no head moves anything."""
+        moves = [] if self.explanation.image is not None else self.top_moves(1)
+        return next((move for move in moves if move.key.layer is not None), None)
 
     def _tables(self) -> Iterator[Table]:
         """Yield the tables of the largest moves, of scores, neurons and groups."""

@@ -14,6 +14,7 @@ from duat_jax.display.view import (
     DIFFERENCE,
     DISCONTINUITIES,
     Colouring,
+    Largest,
     ModelRun,
     Table,
     TokenRow,
@@ -145,10 +146,13 @@ class Intervention(Displayed):
             rows.append(TokenRow(effect.edit, secant if effect.units is None else secant.sum(-1)))
             if effect.units is not None:
                 units.append(UnitParts(effect.edit, number, (secant, frozen), effect.units))
+        by_token = np.sum([row.parts for row in rows], axis=0)
+        token = int(np.abs(by_token).argmax())
         return View(
             kind="intervention",
             target=f"the change of the {self.target}",
             headline=of_intervention(self.target, self.before, self.after, [effect.edit for effect in self.effects]),
+            largest=Largest(token, float(by_token[token])),
             value=self.difference,
             value_name=DIFFERENCE,
             completeness=self.completeness,
@@ -167,7 +171,7 @@ class Intervention(Displayed):
                 Colouring(
                     "parts of the edits",
                     "How much of the difference comes from what was edited at each token.",
-                    np.sum([row.parts for row in rows], axis=0),
+                    by_token,
                 ),
             ),
             units=(

@@ -114,7 +114,7 @@ def test_an_option_for_a_reference_has_one_name():
         options = {option.name for option in command.params if not getattr(option, "hidden", False)}
         assert not options & OLD_WORDS, name
         with_reference |= {name} if "reference" in options else set()
-    assert with_reference == {"contrast", "intervene", "in-context", "diff"}
+    assert with_reference == {"attribute", "contrast", "diff", "in-context", "intervene"}
 
 
 def test_a_command_says_which_side_is_first():

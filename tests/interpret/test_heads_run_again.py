@@ -28,7 +28,7 @@ def test_a_page_and_a_file_have_the_heads_run_again(tmp_path):
     (table,) = contrast.view().tables
     head, *changes = contrast.head_runs[0]
     place = f"{head.layer}.{head.head}", f"{head.token_index} {IDS[head.token_index]}"
-    assert table.rows[0] == (*place, head.contribution, -head.contribution, *changes)
+    assert table.rows[0] == (*place, head.contribution, *changes)
     contrast.save(tmp_path / "result")
     assert duat.open(tmp_path / "result").head_runs == contrast.head_runs
     assert contrast.as_dict()["head_runs"][1]["removed"] == contrast.head_runs[1].removed

@@ -74,8 +74,8 @@ def fragment(*derivations: Derivation, line: float = LINE) -> str:
 
     Example:
         >>> from symbolic.theorems.closed_form import prove
-        >>> print(fragment(prove()).splitlines()[-1].partition(", ")[2])
-        8 of 8 checks hold, by induction, with 9 definitions; symbolic sizes: d, n
+        >>> print(fragment(prove()).splitlines()[-1].rpartition("; ")[2])
+        sizes that are symbols: d, n
     """
     stated = list(map(stated_in, derivations))
     theorems = [theorem(each, line, set().union(*stated[:number])) for number, each in enumerate(derivations)]

@@ -112,7 +112,7 @@ def test_a_second_text_shows_the_contrast_and_gives_a_third_colouring(live):
     page.get_by_role("button", name="as on the other text").first.click()
     answered(page, "intervene")
     assert re.fullmatch(r"head \d:\d@\d+ set reference", page.locator(".chips code").inner_text())
-    assert "contrast" in page.get_by_role("region", name="edits").locator("thead").inner_text()
+    assert "contrast" in page.get_by_role("region", name="What the edits did").locator("thead").inner_text()
     page.reload()
     answered(page, "intervene")
     assert shows(page, "contrast")
@@ -176,7 +176,7 @@ def test_what_is_switched_off_is_predicted_and_run_again_and_taken_back(live):
     layer, unit, token = map(int, re.fullmatch(r"neuron (\d+):(\d+)@(\d+) set 0", written).groups())
     model, tokenizer = embedded()
     expected = duat.intervene(model, TEXT, duat.edits.Neurons(layer, unit, tokens=token).set(0), tokenizer=tokenizer)
-    row = page.get_by_role("region", name="edits").locator("tbody tr td")
+    row = page.get_by_role("region", name="What the edits did").locator("tbody tr td")
     shown = [number(title) for title in row.evaluate_all("l => l.map(td => td.title)")]
     effect = expected.effects[0]
     near(shown, [effect.frozen.sum(), effect.secant.sum(), effect.alone], 1e-5)

@@ -379,7 +379,7 @@ def test_every_results_page_has_its_value_and_its_tables(opened, kind):
 
 HEADLINES = {
     "explanation": "The logit of",
-    "contrast": "Less “ None”: token 7,",
+    "contrast": "Less “ None” because token 7 is",
     "graph": "moves most",
     "intervention": "goes from",
     "MiniLM": "The cosine similarity",

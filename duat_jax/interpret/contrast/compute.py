@@ -30,6 +30,7 @@ from duat_jax.models.sites import HEADS, NEURONS, PATTERN, VALUES
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded, whole_number
+from duat_jax.nn.linear import PRECISION
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Marked
 
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
 MIXED, ACTIVATED = (HEADS, program.MIXED), (NEURONS, program.NEURONS)
 """The names of points: those of this package's models, and those that `duat.auto` places."""
-
-PRECISION = jax.lax.Precision.HIGHEST
 
 
 class _ContrastParts(NamedTuple):

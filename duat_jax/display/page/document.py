@@ -60,7 +60,7 @@ def _filled(title: str, content: Any, policy: str) -> str:
     style, module = style_of_page(), module_of_page()
     # The same numbers give the same file: no time of writing.
     compressed = gzip.compress(msgspec.json.encode(content), mtime=0)
-    hashes = "; ".join(f"{kind}-src '{_digest(text)}'" for kind, text in (("script", module), ("style", style)))
+    hashes = "; ".join(f"{kind}-src '{digest(text)}'" for kind, text in (("script", module), ("style", style)))
     return PAGE.format(
         policy=hashes + ";" + policy,
         title=escape(title),
@@ -101,5 +101,6 @@ def frame(page: str, table: str) -> str:
     return FRAME.format(page=escape(page), table=table, title="a result, interactive", style=STYLE)
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """Return the hash of a script or a style, as the policy of a page names it."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 from urllib.parse import quote
 
-from duat_jax.display.page.document import _digest, style_of_page
+from duat_jax.display.page.document import digest, style_of_page
 
 INDEX = """<!doctype html>
 <html lang="en">
@@ -68,7 +68,7 @@ def index_document(title: str, about: str, rows: Sequence[Mapping[str, Any]], li
     """Return a page that lists rows; a row without an answer has its error, and no link."""
     style = style_of_page() + STYLE
     return INDEX.format(
-        hash=_digest(style),
+        hash=digest(style),
         style=style,
         title=escape(title),
         about=escape(about),

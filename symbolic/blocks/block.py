@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sympy import MatrixExpr, Symbol, sympify
 
-from symbolic.blocks.layer import (
-    checked_layer,
-    of_layer,
-    read,
-    steps_on_vec,
-    stream_of_shape,
-    vectorised,
-    with_own_indices,
-)
+from symbolic.blocks.layer import checked_layer, of_layer, read, stream_of_shape, vectorised, with_own_indices
+from symbolic.blocks.parts import parts_of
 from symbolic.blocks.relations import at_both_inputs, at_sizes, relations_of_layer, with_relations
 from symbolic.equality.definition import Definition
 from symbolic.errors import NumbersDiffer, warn_renamed
@@ -88,6 +81,7 @@ class Block:
         written = with_own_indices(of_layer(written, x, shared, own))
         vector = x if columns == 1 else Parameter("x'", (i,), rows * columns, 1)
         whole = written if columns == 1 else vectorised(written, x, vector)
+        self._parts = parts_of(Definition(x.xreplace({i: i + 1}), written, (i,)), x, vector)
         self.name, self.stream, self.written = name, x, written
         self.stack, self.parameters = read(whole, vector, self.relations)
         self.layer = Definition(self.stack.x(i + 1), whole, (i,))
@@ -162,7 +156,7 @@ class Block:
 
     def residual_terms(self) -> Derivation:
         """Return `W'_{i+1,k}` and `b'_{i+1,k}`, read off, with the check that Eq. 20 with them is the layer."""
-        steps = [let(self.stream.xreplace({i: i + 1}), self.written, "one layer"), *self._on_vec]
+        steps = [*(let(part.left, part.right, "one layer") for part in self._parts.written), *self._on_vec]
         steps += [*(let(entry.left, entry.right, "read off") for entry in self.parameters), self._equation_20]
         meanings = []
         for letter, meaning in self._meanings().items():
@@ -174,20 +168,19 @@ class Block:
     @cached_property
     def _on_vec(self) -> tuple[Step, ...]:
         """The layer as one of the stream's entries, if the stream is a matrix."""
-        return steps_on_vec(self.stream, self.stack.x(i), self.written, self.layer.right)
+        return self._parts.steps(self.stream, self.stack.x(i))
 
     @cached_property
     def _equation_20(self) -> Step:
         """The check that Eq. 20 with the parameters that were read off is the layer."""
         s, k = self.stack, i + 1
-        name = equation_20(s.equation_20)
-        return equality(s.x(k), s.general_term(k), name, (self.layer, *self.parameters, *self.relations))
+        name = f"the layer is a residual term, {equation_20(s.equation_20)}"
+        return equality(s.x(k), s.general_term(k), name, (*self._parts.on_vec, *self.parameters, *self.relations))
 
     @property
     def _premises(self) -> tuple[Hypothesis, ...]:
         """The hypotheses of theorems on a stack of such layers."""
-        layer = Step(self.stream.xreplace({i: i + 1}), self.written, f"Every layer is the {self.name}", None)
-        return layer, held_parameters(self.held)
+        return *self._parts.premises(f"Every layer is the {self.name}"), held_parameters(self.held)
 
     def _lettered(self, derivation: Derivation) -> Derivation:
         """Return a derivation in which the layer's parameters stay letters, defined before everything else."""
@@ -229,7 +222,8 @@ class Block:
 
     @cached_property
     def _own_letters(self) -> set[str]:
-        return {p.parts.printed for p in self.written.atoms(Parameter) if p.of_layer}
+        names = {part.left for parts in self._parts for part in parts}
+        return {p.parts.printed for p in (*self.written.atoms(Parameter), *names) if p.of_layer}
 
     def _printed(self, derivation: Derivation) -> Derivation:
         """Return a derivation in the letters on paper, with the relations that its steps used among its premises."""
@@ -250,7 +244,8 @@ class Block:
             letters: whether `W'_{i+1,k}` and `b'_{i+1,k}` stay letters, as `residual_terms` defines them.
         """
         title = f"The closed form at every depth, for the {self.name}"
-        proof = prove(self.stack, layer=self.layer, parameters=(*self.parameters, *self.relations), title=title)
+        *named, layer = self._parts.on_vec
+        proof = prove(self.stack, layer=layer, parameters=(*named, *self.parameters, *self.relations), title=title)
         return self._printed(self._explained(self._lettered(proof)) if letters else self._instance(proof, title))
 
     def unroll(self, depth: int) -> Derivation:
@@ -260,7 +255,8 @@ class Block:
             depth: number of layers.
         """
         title = f"The unrolled form of the {self.name}"
-        unrolled = unroll(depth, self.stack, self.layer, (*self.parameters, *self.relations), title)
+        *named, layer = self._parts.on_vec
+        unrolled = unroll(depth, self.stack, layer, (*named, *self.parameters, *self.relations), title)
         return self._printed(self._explained(self._lettered(unrolled)))
 
     def collapse(self) -> Derivation:
@@ -274,10 +270,11 @@ class Block:
     def difference(self) -> Derivation:
         """Return the difference form of two inputs, between which held parameters change, for this block."""
         title = f"The difference of two inputs, for the {self.name}"
-        first = at_both_inputs(self._equation_20, self.stack, (self.layer, *self.parameters), self.relations)
+        layer = self._parts.on_vec
+        first = at_both_inputs(self._equation_20, self.stack, (*layer, *self.parameters), self.relations)
         theorem = self._instance(difference(self.stack), title, first=first)
-        premises = (self._premises[0], moving_parameters(self.held, self.weights))
-        return self._printed(with_moving_parameters(replace(theorem, premises=premises), self.parameters, self.layer))
+        premises = (*self._premises[:-1], moving_parameters(self.held, self.weights))
+        return self._printed(with_moving_parameters(replace(theorem, premises=premises), self.parameters, layer))
 
     def verify(
         self,

@@ -14,7 +14,6 @@ from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import Index, IndexedSum
 from symbolic.expressions.operations import Vec
 from symbolic.expressions.parameter import Held, Ones, Parameter, Variable, Weight
-from symbolic.proof.step import Step, equality, let
 from symbolic.theorems.residual_stack import ResidualStack, i
 
 _COUNTS_LAYERS = {"i", "j", "k", "m"}  # the names of the form's own indices, on paper
@@ -140,18 +139,6 @@ def vectorised(expression: MatrixExpr, x: Parameter, vector: Parameter) -> Matri
         word = next(word for word in normal_form(expression).words if on_vec(word.expression()).has(x))
         raise SymbolicError(nonlinearity_message(word, x))
     return whole
-
-
-def steps_on_vec(x: Parameter, vector: Parameter, written: MatrixExpr, whole: MatrixExpr) -> tuple[Step, ...]:
-    """Return the definition of `vec(x)` and the check of a layer on it; nothing if the stream is a vector."""
-    if x == vector:
-        return ()
-    k = i + 1
-    on_vec, layer = Definition(vector, Vec(x), (i,)), Definition(x.xreplace({i: k}), written, (i,))
-    return (
-        let(on_vec.left, on_vec.right, "the entries of the stream as a vector"),
-        equality(vector.xreplace({i: k}), whole, "on x' = vec(x)", (on_vec, layer)),
-    )
 
 
 class _Inside(NamedTuple):

@@ -157,6 +157,12 @@ class Held(Parameter):
     of_layer = True
 
 
+class Inner(Variable):
+    """The name of a sum inside a layer, such as the stream between attention and the MLP."""
+
+    of_layer = True
+
+
 class Ones(Parameter):
     """The vector of ones of a size, `1_N`, which is the same in every layer."""
 

@@ -54,6 +54,13 @@ def explanation(step: Step) -> str:
     return f"{step.rule}; {CHECKED_AT} {step.sizes}" if step.sizes else step.rule
 
 
+def stated_words(hypothesis: Hypothesis) -> str:
+    """Return a hypothesis in words, or the words before its equation; none if that goes on with the one before it."""
+    if isinstance(hypothesis, str):
+        return hypothesis
+    return f"{hypothesis.rule}:" if hypothesis.rule else ""
+
+
 CHECKED_AT = "not proved, checked at"
 
 _MARKS = {True: "✓", False: "✗", None: " "}
@@ -201,9 +208,9 @@ class Derivation:
         rows = [self.title, "─" * len(self.title)]
         rows += ["Hypotheses:"] if self.hypotheses else []
         for each in self.hypotheses:
-            words = each if isinstance(each, str) else f"{each.rule}:"
+            words = stated_words(each)
             rows += wrap(words, _TEXT_WIDTH, initial_indent="· ", subsequent_indent="  ", break_on_hyphens=False)
-            rows += [] if isinstance(each, str) else [f"    {sstr(each.left)} = {sstr(each.right)}"]
+            rows += [] if isinstance(each, str) else [f"    {sstr(each.left)} {each.relation} {sstr(each.right)}"]
         rows += equations[: len(self.given)]
         if self.inductions:
             rows.append(
@@ -224,7 +231,7 @@ class Derivation:
 
         rows = [rf"\textbf{{{escaped(self.title)}}}"]
         for each in self.hypotheses:
-            rows += prose(each if isinstance(each, str) else f"{each.rule}:")
+            rows += prose(stated_words(each))
             if not isinstance(each, str):
                 rows.append("\\begin{aligned}\n" + " \\\\\n".join(equation_rows(each)) + "\n\\end{aligned}")
         rows += [self.latex(), *prose(self.remark), *prose(self.source), *prose(self.verdict)]

@@ -11,6 +11,7 @@ from symbolic.expressions.operations import Diagonal, Hadamard, Kronecker, Vec
 from symbolic.expressions.ordered_product import OrderedProduct
 from symbolic.expressions.parameter import DOT, Held, Ones, Parameter, Variable, i, j
 from symbolic.proof.derivation import Derivation
+from symbolic.proof.step import Step
 
 _OF_LAYERS = {
     "x'": "the residual stream after layer i, as a vector (x'_0 is the input)",
@@ -311,7 +312,8 @@ _STREAMS = ("x", "x'", "UAT")  # an equation gives the next layer's, and defines
 
 def undefined_letters(derivation: Derivation) -> list[tuple[str, str, str]]:
     """Return LaTeX, shape and meaning of the letters that neither a definition of a derivation nor custom explains."""
-    lefts = [step.left for step in (*derivation.given, *derivation.steps) if step.relation == ":="]
+    stated = (each for each in derivation.hypotheses if isinstance(each, Step))
+    lefts = [step.left for step in (*stated, *derivation.given, *derivation.steps) if step.relation == ":="]
     named = [left for left in lefts if isinstance(left, Parameter) and not _bare(left.letter)[1]]
     defined = {typeset(_explained(p, p.letter, derivation)[0]) for p in named if p.letter not in _STREAMS}
     known = {*defined, "i", "j", "d", "n", *(_OPERATIONS[kind].latex for kind in (Identity, ZeroMatrix))}

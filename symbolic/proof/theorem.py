@@ -26,8 +26,7 @@ from symbolic.proof.displays import (
 from symbolic.proof.hypotheses import Condition, in_latex, listed, symbolic_sizes
 from symbolic.proof.legend import undefined_letters
 from symbolic.proof.line_breaks import breakable, width
-from symbolic.proof.shared_sum import with_shared_sum_named
-from symbolic.proof.step import Equation, Step
+from symbolic.proof.step import Equation, Hypothesis, Step
 
 _IN_A_SENTENCE = 1.3  # lines that an equation takes at most in a sentence
 
@@ -89,16 +88,27 @@ def _letters(derivation: Derivation) -> list[tuple[str, str]]:
     return [(f"${latex}{space(shape)}$", words) for latex, shape, words in undefined_letters(derivation)]
 
 
+def _stated(hypotheses: Iterable[Hypothesis]) -> list[tuple[str, list[Step]]]:
+    """Return hypotheses in words, each with its equations: one without words goes on with those before it."""
+    stated: list[tuple[str, list[Step]]] = []
+    for each in hypotheses:
+        if isinstance(each, str):
+            stated.append((each, []))
+        elif each.rule:
+            stated.append((each.rule, [each]))
+        else:
+            stated[-1][1].append(each)
+    return stated
+
+
 def _setting(derivation: Derivation, place: Place, stated: set[tuple[str, str]]) -> str:
     """Return what a theorem assumes, and the letters in it, but for what is stated before."""
     sentences = []
-    for each in derivation.hypotheses:
-        if isinstance(each, Step):
-            steps = with_shared_sum_named(each)
-            numbered = place._replace(labels={steps[-1:]: place.labels[(each,)]})
-            sentences.append(f"{place.prose(each.rule)}:\n{display([(step,) for step in steps], numbered)}")
-        elif ("", each) not in stated:
-            sentences.append(f"{place.prose(each)}\n")
+    for words, equations in _stated(derivation.hypotheses):
+        if equations:
+            sentences.append(f"{place.prose(words)}:\n{display([(step,) for step in equations], place)}")
+        elif ("", words) not in stated:
+            sentences.append(f"{place.prose(words)}\n")
     letters: dict[str, list[str]] = {}
     for letter, words in _letters(derivation):
         if (letter, words) not in stated:
@@ -133,7 +143,7 @@ def _others(derivation: Derivation) -> list[Chain]:
 
 def _labels(derivation: Derivation) -> dict[Chain, str]:
     """Return the labels of the equations that have numbers: hypotheses, assumptions and claims."""
-    hypotheses = [(each,) for each in derivation.hypotheses if isinstance(each, Step)]
+    hypotheses = [(each,) for each in derivation.hypotheses if isinstance(each, Step) and each.relation != ":="]
     assumed = [(step,) for step in derivation.steps if step.assumed]
     numbered = [*hypotheses, *_recursions(derivation), *assumed, *_inductions(derivation), *_others(derivation)]
     return {chain: f"eq:{_name(derivation)}:{number}" for number, chain in enumerate(numbered, 1)}

@@ -237,10 +237,12 @@ def at_other_input(equation: Definition) -> Definition:
     return Definition(left, right, equation.variables, equation.where)
 
 
-def with_moving_parameters(derivation: Derivation, parameters: Iterable[Definition], layer: Definition) -> Derivation:
+def with_moving_parameters(
+    derivation: Derivation, parameters: Iterable[Definition], layer: Iterable[Definition]
+) -> Derivation:
     """Return the difference form of a block: first how its parameters move with what is held in them."""
     steps, put_in, read_off = [], {}, []
-    known = [at_other_input(layer)]
+    known = list(map(at_other_input, layer))
     for entry in parameters:
         held = tuple(entry.right.atoms(Held))
         held_moved = parameters_replaced(entry.right, lambda a: second_value(a) if isinstance(a, Held) else a)

@@ -21,6 +21,7 @@ from symbolic.expressions.latex import typeset
 from symbolic.proof.derivation import ROOM
 from symbolic.proof.legend import rows
 from symbolic.proof.line_breaks import broken, width
+from symbolic.proof.step import Step
 from symbolic.proof.theorem import theorem
 from symbolic.proof.typesetting import article, compilable, document, fragment
 from symbolic.theorems.notation import in_the_papers_letters
@@ -159,12 +160,44 @@ def test_the_closed_form_is_defined_before_it_is_proved():
     assert "By induction" in proof and ":=" not in proof
 
 
-def test_a_sum_that_a_layer_repeats_has_a_name():
-    (proof, _) = derive("proof", block="pre-norm", letters=True)
-    setting = theorem(proof).partition(r"\begin{theorem}")[0]
-    assert setting.count(r"\mathbf{A}'_{i + 1} \left(") == 1 and setting.count(r"\mathbf{y}'_{i + 1}") == 3
-    parallel = theorem(derive("proof", block="parallel", letters=True)[0]).partition(r"\begin{theorem}")[0]
-    assert r"\mathbf{y}" not in parallel
+def three_parts(x):
+    """Write a decoder's layer, with attention, attention to a memory, and an MLP."""
+    y = x + matrix("A", 4, 4) * x
+    u = y + matrix("E", 4, 4) * y
+    return u + matrix("G", 4, 8) * activation(matrix("F", 8, 4) * u)
+
+
+def of_heads(x):
+    """Write an MLP of every head, whose own sum has the index of its head."""
+
+    def head(h):
+        return x + matrix("V", 4, 4, h) * x
+
+    heads = summed(lambda h: head(h) + matrix("H", 4, 4, h) * head(h), 1, 3)
+    return x + matrix("G", 4, 4) * activation(heads)
+
+
+NAMED = {
+    "two halves": (lambda: transformer_block("pre-norm"), ["y'", "x'"]),
+    "no sum twice": (lambda: transformer_block("parallel"), ["x'"]),
+    "three parts": (lambda: Block(three_parts, (4, 1)), ["y'", "u'", "x'"]),
+    "y is a weight": (lambda: Block(lambda x: three_parts(x) + matrix("y", 4, 4) * x, (4, 1)), ["u'", "v'", "x'"]),
+    "a stream of tokens": (lambda: Block(swiglu, (N, M)), ["y", "x"]),
+    "an index of heads": (lambda: Block(of_heads, (4, 1)), ["x'"]),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_sum_that_a_layer_repeats_has_a_name_which_the_checks_expand(name):
+    make, letters = NAMED[name]
+    proof = make().prove(letters=True)
+    layer = [each for each in proof.premises if isinstance(each, Step)]
+    assert [each.left.letter for each in layer] == letters and proof.proved
+    residual_term = next(step for step in proof.steps if step.rule.startswith("the layer is a residual term"))
+    expanded = {equation.left.letter for equation in residual_term.using}
+    assert {f"{letter.rstrip(chr(39))}'" for letter in letters} <= expanded
+    for step in layer:
+        assert f"{step.left} {step.relation} {step.right}" in str(proof)
 
 
 def test_a_blocks_parameters_are_letters_in_its_proof():

@@ -1,6 +1,7 @@
 """List every derivation by its name, for the command line and the documents."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
+from functools import partial
 
 from symbolic.audit.diamond_product import diamond_derivation
 from symbolic.blocks.block import Block
@@ -17,6 +18,11 @@ from symbolic.vectorisation.attention import attention_derivation
 from symbolic.vectorisation.density import density_derivation
 from symbolic.vectorisation.linear import linear_derivation, mlp_derivation, normalisation_derivation
 from symbolic.vectorisation.secant import attention_difference
+
+KINDS: dict[str, Callable[[], Block]] = {
+    name + ending: partial(transformer_block, name, gated=bool(ending)) for name in BLOCKS for ending in ("", "-gated")
+}
+"""Block types by name, each also with a gated MLP, such as `pre-norm-gated`."""
 
 _FIXED: dict[str, Callable[[], Derivation]] = {
     "two-layers": two_layers,
@@ -49,7 +55,8 @@ def derive(
     Args:
         what: one of `WHAT`.
         depth: number of layers, for `unroll`; 2 if absent.
-        block: a block type, for `unroll`, `proof`, `block` and `difference`; all if absent for `proof` and `block`.
+        block: a block type, for `unroll`, `proof`, `block` and `difference`: one of `BLOCKS`, or `pre-norm-gated` and
+            the like, where the MLP is gated; all if absent for `proof` and `block`.
         letters: whether a block's parameters stay letters in its proof, which defines them; else a derivation of
             its own does.
 
@@ -58,7 +65,7 @@ def derive(
 
     Example:
         >>> [d.verified for d in derive("proof", block="parallel")]
-        [True, True, True, True]
+        [True, True]
     """
     if what not in WHAT:
         raise SymbolicError(f"there is no derivation {what!r}: choose one of {', '.join(WHAT)}")
@@ -68,25 +75,23 @@ def derive(
         raise SymbolicError(
             f"{what} is the same for every block: leave the block out, or ask for {', '.join(_WITH_BLOCK)}"
         )
-    kinds = BLOCKS if block is None else (block,)
+    if block is not None and block not in KINDS:
+        raise SymbolicError(f"there is no block {block!r}: choose one of {', '.join(KINDS)}")
+    blocks = (kind() for name, kind in KINDS.items() if block in (None, name))
     match what:
         case "unroll":
             layers = 2 if depth is None else depth
             if block is None:
                 return (unroll(layers),)
-            return (transformer_block(block).unroll(layers),)
+            return tuple(each.unroll(layers) for each in blocks)
         case "proof":
             generic = (prove(),) if block is None else ()
             if letters:
-                return (*generic, *(each.prove(letters=True) for each in _each(kinds)))
-            return (*generic, *(part for each in _each(kinds) for part in (each.residual_terms(), each.prove())))
+                return (*generic, *(each.prove(letters=True) for each in blocks))
+            return (*generic, *(part for each in blocks for part in (each.residual_terms(), each.prove())))
         case "block":
-            return tuple(each.residual_terms() for each in _each(kinds))
+            return tuple(each.residual_terms() for each in blocks)
         case "difference" if block is not None:
-            return tuple(each.difference() for each in _each(kinds))
+            return tuple(each.difference() for each in blocks)
         case _:
             return (_FIXED[what](),)
-
-
-def _each(kinds: Iterable[str]) -> Iterator[Block]:
-    return (transformer_block(name, gated=gated) for name in kinds for gated in (False, True))

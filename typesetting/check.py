@@ -24,8 +24,7 @@ from symbolic import Block, activation, diag, hadamard, held, matrix, ones, size
 from symbolic.audit.audit import audit
 from symbolic.audit.claim import Finding
 from symbolic.audit.figure import figure_2
-from symbolic.blocks.transformer import BLOCKS
-from symbolic.catalogue import WHAT, derive
+from symbolic.catalogue import KINDS, WHAT, derive
 from symbolic.equality.normal_form import normal_form
 from symbolic.errors import SymbolicError
 from symbolic.expressions.latex import escaped
@@ -50,7 +49,7 @@ class TypesettingError(Exception):
 def derivations() -> dict[Derivation, str]:
     """Return every derivation that `duat derive` accepts, and others, with its name; one with several has the first."""
     calls = {"derive('proof')": derive("proof"), "derive('unroll', depth=32)": derive("unroll", depth=32)}
-    for what, block, depth in product(WHAT, (None, *BLOCKS), (None, 1, 3, 4)):
+    for what, block, depth in product(WHAT, (None, *KINDS), (None, 1, 3, 4)):
         with suppress(SymbolicError):
             asked = derive(what, block=block, depth=depth, letters=True)
             calls[f"derive({what!r}, block={block!r}, depth={depth}, letters=True)"] = asked

@@ -41,6 +41,15 @@ def test_derive_names_every_derivation_and_block_in_its_help():
     assert all(name in text for name in (*WHAT, *BLOCKS))
 
 
+def test_a_block_is_printed_alone_with_or_without_a_gate():
+    for name in ("pre-norm", "pre-norm-gated"):
+        for asked in (("--proof",), (), ("--depth", 1), ("--what", "difference")):
+            result = run("derive", "--block", name, *asked)
+            assert result.exit_code == 0, result.output
+            assert ("gated MLP" in result.stdout) == ("gated" in name), asked
+            assert result.stdout.count("Every layer is the") <= 1
+
+
 def test_the_proof_covers_every_block():
     result = run("derive", "--proof")
     assert result.exit_code == 0, result.output
@@ -103,7 +112,7 @@ def test_verify_prints_a_table_and_json(monkeypatch):
     [
         (("derive", "--depth", "0"), "depth is 0"),
         (("derive", "--depth", "-3"), "depth is -3"),
-        (("derive", "--block", "mamba"), "no block 'mamba'"),
+        (("derive", "--block", "mamba"), "no block 'mamba': choose one of paper, paper-gated, paper-residual"),
         (("derive", "--what", "nothing"), "no derivation 'nothing'"),
         (("derive", "--proof", "--depth", "2"), "ask for different derivations: give one of them"),
         (("derive", "--what", "lora", "--block", "paper"), "the same for every block"),

@@ -129,7 +129,9 @@ def test_a_fragment_refers_to_its_own_equations_and_says_what_it_needs_and_what_
 
 
 def test_a_fragment_states_conventions_and_letters_once():
-    text = fragment(*derive("proof", block="pre-norm", letters=True))
+    text = fragment(
+        *(each for name in ("pre-norm", "pre-norm-gated") for each in derive("proof", block=name, letters=True))
+    )
     assert text.count("An activation function is any function") == text.count("for attention's bias") == 1
     assert text.count("Held, that is") == text.count(r"\begin{theorem}") == 2
 
@@ -145,7 +147,7 @@ def test_a_proof_names_the_theorems_own_recursions_by_their_numbers():
 
 
 def test_no_equation_of_a_proof_is_printed_twice_in_succession():
-    (proof, _) = derive("difference", block="pre-norm")
+    (proof,) = derive("difference", block="pre-norm")
     formulas = re.findall(r"\\begin\{align\}.*?\\end\{align\}|^\$.*\$\.$", theorem(proof), re.DOTALL | re.MULTILINE)
     assert not [formula for formula, following in pairwise(formulas) if formula == following]
     assert "held" not in theorem(proof).replace("Nothing is held", "")

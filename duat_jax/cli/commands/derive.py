@@ -46,7 +46,10 @@ def derive(
     proof: Annotated[bool, typer.Option("--proof", help="The closed form at every depth, by induction.")] = False,
     block: Annotated[
         str | None,
-        typer.Option(help="paper, paper-residual, pre-norm, post-norm, parallel or convolution."),
+        typer.Option(
+            help="paper, paper-residual, pre-norm, post-norm, parallel or convolution; with a gated MLP pre-norm-gated"
+            " and so on."
+        ),
     ] = None,
     what: Annotated[
         str | None,

@@ -307,7 +307,7 @@ def letters_in_text(*derivations: Derivation) -> str:
     return "\n".join(["Letters", "───────", *lines])
 
 
-_STREAMS = ("x", "x'", "UAT")  # an equation gives the next layer's, and defines none; UAT is explained before its use
+_STREAMS = ("x", "x'")  # an equation gives the next layer's, and defines none
 
 
 def undefined_letters(derivation: Derivation) -> list[tuple[str, str, str]]:

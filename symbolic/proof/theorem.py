@@ -182,14 +182,16 @@ def _theorem(derivation: Derivation, place: Place) -> str:
         needed = dict.fromkeys(c for step, each in conditions.items() if step not in own for c in each)
         where = f" where {in_latex(needed)}," if needed else ""
         text += f"Then,{where} for every $i\\ge0$,\n{display(_inductions(derivation), place)}"
-        opening = "Moreover,"
+        opening = "Moreover"
     for under, chains in sorted(claims.items(), key=lambda item: len(item[0])):
         ranges = listed(
             [f"${each}$" for each in dict.fromkeys(map(range_of, (step for c in chains for step in c))) if each]
         )
         where = f"Where {in_latex(under)}" if under else opening
         text += (
-            ", for ".join(filter(None, (where, ranges))) + (",\n" if under or ranges else "\n") + display(chains, place)
+            ", for ".join(filter(None, (where, ranges)))
+            + (",\n" if under or ranges or opening == "Moreover" else "\n")
+            + display(chains, place)
         )
     name = _name(derivation)
     return f"\\begin{{theorem}}[{{{place.prose(derivation.title)}}}]\\label{{thm:{name}}}\n{text}\\end{{theorem}}\n"

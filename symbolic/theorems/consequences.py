@@ -15,6 +15,8 @@ from symbolic.proof.hypotheses import of_a_held_stack
 from symbolic.proof.step import Equation, Step, equality, equations, induction_hypothesis, let, let_each, suppose
 from symbolic.theorems.residual_stack import ResidualStack, added, i, j
 
+_STEP = "the recursions and the induction hypothesis"
+
 
 def collapse(stack: ResidualStack | None = None) -> Derivation:
     """Derive `x'_i = W(x_0) x'_0 + b(x_0)` for every depth, by induction.
@@ -75,12 +77,18 @@ def collapse(stack: ResidualStack | None = None) -> Derivation:
     steps = (
         Step(x(k), layer.right, "Eq. 20 with σ(z) = diag(s) z + t", equal(replaced, layer.right), using=used),
         *let_each(*rules),
-        equality(x(0), whole(0) * x(0) + rest(0), "base", rules),
+        equality(x(0), whole(0) * x(0) + rest(0), "base: by the recursions", rules),
         induction_hypothesis(x(i), hypothesis.right),
-        equality(x(k), whole(k) * x(0) + rest(k), "step", (hypothesis, layer, *rules)),
-        equality(whole(0), s.P(0) + IndexedSum(shares(j, 0), j, 1, 0), "base", (*rules, *s.recursions)),
+        equality(
+            x(k), whole(k) * x(0) + rest(k), f"step: by the equation of the layer, {_STEP}", (hypothesis, layer, *rules)
+        ),
+        equality(
+            whole(0), s.P(0) + IndexedSum(shares(j, 0), j, 1, 0), "base: by the recursions", (*rules, *s.recursions)
+        ),
         induction_hypothesis(whole(i), split.right, "induction hypothesis: the linear path, and each term's share"),
-        equality(whole(k), s.P(k) + IndexedSum(shares(j, k), j, 1, k), "step", (split, *rules, *s.recursions)),
+        equality(
+            whole(k), s.P(k) + IndexedSum(shares(j, k), j, 1, k), f"step: by {_STEP}", (split, *rules, *s.recursions)
+        ),
     )
     words = "A pre-activation of this input has slopes s_{i+1} and offsets t_{i+1}, such as t_{i+1} = σ(0)."
     given = let_each(*(rule for rule in s.recursions if rule.left.letter in "PC"))
@@ -127,15 +135,20 @@ def contributions(stack: ResidualStack | None = None) -> Derivation:
     steps = (
         let(pulled.left, pulled.right, "the read-out, pulled back one layer"),
         let(read.left, read.right, "what it reads"),
-        equality(y(k), step.right, "one layer, by Eq. 20", (read, s.equation_20, pulled)),
-        equality(y(0), start + IndexedSum(share(j), j, 1, 0), "base", (read,)),
+        equality(y(k), step.right, "by Eq. 20 and the definitions, one layer", (read, s.equation_20, pulled)),
+        equality(y(0), start + IndexedSum(share(j), j, 1, 0), "base: by the definitions, with empty sums", (read,)),
         induction_hypothesis(hypothesis.left, hypothesis.right),
-        equality(y(k), start + IndexedSum(share(j), j, 1, k), "so all layers", (hypothesis, step)),
+        equality(
+            y(k),
+            start + IndexedSum(share(j), j, 1, k),
+            "step: by the equation of one layer and the induction hypothesis",
+            (hypothesis, step),
+        ),
         *(
             equality(
                 Transpose(u(k)) * s.C(j, k, t),
                 Transpose(u(i)) * s.C(j, i, t),
-                "a term is read the same in every layer that it is carried through, j ≤ i",
+                "by the definitions, a term is read the same in every layer that it is carried through, for j ≤ i",
                 (pulled, Definition(s.C(j, k, t), s.W(k, 1) * s.C(j, i, t))),
             )
             for t in s.terms

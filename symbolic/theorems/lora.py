@@ -157,6 +157,7 @@ def lora(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
         (s.P(depth) + delta(s.P(depth))) * s.x(0) + s.q(depth) + delta(s.q(depth)) + s.UAT(depth) + delta(s.UAT(depth))
     )
     closed = normal_form(form, [*exact, *rules]) == normal_form(s.x(depth), [adapted.equation_20])
+    given = [rule for rule in rules if rule.left.letter != "UAT"]
     steps = (
         equality(x * (weight + down * up), x * weight + x * (down * up), "Eq. 17: ΔW = L R of rank r, the papers' A B"),
         equality(
@@ -168,8 +169,9 @@ def lora(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
         Step(
             s.x(i),
             _adapted(s.form(i)),
-            "by the same theorem, with W' + ΔW' for W' in the recursions of P + ΔP, q + Δq, B + ΔB, c + Δc and C + ΔC",
+            "by the same theorem, with W' + ΔW' for W' in the recursions of P, q, B, c and C",
             prove(adapted).verified,
+            using=equations(given),
         ),
         *changes,
         Step(s.x(depth), form, f"against the adapted network at depth {depth}", closed),
@@ -183,7 +185,7 @@ def lora(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
         "LoRA, carried through every layer",
         steps,
         "Drop the lines marked exact to get the first order alone.",
-        given=let_each(*(rule for rule in rules if rule.left.letter != "UAT"), z, named, start, uat, *zeros),
+        given=let_each(*given, z, named, start, uat, *zeros),
         premises=(HELD, adapters),
         known=equations(differences),
     )

@@ -184,14 +184,12 @@ class ResidualStack:
     @property
     def recursions(self) -> tuple[Definition, ...]:
         """The recursions of all parameters of the unrolled form, in two indices."""
-        k, inside, outside = i + 1, [], []
+        k, inside, biases, outside = i + 1, [], [], []
         for t in self.terms:
             couplings = (self.coupling(k, t, r) * self.activation(k, r) for r in self.earlier(t))
             bias = added(self.b(k, 2, t) + self.W(k, 2, t) * (self.q(i) + self.UAT(i)), couplings)
-            inside += [
-                Definition(self.B(k, t), self.W(k, 2, t) * self.P(i), (i,)),
-                Definition(self.c(k, t), bias, (i,)),
-            ]
+            inside.append(Definition(self.B(k, t), self.W(k, 2, t) * self.P(i), (i,)))
+            biases.append(Definition(self.c(k, t), bias, (i,)))
             outside += [
                 Definition(self.C(i, i, t), self.W(i, 3, t), (i,), ((Integer(1), i),)),
                 Definition(self.C(j, k, t), self.W(k, 1) * self.C(j, i, t), (i, j), ((j, i),)),
@@ -204,4 +202,5 @@ class ResidualStack:
             *inside,
             *outside,
             *([Definition(self.UAT(i), IndexedSum(self.carried(j, i), j, 1, i), (i,))] if self.sizes else []),
+            *biases,  # which contain that sum
         )

@@ -90,7 +90,7 @@ def pruning() -> Derivation:
         equality(
             s.form(2) - (s.P(2) * x0 + s.q(2) + s.C(2, 2) * s.activation(2)),
             s.C(1, 2) * s.activation(1),
-            "term 1 of two layers dropped, all else held",
+            "by the recursions, with term 1 of two layers dropped and all else held",
             s.recursions,
         ),
         *let_each(*names),

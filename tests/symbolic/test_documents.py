@@ -146,6 +146,18 @@ def test_a_proof_names_the_theorems_own_recursions_by_their_numbers():
         assert re.search(r"So \S+ holds at \$i \+ 1\$: \w+", proof)
 
 
+def test_recursions_have_numbers_and_the_sum_of_terms_is_defined_where_it_first_stands():
+    for what in ("collapse", "contributions", "lora", "pruning", "recursions", "proof"):
+        (derivation, *_) = derive(what, letters=True)
+        statement, proof = theorem(derivation).split(r"\begin{proof}")
+        recursions = re.findall(r"\\mathbf\{C\}_\{i\}\^\{\(i\)\} &?:= .*?\\label\{(.*?)\}", statement)
+        numbers = {*re.findall(r"\\label\{(.*?)\}", statement)}
+        assert recursions and {*re.findall(r"\\eqref\{(.*?)\}", proof)} <= numbers, what
+        if r"\mathrm{UAT}" in statement and what != "lora":
+            first = statement.partition(r"\mathrm{UAT}^{R}_{i}")[2]
+            assert re.match(r"\s*&?:=", first), what
+
+
 def test_no_equation_of_a_proof_is_printed_twice_in_succession():
     (proof,) = derive("difference", block="pre-norm")
     formulas = re.findall(r"\\begin\{align\}.*?\\end\{align\}|^\$.*\$\.$", theorem(proof), re.DOTALL | re.MULTILINE)

@@ -8,6 +8,7 @@ from urllib.parse import quote
 import msgspec
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 import duat_jax as duat
 from duat_jax.display.page.data import page_data
@@ -180,7 +181,7 @@ def test_what_is_switched_off_is_predicted_and_run_again_and_taken_back(live):
     shown = [number(title) for title in row.evaluate_all("l => l.map(td => td.title)")]
     effect = expected.effects[0]
     near(shown, [effect.frozen.sum(), effect.secant.sum(), effect.alone], 1e-5)
-    assert "change=neuron" in page.url and "predicted" in page.locator(".readout").first.inner_text()
+    assert "change=neuron" in page.url
     assert page.get_by_role("button", name="switch neuron").first.get_attribute("aria-pressed") == "true"
     # The cell is still open: a second edit beside the first one.
     page.get_by_role("button", name="switch neuron").nth(1).click()
@@ -193,6 +194,37 @@ def test_what_is_switched_off_is_predicted_and_run_again_and_taken_back(live):
     assert page.locator(".chips li").count() == 1
     page.get_by_role("button", name="switch neuron").nth(1).click()  # the same button takes it back
     assert page.locator(".chips li").count() == 0
+
+
+@pytest.mark.parametrize("viewport", [None, PHONE])
+def test_the_answer_to_an_edit_stands_where_its_button_was_pressed_and_has_the_focus(live, viewport):
+    page = live("#row=5&token=11", viewport=viewport)
+    answered(page, "explain")
+    off = page.get_by_role("button", name="switch neuron").nth(2)
+    off.press("Enter")
+    outcome = page.locator(".outcome", has_text="predicted")
+    expect(outcome).to_be_in_viewport(timeout=ANSWERED)
+    expect(off).to_be_focused()
+    expect(off).to_have_accessible_description(outcome.inner_text())
+    keep_screenshot(page, f"live, an edit{', phone' if viewport else ''}")
+    off.press("Enter")  # taken back
+    expect(page.locator(".chips li")).to_have_count(0)
+    expect(off).to_be_focused()
+    # What is typed is answered above the table of all edits.
+    page.get_by_text("More:").click()
+    page.get_by_text("Write an edit", exact=True).click()
+    page.get_by_label("An edit", exact=True).fill("head 5:3 set 0")
+    page.get_by_role("button", name="Add the edit").click()
+    expect(page.locator(".changes .outcome", has_text="predicted")).to_be_in_viewport(timeout=ANSWERED)
+    expect(page.locator(".changes .said tbody th")).to_have_text(["with the edits", "as it is"])
+
+
+def test_what_the_model_says_next_stands_once(live):
+    page = live()
+    answered(page, "explain")
+    contrasted(page)
+    assert page.locator(".next").count() == 2 and page.locator(".said .chip").count() == 0
+    assert page.locator(".said tbody tr").count() == 2
 
 
 def test_a_token_an_edge_and_a_direction(live):

@@ -82,7 +82,7 @@ export function button(label, act, attributes = {}) {
  * @param {string} label
  * @param {string} name what it does, for a screen reader
  */
-export const toggle = (acts, written, label, name) => button(label, () => acts.change(written), { "aria-pressed": String(acts.changed(written)), "aria-label": name });
+export const toggle = (acts, written, label, name) => button(label, () => acts.change(written, name), { "aria-pressed": String(acts.changed(written)), "aria-label": name });
 
 /** A region that scrolls by itself. @param {string} label @param {...Node} children */
 export const scrolling = (label, ...children) => make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, ...children);

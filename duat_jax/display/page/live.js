@@ -108,12 +108,12 @@ export function live({ ask, about, el, owned }) {
 
   /** Get the answer of a kind for an entry, once. @param {Entry} of @param {Kind} kind */
   async function get(of, kind) {
-    const question = questionOf(kind, of.asked);
-    const found = of.views.get(kind) ? null : await answer(question);
+    if (of.views.has(kind)) return true;
+    const found = await answer(questionOf(kind, of.asked));
     if (found) of.views.set(kind, found.view);
-    of.problem = of.views.has(kind) ? "" : status.textContent ?? "";
+    of.problem = found ? "" : status.textContent ?? "";
     if (of === entry) draw();
-    return of.views.has(kind);
+    return found !== null;
   }
 
   /** Which kinds of answers there are to what is asked. @param {Asked} of @returns {Kind[]} */
@@ -156,17 +156,22 @@ export function live({ ask, about, el, owned }) {
 
   /** @type {import("./page.js").Acts} */
   const acts = {
-    change: async (written) => {
+    change: async (written, name) => {
       const made = changes.includes(written);
       changes = made ? changes.filter((each) => each !== written) : [...changes, written];
-      const answered = start();
+      const answering = start();
       const { signal } = stopper;
-      if (await answered || made || signal.aborted) return;
-      // What the model can't do is taken out again.
+      tellAt(name, "The model is run again …");
+      const answered = await answering;
+      if (signal.aborted) return;
       const problem = status.textContent ?? "";
-      changes = changes.filter((each) => each !== written);
-      await start();
-      refuse(problem);
+      // What the model can't do is taken out again.
+      if (!answered && !made) {
+        changes = changes.filter((each) => each !== written);
+        await start();
+        refuse(problem);
+      }
+      tellAt(name, answered ? outcome() : problem);
     },
     changed: (written) => changes.includes(written),
     neuron: async (layer, token, unit) => (entry && await answer({ ...questionOf("explain", entry.asked), output: known()?.output ?? null, ask: "neuron", layer, token, unit }))?.neuron ?? null,
@@ -226,7 +231,7 @@ export function live({ ask, about, el, owned }) {
     const view = views.get(shownKind);
     if (view) {
       const keep = (/** @type {Record<string, number>} */ chosen) => { Object.entries(chosen).forEach(([name, value]) => state.set(name, String(value))); address(); };
-      show(view, body, { views: [...views.values()], given: state, keep, acts, opened, said: outcome(), files: () => [button("Save as an offline page", save)] });
+      show(view, body, { views: [...views.values()], given: state, keep, acts, opened, files: () => [button("Save as an offline page", save)] });
     } else body.replaceChildren(make("p", { class: "faint" }, entry.problem ? `There is no ${KINDS[shownKind]}: ${entry.problem}` : "It is being computed."));
     drawSays(says, known()?.said[0]);
     drawSays(otherSays, views.get("contrast")?.said[1]);
@@ -245,6 +250,22 @@ export function live({ ask, about, el, owned }) {
     return `${changes.length === 1 ? effects.rows[0][0] : `${changes.length} edits`}: ${before} → ${after}; difference ${seven(view.value)}, predicted ${seven(predicted)}`;
   }
 
+  /** Say what an edit did where its button was pressed, which keeps the focus, or above all edits if it was written.
+   * @param {string} name
+   * @param {string} text
+   */
+  function tellAt(name, text) {
+    el.querySelector(".outcome")?.remove();
+    const pressed = [...el.querySelectorAll("button")].find((each) => name && each.getAttribute("aria-label") === name);
+    const line = make("p", { class: "outcome", id: "outcome" }, text);
+    const place = pressed?.closest(".scroll, p");
+    if (place) place.after(line);
+    else effects.prepend(line);
+    pressed?.setAttribute("aria-describedby", line.id);
+    pressed?.focus();
+    line.scrollIntoView({ block: "nearest" });
+  }
+
   /** Which outputs were chosen, to be taken back. */
   const drawNamed = () => named.replaceChildren(...[/** @type {const} */ (["explained", target]), /** @type {const} */ (["rather than", contrast])].filter(([, field]) => field.value).map(([says, field]) =>
     make("span", {}, make("span", { class: "faint" }, `${says} `), make("bdi", {}, field.value), " ", button("×", () => { field.value = ""; start(); }, { "aria-label": `take back: ${says} ${field.value}` }))));
@@ -256,7 +277,7 @@ export function live({ ask, about, el, owned }) {
     const view = entry?.views.get("intervene");
     const said = view && saidTable(view);
     said?.setAttribute("aria-label", "the number with the edits and without");
-    effects.replaceChildren(...(view && said && changes.length ? [said, ...tablesOf(view).slice(1, 2), verdict(view)] : []));
+    effects.replaceChildren(...(view && said && changes.length && shownKind !== "intervene" ? [said, ...tablesOf(view).slice(1, 2), verdict(view)] : []));
   }
 
   const drawPast = () => past.replaceChildren(make("details", {}, make("summary", {}, `History: ${entries.length}`), make("ol", {}, ...entries.map((each) => {
@@ -279,7 +300,7 @@ export function live({ ask, about, el, owned }) {
   const written = input("written", "", { placeholder: "head 5:3 set 0" });
   const [layer, strength, towards, away] = [make("input", { type: "number", min: "0", max: String(about.layers), value: String(Math.floor(about.layers / 2)) }), make("input", { type: "number", step: "any", value: "1" }), input("towards"), input("away")];
   /** @param {string} change */
-  const add = (change) => { if (change.trim()) acts.change(change.trim()); };
+  const add = (change) => { if (change.trim()) acts.change(change.trim(), ""); };
   const examples = make("ul", { class: "faint" }, ...about.edits.map(([example, says]) => make("li", {}, make("code", {}, example), `: ${says}`)));
   const writing = make("form", { class: "question" }, field("An edit", written), make("div", { class: "wide" }, examples), make("p", {}, make("button", { type: "submit" }, "Add the edit")));
   writing.addEventListener("submit", (event) => { event.preventDefault(); add(written.value); });

@@ -43,7 +43,7 @@ import { cellPanel, choices, grid, largestUnits, MOST, shown, tokenName, without
  */
 /** What a page with a model behind it can do beside showing; absent in a file. Answers are absent where there is a problem.
  * @typedef {object} Acts
- * @property {(written: string) => void} change makes an edit, or takes it back if it is made
+ * @property {(written: string, name: string) => void} change makes an edit, or takes it back if it is made; by the button of a name
  * @property {(written: string) => boolean} changed
  * @property {(layer: number, token: number, unit: number) => Promise<import("./graph.js").Neuron | null>} neuron
  * @property {(layer: number, head: number, query: number, key: number) => Promise<import("./score.js").Score | null>} score
@@ -59,13 +59,14 @@ export const FORMAT = 4;
 /** What a view is called where one of several is chosen. @param {View} view */
 const kindName = ({ kind }) => (kind === "intervention" ? "edits" : kind);
 
-/** Who said what: the number and the predictions on each input. @param {View} view */
-export function saidTable(view) {
-  const heads = ["input", "the number", ...(view.said.some(({ predictions }) => predictions.length) ? ["the model says next"] : [])];
+/** Who said what: the number on each input, and the predictions if wanted. @param {View} view */
+export function saidTable(view, wanted = true) {
+  const predicted = wanted && view.said.some(({ predictions }) => predictions.length);
+  const heads = ["input", "the number", ...(predicted ? ["the model says next"] : [])];
   return scrolling("the inputs", make("table", { class: "said" }, make("thead", {}, make("tr", {}, ...heads.map((title) => make("th", { scope: "col", class: "faint" }, title)))), make("tbody", {}, ...view.said.map((said) => make("tr", {},
     make("th", { scope: "row" }, make("bdi", {}, said.name)),
     make("td", { title: full(said.value) }, seven(said.value)),
-    ...(heads.length > 2 ? [make("td", {}, ...said.predictions.map(([text, probability]) => probabilityChip(text, probability)))] : []))))));
+    ...(predicted ? [make("td", {}, ...said.predictions.map(([text, probability]) => probabilityChip(text, probability)))] : []))))));
 }
 
 /** What the model says, filled by its probability. @param {string} text @param {number} probability */
@@ -175,9 +176,9 @@ function stateOf(view, colourings, given, width) {
 /** Fill an element with one view.
  * @param {View} view
  * @param {HTMLElement} el
- * @param {{views: View[], given: URLSearchParams, keep: (state: State) => void, files: () => Node[], acts: Acts | null, opened: {neuron: import("./graph.js").Neuron | null}, said?: string}} page
+ * @param {{views: View[], given: URLSearchParams, keep: (state: State) => void, files: () => Node[], acts: Acts | null, opened: {neuron: import("./graph.js").Neuron | null}}} page
  */
-export function show(view, el, { views, given, keep, files, acts, opened, said = "" }) {
+export function show(view, el, { views, given, keep, files, acts, opened }) {
   const head = [make("h1", {}, ...sentence(view.headline || `${view.target} = ${seven(view.value)}`)),
     make("p", { class: "number" }, "Explained: ", make("bdi", {}, view.target), ", ", make("strong", { title: full(view.value) }, seven(view.value)), ".")];
   const end = [verdict(view), make("p", { class: "files" }, ...files())];
@@ -193,7 +194,6 @@ export function show(view, el, { views, given, keep, files, acts, opened, said =
   /** What was chosen before, the last one at the end. @type {State[]} */
   const before = [];
   const [overPicture, overTable] = ["picture", "table"].map(() => make("output", { class: "readout", "aria-live": "off" }));
-  overPicture.textContent = said;
   /** @param {string} sentence */
   const say = (sentence) => { overPicture.textContent = overTable.textContent = sentence; };
   const [text, table, cell, neuron, drawn, node, edge, neurons] = Array.from({ length: 8 }, () => make("div"));
@@ -296,9 +296,12 @@ export function show(view, el, { views, given, keep, files, acts, opened, said =
       : view.kind === "explanation" ? `A square is what a layer writes at a token, carried on to the number through attention as it is here. ${sums}` : sums;
   const tables = tablesOf(view);
   const edited = view.kind === "intervention";
+  // A live page has what the model says next as buttons, and a single number stands above.
+  const asButtons = acts !== null && !edited;
+  const said = view.said.length > Number(asButtons) ? [saidTable(view, !asButtons)] : [];
 
   el.replaceChildren(
-    ...head, ...(colourings.length > 1 ? [coloured] : []), text, ...(view.said.length ? [saidTable(view)] : []), ...(edited ? tables : []),
+    ...head, ...(colourings.length > 1 ? [coloured] : []), text, ...said, ...(edited ? tables : []),
     ...(edited ? [] : [make("h2", {}, view.graph ? "How the number comes about" : view.heading), legend(view, arrows.length > 0),
       make("p", { class: "faint" }, layers, squares, " Choose a square to open it."), overPicture, drawn]),
     ...(arrows.length ? [make("p", {}, "Arrows: ", slider, told)] : []), cell, neuron, node, edge, ...(edited ? [] : tables),

@@ -11,7 +11,6 @@ from duat_jax.deprecation import renamed_fields
 from duat_jax.display.named_arrays import Axes, NamedArray, by_name, of_tokens
 from duat_jax.display.result import Displayed
 from duat_jax.display.view import (
-    DIFFERENCE,
     DISCONTINUITIES,
     Colouring,
     Largest,
@@ -21,7 +20,6 @@ from duat_jax.display.view import (
     UnitParts,
     UnitTable,
     View,
-    compared,
     line_ends,
     named_parts,
 )
@@ -154,10 +152,10 @@ class Intervention(Displayed):
             headline=of_intervention(self.target, self.before, self.after, [effect.edit for effect in self.effects]),
             largest=Largest(token, float(by_token[token])),
             value=self.difference,
-            value_name=DIFFERENCE,
+            value_name="difference",
             completeness=self.completeness,
             exact=EXACT if self.reaches else NOTHING,
-            runs=compared(
+            runs=(
                 ModelRun("with the edits", self.after, self.changed_predictions),
                 ModelRun("as it is", self.before, self.predictions),
             ),

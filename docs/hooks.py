@@ -116,7 +116,7 @@ def on_page_content(html: str, page: Page, config: ProperDocsConfig, files: File
         return typeset(html)
 
     def moved(found: re.Match) -> str:
-        file = _linked(found[0].replace(f"{ADDRESS}/blob/v{PROJECT['version']}", ".."), page, files)
+        file = _linked(found[0].replace(f"{ADDRESS}/blob/main", ".."), page, files)
         return get_relative_url(file.url, page.url) if file else found[0]
 
     return PICTURE_ELSEWHERE.sub(r"\1", HTML_LINK.sub(moved, MATHJAX.sub("", html)))

@@ -1,7 +1,8 @@
 """The beginning of every notebook: a badge that opens it on Colab, and a cell that installs the package there.
 
-Run `python -m notebooks.opening` after a change of the version or of the repository's address in `pyproject.toml`: it
-writes both into every notebook, and leads their links into the repository there.
+Both lead to the main branch, which is there before the first release and after it; the cell installs the clone around
+the notebook, if there is one.  Run `python -m notebooks.opening` after a change of the repository's address in
+`pyproject.toml`: it writes it into every notebook, and leads their links into the repository there.
 """
 
 import re
@@ -13,16 +14,14 @@ import nbformat
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 ADDRESS = PROJECT["urls"]["Repository"]
-TAG = f"v{PROJECT['version']}"
-FILES = f"{ADDRESS}/blob/{TAG}"
+FILES = f"{ADDRESS}/blob/main"
 """Where the repository's files are shown."""
 
 EXTRAS = {"papers": "[images]"}
 """Extras of the package that a notebook needs."""
 
 BADGE = re.compile(r"\[!\[Open in Colab\].*\n\n")
-IN_THE_REPOSITORY = re.compile(r"(?<=\]\()(?:\.\./|https://[^)\s]*/blob/v[^/]*/)(?=\w)")
-CLONE = re.compile(r"(?<=--branch )v\S+ \S+")
+IN_THE_REPOSITORY = re.compile(r"(?<=\]\()(?:\.\./|https://[^)\s]*/blob/[^/]*/)(?=\w)")
 BESIDE = re.compile(r"(?<=\]\()(?=[\w-]+\.ipynb)")
 
 
@@ -57,7 +56,7 @@ if util.find_spec("duat_jax") is None:
     # The runtime has loaded its NumPy already: another one would need a restart.
     kept = " ".join([*kept, *(f"numpy=={{metadata.version('numpy')}}" for _ in filter(util.find_spec, ["numpy"]))])
     clone = Path("../duat_jax").is_dir()
-    package = "..{extra}" if clone else "duat-jax{extra} @ git+{ADDRESS}@{TAG}"
+    package = "..{extra}" if clone else "duat-jax{extra} @ git+{ADDRESS}"
     %pip install -q "{{package}}" {{kept}}
 
 %matplotlib inline"""
@@ -77,8 +76,6 @@ def opened(notebook: nbformat.NotebookNode, path: Path) -> nbformat.NotebookNode
             cell.source = IN_THE_REPOSITORY.sub(f"{FILES}/", BESIDE.sub(f"{FILES}/notebooks/", cell.source))
     title.source = badge(path.name) + BADGE.sub("", title.source)
     code.source = first_cell(path.stem)
-    for cell in notebook.cells:
-        cell.source = CLONE.sub(f"{TAG} {ADDRESS}", cell.source)
     return notebook
 
 

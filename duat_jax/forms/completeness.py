@@ -42,6 +42,11 @@ Truth = Bool[Array, "..."] | Bool[np.ndarray, "..."] | bool
 """Truth values of arrays, or the one of a number on the host, which needs no JAX."""
 
 ALL_ZERO = "Every part is zero, and so is their sum: that it is the value doesn't test the parts."
+REMEDY = (
+    'Compute it in float64 (--dtype float64), in Python with duat.load(..., dtype="float64"), where rounding is'
+    " smaller; a sum that fails there too has a wrong part."
+)
+"""What to do where rounding in a coarser dtype may be the cause; a command leaves out an option that it lacks."""
 
 
 def in_one_line(result: Any, **more: Any) -> str:
@@ -177,21 +182,23 @@ class Completeness(NamedTuple):
 
     @property
     def note(self) -> str | None:
-        """A sentence if every part is zero, the function cancels, or its value in float64 is nearer to the sum."""
+        """What to know of the verdict: all parts are zero, or why the sum doesn't hold, if known, and a remedy."""
+        if self.verdict == HOLDS:
+            return None if np.any(self.largest) else ALL_ZERO
+        exact, reasons = self.in_float64, []
         if self.cancels is not None:
-            return (
+            reasons.append(
                 f"The function cancels by itself: {self.cancels} leaves less than the rounding of its operands in"
                 f" {self.dtype}; in double precision the parts sum to the difference."
             )
-        if self.verdict == HOLDS and not np.any(self.largest):
-            return ALL_ZERO
-        exact = self.in_float64
-        if exact is None or not abs(float(self.sum) - exact) < abs(float(self.value) - exact):
-            return None
-        return (
-            f"The forward pass itself is ill-conditioned in {self.dtype}: in float64 its value is {exact:.7g}, nearer"
-            " to the sum of all parts than to the value; compute in float64."
-        )
+        elif exact is not None and abs(float(self.sum) - exact) < abs(float(self.value) - exact):
+            reasons.append(
+                f"The forward pass itself is ill-conditioned in {self.dtype}: in float64 its value is {exact:.7g},"
+                " nearer to the sum of all parts than to the value."
+            )
+        if jnp.finfo(self.dtype).bits < 64:
+            reasons.append(REMEDY)
+        return " ".join(reasons) or None
 
 
 def in_double_precision(model: Any) -> Any:

@@ -17,7 +17,7 @@ class CompletenessRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaul
         largest: the size of the largest part.
         verdict: `"holds"`; `"fails"` if the error exceeds the tolerance; `"inconclusive"` if a wrong part could hide
             within it.
-        note: a sentence if every part is zero, or if the forward pass itself is ill-conditioned.
+        note: that every part is zero, or why the sum doesn't hold, as far as it is known, and what to do.
     """
 
     sum: float

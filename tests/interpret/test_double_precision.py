@@ -8,6 +8,7 @@ from flax import nnx
 
 import duat_jax as duat
 from duat_jax.cli.errors import DoesNotHold, require_holding
+from duat_jax.forms.completeness import REMEDY
 from duat_jax.in_context import compute as context
 from duat_jax.interpret.attention import compute as attends
 from duat_jax.interpret.contrast import compute as contrast
@@ -115,4 +116,4 @@ def test_a_wrong_part_is_not_the_forward_passs_fault(name, monkeypatch):
     completeness = ask(make_model(large=1.0)).completeness
     assert completeness.verdict == "fails"
     assert completeness.in_float64 == pytest.approx(float(completeness.value), abs=1e-3)
-    assert completeness.note is None
+    assert completeness.note == REMEDY

@@ -43,6 +43,10 @@ HEADS = 64
 ARROWS, THINNEST = 40, 0.02
 """The number of moves of heads that are drawn as arrows, and the least share of the largest that one of them has."""
 
+ARROW_LEGEND = (
+    "arrows: what a head brings from token to token; red raises the number, blue lowers it; the wider, the more"
+)
+
 Panel = tuple[float, float, Callable[[SubFigure], None]]
 """Width and height of a panel in inches, and the function that draws it."""
 
@@ -164,7 +168,7 @@ def _draw_arrows(axes: Axes, of_rows: Sequence[MovesView | None], places: dict[i
         (row, int(source), int(token), part)
         for row, moved in enumerate(of_rows)
         if moved is not None
-        for source, token, *parts in moved.edges
+        for source, token, *parts in moved.edges.tolist()
         for part in parts
         if source != token and {source, token} <= places.keys()
     ]
@@ -174,6 +178,9 @@ def _draw_arrows(axes: Axes, of_rows: Sequence[MovesView | None], places: dict[i
         colour = POSITIVE if part > 0 else NEGATIVE
         arrow = {"arrowstyle": "-|>", "lw": width, "color": colour, "shrinkA": 4, "shrinkB": 4}
         axes.annotate("", (places[token], row), (places[source], row - 1), arrowprops=arrow)
+    if moves:
+        # A legend would take the room of the picture; the width of an axis' label takes none.
+        axes.set_xlabel(wrapped(ARROW_LEGEND, HEADING), fontsize="small")
 
 
 def _axes_with_margins(figure: SubFigure, *, sums: bool) -> tuple[Axes, Axes | None, Axes | None]:

@@ -101,7 +101,8 @@ class Displayed(ABC):
     ) -> None:
         """Write the result as a page to one file, which a browser opens without a network.
 
-        Its tokens are coloured, and every cell of its table opens; the parts sum on the screen as they do here.
+        Its tokens are coloured, and every cell of its table opens; the parts sum on the screen as they do here. A
+        contrast's page has heads run again if `duat.contrast` was given `head_runs`, as the command line gives 8.
 
         Args:
             path: the file; it is written completely or not at all.

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int
 from duat_jax.forms import decomposition
 from duat_jax.forms.completeness import Completeness, completeness_of
 from duat_jax.forms.decomposition import inputs_times, require_flowing, times
+from duat_jax.operators.precision import PRECISION
 from duat_jax.transform import marks
 from duat_jax.transform.affinity import INPUT
 from duat_jax.transform.compiled import compiled
@@ -19,8 +20,6 @@ from duat_jax.transform.recording import Recording
 
 KINDS = (*decomposition.KINDS, marks.POINT)
 """The marks that are needed to split a score."""
-
-PRECISION = jax.lax.Precision.HIGHEST
 
 
 class ScoreSide(NamedTuple):

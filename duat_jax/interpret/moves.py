@@ -9,7 +9,6 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.display.named_arrays import NamedArray, at_mark, numbered
 from duat_jax.display.page.graph_view import MovesView
-from duat_jax.display.view import numbers
 from duat_jax.kinds import kept_as
 from duat_jax.transform.keys import Key, Marked
 
@@ -63,9 +62,8 @@ class Moves(NamedTuple):
 
     def view(self) -> MovesView:
         """Return the moves as a page shows them."""
-        places = zip(self.sources.tolist(), self.tokens.tolist(), strict=True)
-        edges = [[*place, *parts] for place, parts in zip(places, numbers(self.parts), strict=True)]
-        return MovesView(edges, numbers(self.others))
+        places = np.stack([self.sources, self.tokens], 1).astype(self.parts.dtype)
+        return MovesView(np.concatenate([places, self.parts], 1), self.others)
 
 
 def edges_of(moves: Any, tokens: int) -> Moves:

@@ -8,10 +8,8 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Shaped
 
+from duat_jax.operators.precision import PRECISION
 from duat_jax.transform.marks import offset
-
-PRECISION = jax.lax.Precision.HIGHEST
-"""The precision of matrix products: exactness requires that accelerators don't round float32 products to fewer bits."""
 
 INITIAL_SCALE = 0.02
 

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
 from duat_jax.operators.linear_map import LinearMap, describe, pytree
+from duat_jax.operators.precision import PRECISION
 
 
 @pytree("left", "right")
@@ -61,4 +62,4 @@ class Kronecker(LinearMap):
         return Kronecker(self.left.T, self.right.T)
 
     def _apply(self, x: Float[Array, "tokens features"]) -> Float[Array, "output_tokens output_features"]:
-        return jnp.linalg.multi_dot((self.left, x, self.right.T), precision=jax.lax.Precision.HIGHEST)
+        return jnp.linalg.multi_dot((self.left, x, self.right.T), precision=PRECISION)

@@ -11,7 +11,7 @@ import pytest
 
 import duat_jax as duat
 from duat_jax.display.page.data import TOP, largest_units
-from duat_jax.display.page.document import module_of_page
+from duat_jax.display.page.document import document, module_of_page
 from duat_jax.display.view import numbers
 from tests.every_result import result_of
 from tests.helpers import near
@@ -101,6 +101,13 @@ def test_numbers_have_the_digits_of_their_dtype(dtype):
 def test_few_units_have_no_rest():
     units = largest_units(np.array([[1.0, -3.0, 2.0]]))
     assert units == {"top": [[[1, -3.0], [2, 2.0], [0, 1.0]]], "rest": [0.0]}
+
+
+@pytest.mark.parametrize("given", ["yesterday", "", "nan", "1e30"])
+def test_a_wrong_date_of_a_build_is_a_sentence(given, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", given)
+    with pytest.raises(duat.DuatError, match=f"SOURCE_DATE_EPOCH, the date of a page, is '{given}': set it to"):
+        document([])
 
 
 def test_the_module_and_its_style_are_small():

@@ -53,7 +53,7 @@ def page_data(view: View, examples: Examples | None = None) -> dict[str, Any]:
         "line_ends": view.line_ends,
         "colourings": [each._replace(parts=numbers(each.parts))._asdict() for each in view.colourings],
         "rows": rows,
-        "moves": msgspec.to_builtins(view.moves),
+        "moves": msgspec.to_builtins(view.moves, enc_hook=numbers),
         "row_sums": view.row_sums,
         "beside": view.later,
         "kinds": kinds,
@@ -61,7 +61,7 @@ def page_data(view: View, examples: Examples | None = None) -> dict[str, Any]:
         "notes": view.notes,
         "heading": view.heading,
         "tables": [] if view.graph is not None else [_table(each) for each in view.tables],
-        "graph": None if view.graph is None else msgspec.to_builtins(view.graph),
+        "graph": None if view.graph is None else msgspec.to_builtins(view.graph, enc_hook=numbers),
         "examples": {} if examples is None else _examples(kinds, rows, examples),
     }
 

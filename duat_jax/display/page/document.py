@@ -16,12 +16,13 @@ from typing import Any
 import msgspec
 
 from duat_jax.display.page.data import FORMAT
+from duat_jax.errors import InvalidInput
 
-PAGE = """<!doctype html>
+HTML = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; {policy} img-src data: blob:">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src '{hash}'; img-src data: blob:{more}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,">
@@ -29,13 +30,21 @@ PAGE = """<!doctype html>
 <style>{style}</style>
 </head>
 <body>
-<main id="page"><p>The numbers are being read. If this sentence stays, the browser is older than 2023, or runs no
-scripts.</p></main>
-<script type="application/json" id="numbers">"{numbers}"</script>
-<script type="module">{module}</script>
+{body}
 </body>
 </html>
 """
+
+PAGE = """\
+<main id="page"><p>The numbers are being read. If this sentence stays, the browser is older than 2023, or runs no
+scripts.</p></main>
+<script type="application/json" id="numbers">"{numbers}"</script>
+<script type="module">{module}</script>"""
+
+
+def html_of(title: str, body: str, style: str, more: str = "") -> str:
+    """Return a document of HTML that asks nothing of a network but what is added to its policy."""
+    return HTML.format(title=escape(title), body=body, style=style, hash=digest(style), more=more)
 
 
 def document(views: Sequence[dict[str, Any]], provenance: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -47,27 +56,27 @@ def document(views: Sequence[dict[str, Any]], provenance: Mapping[str, str] = Ma
 
 def _date() -> str:
     """Return today's date, or that which builds that are to be repeated set."""
-    return datetime.fromtimestamp(float(os.environ.get("SOURCE_DATE_EPOCH", time.time())), UTC).date().isoformat()
+    seconds = os.environ.get("SOURCE_DATE_EPOCH", str(time.time()))
+    try:
+        return datetime.fromtimestamp(float(seconds), UTC).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        raise InvalidInput(
+            f"SOURCE_DATE_EPOCH, the date of a page, is {seconds!r}: set it to the seconds since 1970, or unset it"
+        ) from None
 
 
 def live_document(about: msgspec.Struct) -> str:
     """Return a page whose questions a server answers."""
-    return _filled("duat", about, " connect-src 'self';")
+    return _filled("duat", about, "; connect-src 'self'")
 
 
 def _filled(title: str, content: Any, policy: str) -> str:
     """Return a page with its content as JSON, compressed by gzip, in base64, of which HTML can read no character."""
-    style, module = style_of_page(), module_of_page()
+    module = module_of_page()
     # The same numbers give the same file: no time of writing.
     compressed = gzip.compress(msgspec.json.encode(content), mtime=0)
-    hashes = "; ".join(f"{kind}-src '{digest(text)}'" for kind, text in (("script", module), ("style", style)))
-    return PAGE.format(
-        policy=hashes + ";" + policy,
-        title=escape(title),
-        style=style,
-        module=module,
-        numbers=base64.b64encode(compressed).decode(),
-    )
+    body = PAGE.format(module=module, numbers=base64.b64encode(compressed).decode())
+    return html_of(title, body, style_of_page(), f"; script-src '{digest(module)}'{policy}")
 
 
 MODULES = "elements", "picture", "score", "graph", "table", "page", "live", "start"
@@ -86,9 +95,12 @@ def style_of_page() -> str:
     return (files(__package__) / "page.css").read_text(encoding="utf-8")
 
 
-FRAME = """<iframe sandbox="allow-scripts allow-downloads" srcdoc="{page}" title="{title}" style="{style}"></iframe>
+FRAME = """\
+<iframe sandbox="allow-scripts allow-downloads" srcdoc="{page}" title="{title}" style="{style}">{hint}</iframe>
 <details><summary>The same as a table</summary>{table}</details>"""
 STYLE = "width:100%;height:42rem;border:0;resize:vertical"
+HINT = "JupyterLab shows the page of a notebook that you trust: choose Trust Notebook in its command palette."
+"""What a frame contains is seen only where it is taken away."""
 
 
 def frame(page: str, table: str) -> str:
@@ -98,7 +110,7 @@ def frame(page: str, table: str) -> str:
         >>> frame("<p>a</p>", "<table></table>").count("<p>")
         0
     """
-    return FRAME.format(page=escape(page), table=table, title="a result, interactive", style=STYLE)
+    return FRAME.format(page=escape(page), table=table, title="a result, interactive", style=STYLE, hint=HINT)
 
 
 def digest(text: str) -> str:

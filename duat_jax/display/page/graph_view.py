@@ -1,18 +1,20 @@
 """The data of a graph on a page: streams, moves of heads, neurons and attention scores."""
 
 import msgspec
+import numpy as np
+from jaxtyping import Float
 
 
 class MovesView(msgspec.Struct):
     """The moves of heads to the tokens of a stream.
 
     Args:
-        edges: source, token, and what each head moves along it.
+        edges: of each edge the source, the token, and what each head moves along it.
         others: of each token, what each head moves to it from all others.
     """
 
-    edges: list[list[float]]
-    others: list[list[float]]
+    edges: Float[np.ndarray, "edges columns"]
+    others: Float[np.ndarray, "tokens heads"]
 
 
 class NeuronView(msgspec.Struct):

@@ -6,21 +6,9 @@ from html import escape
 from typing import Any
 from urllib.parse import quote
 
-from duat_jax.display.page.document import digest, style_of_page
+from duat_jax.display.page.document import html_of, style_of_page
 
-INDEX = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src '{hash}'; img-src data:">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,">
-<title>{title} – duat</title>
-<style>{style}</style>
-</head>
-<body>
-<main>
+INDEX = """<main>
 <h1>{title}</h1>
 <p class="faint">{about}</p>
 <p>{counts}. {verdicts}</p>
@@ -30,10 +18,7 @@ INDEX = """<!doctype html>
 {body}
 </tbody>
 </table>
-</main>
-</body>
-</html>
-"""
+</main>"""
 
 STYLE = """
 .index { border-collapse: collapse; width: 100%; font-size: 13px; }
@@ -66,10 +51,7 @@ COLUMNS = "id", "text", "headline", "value", "difference", "verdict"
 
 def index_document(title: str, about: str, rows: Sequence[Mapping[str, Any]], links: Sequence[str]) -> str:
     """Return a page that lists rows; a row without an answer has its error, and no link."""
-    style = style_of_page() + STYLE
-    return INDEX.format(
-        hash=digest(style),
-        style=style,
+    body = INDEX.format(
         title=escape(title),
         about=escape(about),
         counts=counts_of(rows),
@@ -77,6 +59,7 @@ def index_document(title: str, about: str, rows: Sequence[Mapping[str, Any]], li
         head="".join(f"<th>{name}</th>" for name in COLUMNS),
         body="\n".join(f"<tr>{_cells(row, link)}</tr>" for row, link in zip(rows, links, strict=True)),
     )
+    return html_of(f"{title} – duat", body, style_of_page() + STYLE)
 
 
 def counts_of(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -24,6 +24,7 @@ from duat_jax.models.targets.base import Reader
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_layers
 from duat_jax.nn.linear import alike
+from duat_jax.operators.precision import PRECISION
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
@@ -37,7 +38,6 @@ OUTPUTS = 5
 """The number of outputs that a neuron is said to raise or lower."""
 GROUPS = 4
 """The least number of groups that a program measures."""
-PRECISION = jax.lax.Precision.HIGHEST
 
 
 def read_neuron(

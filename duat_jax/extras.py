@@ -8,8 +8,8 @@ from importlib import metadata
 from duat_jax.errors import DuatError
 
 
-def install(extra: str) -> str:
-    """Return the command that installs an extra's packages, by their own names: no index need have this package.
+def install(extra: str, package: str = "") -> str:
+    """Return the command that installs an extra's packages, or one, by their own names: no index need have this one.
 
     Example:
         >>> install("serve")
@@ -19,13 +19,15 @@ def install(extra: str) -> str:
         listed = metadata.requires("duat-jax") or []
     except metadata.PackageNotFoundError:  # a clone on the path that was never installed
         return f"pip install '.[{extra}]' in the clone"
-    return shlex.join(["pip", "install", *(line.partition(";")[0] for line in listed if f'extra == "{extra}"' in line)])
+    wanted = (line for line in listed if f'extra == "{extra}"' in line and line.startswith(package))
+    return shlex.join(["pip", "install", *(line.partition(";")[0] for line in wanted)])
 
 
 @contextmanager
-def requiring(extra: str, feature: str, kind: type[DuatError] = DuatError) -> Iterator[None]:
-    """Say how to install an extra's packages where an import in this block fails."""
+def requiring(extra: str, feature: str, kind: type[DuatError] = DuatError, package: str = "") -> Iterator[None]:
+    """Say how to install an extra's packages, or the one that is needed, where an import in this block fails."""
     try:
         yield
     except ImportError as error:
-        raise kind(f"{feature} needs packages that can't be imported ({error}): {install(extra)}") from None
+        needed = f"{package}, which" if package else "packages that"
+        raise kind(f"{feature} needs {needed} can't be imported ({error}): {install(extra, package)}") from None

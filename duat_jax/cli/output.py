@@ -79,13 +79,13 @@ class Files:
         from duat_jax.extras import requiring
 
         if self.csv is not None:
-            with requiring("dataframes", "--csv"):
+            with requiring("dataframes", "--csv", package="pandas"):
                 import pandas  # noqa: F401
         if self.graphml is not None:
             with requiring("graphs", "--graphml"):
                 import networkx  # noqa: F401
         if self.parquet is not None:
-            with requiring("survey", "--parquet"):
+            with requiring("survey", "--parquet", package="pyarrow"):
                 import pyarrow  # noqa: F401
             if self.out is None:
                 raise InvalidInput("--parquet writes the rows of --out DIR: give that too")

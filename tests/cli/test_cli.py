@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -215,6 +216,7 @@ def test_a_sum_that_misses_its_value_has_a_status_of_its_own(tmp_path, monkeypat
     result = run("explain", TEXT, "--model", GOLDEN / "gpt2", "--json", tmp_path / "a.json")
     assert result.exit_code == 3
     assert "the table is not certified, its completeness fails: value" in result.stderr
+    assert "(--dtype float64)" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -433,6 +435,10 @@ def test_a_result_is_kept_in_a_regular_file_and_a_table_needs_pandas(monkeypatch
     before_computing(monkeypatch)
     result = run("explain", TEXT, "--model", GOLDEN / "gpt2", "--save", "/dev/null")
     assert result.exit_code == 2 and "give a regular file" in result.stderr
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    result = run("explain", TEXT, "--model", GOLDEN / "gpt2", "--csv", "table.csv")
-    assert result.exit_code == 2 and "--csv needs packages" in result.stderr
+    for option, package in {"--csv": "pandas", "--parquet": "pyarrow"}.items():
+        monkeypatch.setitem(sys.modules, package, None)
+        file = f"rows.{option[2:]}"
+        result = run("explain", TEXT, "--model", GOLDEN / "gpt2", option, file)
+        assert result.exit_code == 2 and f"{option} needs {package}, which" in result.stderr
+        assert re.search(rf"pip install '{package}>=[\d.]+'$", result.stderr.strip())
+        assert f"needs {package}." in " ".join(run("explain", "--help").output.split())

@@ -46,7 +46,7 @@ REMEDY = (
     'Compute it in float64 (--dtype float64), in Python with duat.load(..., dtype="float64"), where rounding is'
     " smaller; a sum that fails there too has a wrong part."
 )
-"""What to do where rounding in a coarser dtype may be the cause; a command leaves out an option that it lacks."""
+"""Advice where rounding in a coarser dtype may be the cause; a command leaves out an option that it lacks."""
 
 
 def in_one_line(result: Any, **more: Any) -> str:
@@ -182,7 +182,7 @@ class Completeness(NamedTuple):
 
     @property
     def note(self) -> str | None:
-        """What to know of the verdict: all parts are zero, or why the sum doesn't hold, if known, and a remedy."""
+        """A note on the verdict: that every part is zero, or why the sum doesn't hold, if known, and a remedy."""
         if self.verdict == HOLDS:
             return None if np.any(self.largest) else ALL_ZERO
         exact, reasons = self.in_float64, []

@@ -100,7 +100,7 @@ FRAME = """\
 <details><summary>The same as a table</summary>{table}</details>"""
 STYLE = "width:100%;height:42rem;border:0;resize:vertical"
 HINT = "JupyterLab shows the page of a notebook that you trust: choose Trust Notebook in its command palette."
-"""What a frame contains is seen only where it is taken away."""
+"""Text inside a frame, which is seen only where the frame is taken away."""
 
 
 def frame(page: str, table: str) -> str:

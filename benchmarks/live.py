@@ -2,8 +2,9 @@
 
 Run `make install && python -m benchmarks.live` on two quiet cores.
 
-The command `duat serve` runs in a process of its own, with an empty cache of compiled programs. A question is timed
-from its request to the last byte of its answer. The texts are of about 60 tokens; each time other layers are changed.
+The command `duat serve` runs in a process of its own, with an empty cache of compiled programs, and prints its address
+when the explanation is compiled. A question is timed from its request to the last byte of its answer. The texts are of
+about 60 tokens; each time other layers are changed.
 """
 
 import http.client
@@ -23,7 +24,7 @@ import numpy as np
 
 from experiments import smollm2
 from experiments.environment import environment
-from experiments.markdown import Fields
+from experiments.markdown import Fields, table
 
 RESULTS = Path(__file__).parent / "results" / "live.json"
 WORDS = "a", "b", "c", "d", "e", "f"
@@ -31,12 +32,21 @@ TEXTS = {
     "embedded": "def {0}(self, key, default=None):\n    value = self.{0}.get(key, default)\n    return value\n\n" * 2,
     "SmolLM2": "The {0} is a letter, and a word that is written often. " * 4,
 }
-KINDS = "explain", "contrast", "intervene", "graph", "neuron", "score"
+WORDS_OF = {
+    "address": "until the address is printed",
+    "explain": "an explanation",
+    "contrast": "a contrast",
+    "intervene": "a head switched off",
+    "graph": "a graph",
+    "neuron": "a neuron",
+    "score": "an attention score",
+}
+KINDS = tuple(WORDS_OF)[1:]
 
 
 @contextmanager
-def server(*options: str) -> Iterator[tuple[int, str]]:
-    """Serve a model; yield the port and the key.
+def server(*options: str) -> Iterator[tuple[int, str, float]]:
+    """Serve a model; yield the port, the key, and the seconds until the address is printed.
 
     Args:
         options: of the command.
@@ -44,12 +54,14 @@ def server(*options: str) -> Iterator[tuple[int, str]]:
     command = [sys.executable, "-m", "duat_jax", "serve", "--port", "0", *options]
     with tempfile.TemporaryDirectory() as cache:
         variables = os.environ | {"JAX_COMPILATION_CACHE_DIR": cache}
+        began = time.perf_counter()
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables) as served:
             assert served.stdout is not None
             found = re.search(r":(\d+)/\?key=(\S+)", served.stdout.readline())
+            started = time.perf_counter() - began
             assert found is not None
             try:
-                yield int(found[1]), found[2]
+                yield int(found[1]), found[2], started
             finally:
                 served.terminate()
 
@@ -98,11 +110,16 @@ def fields(results: dict[str, Any]) -> Fields:
     Args:
         results: the kept results.
     """
-    return {
-        f"{model} {kind}": f"{np.median(found['next']):.2g} s"
-        for model, kinds in results["models"].items()
-        for kind, found in kinds.items()
-    }
+    rows = []
+    for kind, words in WORDS_OF.items():
+        cells = []
+        for kinds in results["models"].values():
+            cells.append(f"{kinds[kind]['first']:z.1f} s")
+            seconds = kinds[kind].get("next")
+            cells.append("" if seconds is None else f"{np.median(seconds):.2g} s [{seconds[0]:.2g}, {seconds[-1]:.2g}]")
+        rows.append([words, *cells])
+    head = ["", "embedded model, first", "further", "SmolLM2-135M, first", "further"]
+    return {"table": "\n".join(table(head, rows))}
 
 
 def main() -> None:
@@ -110,8 +127,9 @@ def main() -> None:
     found: dict[str, Any] = {}
     models = {"embedded": (6, []), "SmolLM2": (30, ["--model", str(smollm2.path())])}
     for name, (layers, options) in models.items():
-        found[name] = {}
-        with server(*options) as (port, key):
+        with server(*options) as (port, key, started):
+            found[name] = {"address": {"first": started}}
+            print(f"{name}: the address after {started:.1f} s")
             outputs: list[int | None] = [None] * len(WORDS)
             for kind in KINDS:
                 asked = [question_of(kind, TEXTS[name], word, i, layers) for i, word in enumerate(WORDS)]

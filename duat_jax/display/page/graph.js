@@ -36,19 +36,22 @@ import { scorePanel } from "./score.js";
 /** @typedef {import("./page.js").Acts} Acts */
 /** An edge of one head: where it goes is the chosen cell. @typedef {{source: number, head: number}} Edge */
 
-/** All arrows of moves, one for each head, the largest first.
- * @param {string[]} rows
+/** What one head moves. @typedef {Omit<import("./picture.js").Arrow, "label" | "sentence">} HeadMove */
+
+/** All that heads move, the largest first.
  * @param {(Moves | null)[]} moves
- * @param {string[]} labels
- * @returns {import("./picture.js").Arrow[]}
+ * @returns {HeadMove[]}
  */
-export function arrowsOf(rows, moves, labels) {
-  const arrows = moves.flatMap((some, row) => (some?.edges ?? []).flatMap(([source, token, ...heads]) => heads.map((part, head) => ({
-    row, source, token, head, part, label: `head ${row - 1}.${head} ${seven(Number(part.toPrecision(3)))}`,
-    sentence: `${rows[row]}, head ${head}, from ${source} ${quoted(labels[source])} to ${token} ${quoted(labels[token])}: ${full(part)}`,
-  }))));
-  return arrows.filter(({ part }) => part).sort((a, b) => Math.abs(b.part) - Math.abs(a.part));
+export function headMoves(moves) {
+  const all = moves.flatMap((some, row) => (some?.edges ?? []).flatMap(([source, token, ...heads]) => heads.map((part, head) => ({ row, source, token, head, part }))));
+  return all.filter(({ part }) => part).sort((a, b) => Math.abs(b.part) - Math.abs(a.part));
 }
+
+/** The arrow of what a head moves. @param {string[]} rows @param {string[]} labels @param {HeadMove} move @returns {import("./picture.js").Arrow} */
+export const arrowOf = (rows, labels, move) => ({
+  ...move, label: `head ${move.row - 1}.${move.head} ${seven(Number(move.part.toPrecision(3)))}`,
+  sentence: `${rows[move.row]}, head ${move.head}, from ${move.source} ${quoted(labels[move.source])} to ${move.token} ${quoted(labels[move.token])}: ${full(move.part)}`,
+});
 
 /** What a token of a stream is the sum of, and where it goes.
  * @param {Graph} graph

@@ -2,7 +2,7 @@
 // The page of results, one or several of which one is shown. `views` is the data of data.py.
 
 import { button, choice, folded, full, largest, make, partsTable, quoted, scrolling, sentence, seven, shade, sum, toggle, whenPointedAt } from "./elements.js";
-import { arrowsOf, edgePanel, neuronPanel, neuronPanels, nodePanel, whyList } from "./graph.js";
+import { arrowOf, edgePanel, headMoves, neuronPanel, neuronPanels, nodePanel, whyList } from "./graph.js";
 import { download, draw, fitting, savePicture } from "./picture.js";
 import { cellPanel, choices, grid, largestUnits, MOST, shown, tokenName, without } from "./table.js";
 
@@ -199,7 +199,7 @@ export function show(view, el, { views, given, keep, files, acts, opened }) {
   const [text, table, cell, neuron, drawn, node, edge, neurons] = Array.from({ length: 8 }, () => make("div"));
   const labels = view.tokens.map((_, token) => tokenName(view, token));
   const rows = view.graph?.rows ?? view.rows.map(({ name }) => name);
-  const arrows = arrowsOf(rows, view.graph?.moves ?? view.moves, labels);
+  const arrows = headMoves(view.graph?.moves ?? view.moves);
   /** The row of the picture that the chosen row is. */
   const pictureRow = () => rows.indexOf(view.rows[state.row]?.name);
   /** The row of the table that a row of the picture is. @param {number} row */
@@ -225,7 +225,7 @@ export function show(view, el, { views, given, keep, files, acts, opened }) {
     const columns = shown(view, few ? state.columns : Math.max(Math.min(fitting(room), view.tokens.length), state.columns));
     const drawing = {
       title: `${view.target} = ${seven(view.value)}`, rows, labels, columns, others: without(view, columns),
-      parts: view.graph?.streams ?? view.rows.map(({ parts }) => parts), arrows: arrows.slice(0, state.arrows),
+      parts: view.graph?.streams ?? view.rows.map(({ parts }) => parts), arrows: arrows.slice(0, state.arrows).map((move) => arrowOf(rows, labels, move)),
       reads: view.position === null ? null : { token: view.position, label: seven(view.value) },
     };
     return draw(drawing, { row: pictureRow(), token: state.token }, room, (row, token) => {

@@ -103,12 +103,14 @@ _POWER = re.compile(r"(\d+)\^\(([^)]*)\)")
 _NEGATIVE = re.compile(r"(?<![\w$])-(?=\d)")
 
 # A letter that is a word: no article, no section such as B.2; the letter A where an operator or a letter follows.
-_ALONE = re.compile(r"(?<![\w\\'’$.])(Δ?)(?:([B-Zb-z])|(A)(?=\s?[⋄⊗+=−,)]|\s[B-Z]\b))('?)(?![\w'’$]|\.\w)")
+_ALONE = re.compile(r"(?<![\w\\'’$.])(Δ?)(?:([B-Zb-z])|(A)(?=\s?[⋄⊗+=−,)]|\s[B-Z]\b))(\u0307?)('?)(?![\w'’$]|\.\w)")
 
 
 def _letter(match: re.Match) -> str:
     change = r"\Delta " if match[1] else ""
-    return f"${change}{match[2] or match[3]}{match[4]}$"
+    bare = match[2] or match[3]
+    letter = rf"\dot{{{bare}}}" if match[4] else bare
+    return f"${change}{letter}{match[5]}$"
 
 
 def _words(text: str) -> str:

@@ -10,6 +10,7 @@ from symbolic import Block, activation, derive, diag, equal, held, matrix, scala
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.parameter import GREEK, Parameter
 from symbolic.proof.legend import letters_in_text
+from symbolic.proof.theorem import theorem
 from symbolic.theorems.residual_stack import ResidualStack, i
 
 d, n, heads = sizes("d n N")
@@ -71,6 +72,8 @@ def test_the_forms_own_symbols_have_a_dot_where_they_meet_a_users():
     assert r"\dot{\mathbf{P}}_{i + 1}" in block.recursions().latex()
     assert r"\dot{\mathbf{P}}_{i + 1} &:=" in block.document()
     assert DOTTED not in str(Block(lambda x: x + G * activation(F * x)).recursions())
+    number = Block(lambda x: x + matrix("y", d, d) * x).contributions()
+    assert r"$\dot{y}$ is 1" in theorem(number) and "\u0307" not in theorem(number)
 
 
 def test_a_letter_of_the_form_isnt_put_in_for_a_users():

@@ -17,12 +17,13 @@ from duat_jax.forms.decomposition import checked_readout, dot, inputs_times, pro
 from duat_jax.forms.slopes import slopes_of
 from duat_jax.operators.function import LinearFunction
 from duat_jax.operators.linear_map import LinearMap
+from duat_jax.operators.shapes import shapes_of
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Marked, Site
 from duat_jax.transform.liveness import ProgramQuestion
-from duat_jax.transform.query import Target, ask, at_zero, pull_back, require_affine
+from duat_jax.transform.query import Target, ask, at_zero, pull_back, require_affine, require_streams
 from duat_jax.transform.recording import Recording, record_kinds
 
 KINDS = (marks.HOLD, marks.PRE_ACTIVATION, marks.ACTIVATION, marks.OFFSET)
@@ -43,12 +44,12 @@ class Collapse(NamedTuple):
 
     Args:
         linear: `W(x_0)`.
-        bias: `b(x_0)`.
+        bias: `b(x_0)`, in the result's structure.
         completeness: of `W(x_0) x_0 + b(x_0)` against the function's value, entry by entry.
     """
 
     linear: LinearMap
-    bias: Array
+    bias: Any
     completeness: Completeness
 
     def __repr__(self) -> str:
@@ -128,43 +129,41 @@ _compiled_slopes = compiled(_slopes, static_argnames=("gate_rule",))
 class _Collapsed:
     factors: frozenset[Site]
 
-    def __call__(self, data: tuple[Recording, Seen], x: Array) -> Array:
+    def __call__(self, data: tuple[Recording, Seen], x: Any) -> Any:
         return _carry(*data, x, self.factors)
 
 
 @partial(compiled, static_argnames=("factors",))
-def _carry(recording: Recording, provided: Seen, x: Array, factors: frozenset[Site]) -> Array:
+def _carry(recording: Recording, provided: Seen, x: Any, factors: frozenset[Site]) -> Any:
     question = _question(recording, None, factors)
-    return jax.jvp(lambda x: ask(recording, question, None, [x], provided), (jnp.zeros_like(x),), (x,))[1]
+    leaves = jax.tree.leaves(x)
+    return jax.jvp(
+        lambda leaves: ask(recording, question, None, leaves, provided), (list(map(jnp.zeros_like, leaves)),), (leaves,)
+    )[1]
 
 
 @partial(compiled, static_argnames=("factors",))
 def _bias(recording: Recording, provided: Seen, factors: frozenset[Site]) -> Any:
     question = _question(recording, None, factors)
-    return ask(recording, question, None, [jnp.zeros_like(recording.arguments[0])], provided)
+    return ask(recording, question, None, list(map(jnp.zeros_like, recording.arguments)), provided)
 
 
 def collapse_of(recording: Recording, gate_rule: str | None = None) -> Collapse:
     """Collapse a recorded function to one affine map at one input: `fn(x) = W(x) x + b(x)`."""
-    if len(recording.arguments) != 1 or not isinstance(recording.value, jax.Array):
-        raise DuatError(
-            "the collapse is one affine map of one array to one array: close over the other arguments, and return"
-            " one result"
-        )
-    require_flowing(recording.arguments)
+    require_streams(recording)
     factors = shared_factors(recording, gate_rule)
     provided = _compiled_slopes(recording, gate_rule)
-    x, shared = recording.arguments[0], frozenset(factors)
-    linear = LinearFunction(_Collapsed(shared), (recording, provided), jax.ShapeDtypeStruct(x.shape, x.dtype))
+    x, shared = recording.argument, frozenset(factors)
+    linear = LinearFunction(_Collapsed(shared), (recording, provided), shapes_of(x))
     bias = _bias(recording, provided, shared)
     rounding = recording.traced.rounding(_question(recording, None, factors))
-    eps = [*rounding.arguments, rounding.coarsest]
+    eps = [max(rounding.arguments), rounding.coarsest]
     return Collapse(linear, bias, entrywise_completeness(recording.value, [linear(x), bias], eps))
 
 
 @renamed_arguments(carries="gate_rule")
 def collapse(
-    fn: Callable[[Array], Array] | Model, x: Any, *, gate_rule: str | None = None, marks: str | None = None
+    fn: Callable[[Any], Any] | Model, x: Any, *, gate_rule: str | None = None, marks: str | None = None
 ) -> Collapse:
     """Collapse a function to one affine map at one input: `fn(x) = W(x) x + b(x)`.
 
@@ -183,7 +182,8 @@ def collapse(
     A factor that isn't linear in what flows, such as one with a limit, stays held.
 
     Args:
-        fn: a pure function of one array with marks, or a model; a model is collapsed from its embeddings on.
+        fn: a pure function of one array, or of a pytree of named streams, with marks, or a model; a model is collapsed
+            from its embeddings on.
         x: its argument; for a model, token ids `[tokens]`.
         gate_rule: the rule for gated terms; `"halves"` if absent.
         marks: `"auto"` places those that `fn` lacks, as `duat.auto` does; its own alone if absent.
@@ -192,7 +192,7 @@ def collapse(
         The linear map without its matrix, the bias, and their completeness.
 
     Raises:
-        DuatError: if `x` or the result isn't one array; if there is no gated term with such a rule; for marks of
+        DuatError: if `x` has whole numbers; if there is no gated term with such a rule; for marks of
             an unknown kind.
         NotAffine: naming each operation that isn't linear, its source line and the missing mark.
 

@@ -12,16 +12,24 @@ from jaxtyping import Array, Float
 from duat_jax.errors import DuatError
 from duat_jax.forms.analysed_function import Model, from_embeddings, with_marks
 from duat_jax.forms.completeness import Completeness, entrywise_completeness
-from duat_jax.forms.decomposition import require_flowing
 from duat_jax.forms.residual_term import ResidualTerm, Term
 from duat_jax.operators.linear_map import LinearMap
+from duat_jax.operators.shapes import describe, fits, shapes_of
 from duat_jax.transform import marks
 from duat_jax.transform.activations import activations_of
 from duat_jax.transform.affinity import INPUT
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Occurrence
-from duat_jax.transform.query import Target, ask, linear_map, pre_activations_of, question_of, require_affine
+from duat_jax.transform.query import (
+    Target,
+    ask,
+    linear_map,
+    pre_activations_of,
+    question_of,
+    require_affine,
+    require_streams,
+)
 from duat_jax.transform.recording import Dynamics, Recording, record
 from duat_jax.transform.rounding import CoarsestEpsilons
 
@@ -45,9 +53,9 @@ class ClosedForm:
     recording: Recording
 
     @property
-    def x0(self) -> Float[Array, "..."]:
-        """The input `x_0`."""
-        return self.recording.arguments[0]
+    def x0(self) -> Any:
+        """The input `x_0`, one array or named streams."""
+        return self.recording.argument
 
     @property
     def value(self) -> Any:
@@ -141,13 +149,17 @@ class ClosedForm:
         """Compare `P_i x_0 + q_i + Σ_j C_j σ(·)` with stream `i` of the plain forward pass, entry by entry.
 
         Args:
-            i: number of a stream; the function's result, one array, if absent.
+            i: number of a stream; the function's result if absent.
         """
         target = self._stream(i)
         value = self.value if target is None else self.recording.at(target)
         parts = [self.input_map(i)(self.x0), self.bias(i), *self.term_contributions(i)]
         rounding = self.recording.traced.rounding(question_of(self.recording, target))
-        eps = [*rounding.arguments, rounding.coarsest, *(self._eps(rounding, _activation(step)) for step in self.terms)]
+        eps = [
+            max(rounding.arguments),
+            rounding.coarsest,
+            *(self._eps(rounding, _activation(step)) for step in self.terms),
+        ]
         return entrywise_completeness(value, parts, eps)
 
     def _eps(self, rounding: CoarsestEpsilons, step: Occurrence) -> float:
@@ -242,16 +254,16 @@ class ClosedForm:
         """
         return _evaluate(self.recording)
 
-    def apply(self, x: Float[Array, "..."]) -> Any:
+    def apply(self, x: Any) -> Any:
         """Return what the closed form gives for another input, with its parameters as they are: no run of the function.
 
         `P x + q + Σ_j C_j σ(B_j x + c_j)`, the function that `x_0` has chosen.
 
         Args:
-            x: the other input, an array of the shape and dtype of `x_0`.
+            x: the other input, of the structure, shapes and dtypes of `x_0`.
 
         Raises:
-            DuatError: if `x` has another shape or dtype.
+            DuatError: if `x` has another structure, shape or dtype.
 
         Example:
             >>> import duat_jax as duat, jax, jax.numpy as jnp
@@ -260,9 +272,9 @@ class ClosedForm:
             >>> form.apply(jnp.array([1.0, -1.0])).tolist(), fn(jnp.array([1.0, -1.0])).tolist()
             ([4.0, -3.0], [1.0, 0.0])
         """
-        if (x := jnp.asarray(x)).shape != self.x0.shape or x.dtype != self.x0.dtype:
-            raise DuatError(f"x is {x.dtype}{list(x.shape)}: give one of {self.x0.dtype}{list(self.x0.shape)}, as x_0")
-        return _apply(self.recording, x)
+        if not fits(given := shapes_of(x), expected := shapes_of(self.x0)):
+            raise DuatError(f"x is {describe(given)}: give {describe(expected)}, as x_0 is")
+        return _apply(self.recording, jax.tree.leaves(x))
 
 
 def _activation(term: Occurrence) -> Occurrence:
@@ -276,7 +288,8 @@ def _zeros(recording: Recording, *kinds: str) -> Seen:
 @partial(compiled, static_argnames=("target", "terms"))
 def _without_input(recording: Recording, target: Target, terms: bool) -> Any:
     provided = {} if terms else _zeros(recording, marks.ACTIVATION)
-    return ask(recording, question_of(recording, target), target, [jnp.zeros_like(recording.arguments[0])], provided)
+    zeros = list(map(jnp.zeros_like, recording.arguments))
+    return ask(recording, question_of(recording, target), target, zeros, provided)
 
 
 @partial(compiled, static_argnames=("target", "before"))
@@ -295,9 +308,9 @@ def _activate(recording: Recording, z: Array, term: Occurrence) -> Array:
 
 
 @compiled
-def _apply(recording: Recording, x: Array) -> Any:
-    pre_activations = pre_activations_of(recording, [x], {})
-    return ask(recording, question_of(recording, None), None, [x], activations_of(recording, pre_activations))
+def _apply(recording: Recording, leaves: list[Array]) -> Any:
+    pre_activations = pre_activations_of(recording, leaves, {})
+    return ask(recording, question_of(recording, None), None, leaves, activations_of(recording, pre_activations))
 
 
 @compiled
@@ -309,22 +322,23 @@ def _evaluate(recording: Recording) -> Any:
     return ask(recording, question_of(recording, None), None, recording.arguments, activations)
 
 
-def unroll(fn: Callable[[Array], Any] | Model, x: Any, *, marks: str | None = None) -> ClosedForm:
+def unroll(fn: Callable[[Any], Any] | Model, x: Any, *, marks: str | None = None) -> ClosedForm:
     """Return the exact closed form of a function at one input.
 
     `x_L = P_L x_0 + q_L + UAT^R_L`, exact as a value: everything marked with `hold` is held at its value on this input.
 
     Args:
-        fn: a pure function of one array with marks, or a model; a model is unrolled from its embeddings `x_0` to the
-            result of `model(ids)`, logits or hidden states.
-        x: the function's input, usually `[tokens, features]`; for a model, token ids `[tokens]`.
+        fn: a pure function of one array, or of a pytree of named streams, with marks, or a model; a model is unrolled
+            from its embeddings `x_0` to the result of `model(ids)`, logits or hidden states.
+        x: the function's input, usually `[tokens, features]`, or streams of that kind by name; for a model, token ids
+            `[tokens]`.
         marks: `"auto"` places those that `fn` lacks, as `duat.auto` does; its own alone if absent.
 
     Returns:
         The closed form.
 
     Raises:
-        DuatError: if `x` isn't one array of floating-point numbers; for marks of an unknown kind.
+        DuatError: if `x` has whole numbers; for marks of an unknown kind.
         NotAffine: when a parameter is evaluated and a mark is missing.
 
     Example:
@@ -338,7 +352,5 @@ def unroll(fn: Callable[[Array], Any] | Model, x: Any, *, marks: str | None = No
     """
     fn, x = from_embeddings(fn, x)
     recording = record(with_marks(fn, marks))(x)
-    if len(recording.arguments) != 1:
-        raise DuatError("a closed form is taken of a function of one array: close over the other arguments")
-    require_flowing(recording.arguments)
+    require_streams(recording)
     return ClosedForm(recording)

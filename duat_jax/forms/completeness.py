@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.deprecation import renamed_fields
@@ -313,10 +314,10 @@ def completeness_of(
     return completeness._replace(error=jnp.where(numbers, completeness.error, jnp.nan))
 
 
-def entrywise_completeness(
-    value: Float[Array, "..."], parts: Sequence[Array], eps: Sequence[float] | None = None
-) -> Completeness:
-    """Compare the sum of parts with an array, entry by entry."""
+def entrywise_completeness(value: Any, parts: Sequence[Any], eps: Sequence[float] | None = None) -> Completeness:
+    """Compare the sum of parts with an array, or with streams one after another, entry by entry."""
+    if not isinstance(value, jax.Array):
+        value, *parts = (ravel_pytree(tree)[0] for tree in (value, *parts))
     # The finer parts of each entry aren't known here: they are taken to be as many as the array's entries, and their
     # root of squares to be the largest entry.
     total = sum((part.astype(value.dtype) for part in parts), jnp.zeros_like(value))

@@ -14,7 +14,7 @@ from duat_jax.models.tokenizer import tokenizer_of
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import checked_ids
 from duat_jax.nn.linear import PRECISION
-from duat_jax.operators.linear_map import describe
+from duat_jax.operators.shapes import describe
 from duat_jax.operators.spectrum import SingularTriplets
 from duat_jax.processes import on_host
 

@@ -9,14 +9,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
-from duat_jax.operators.linear_map import LinearMap, describe, fits
+from duat_jax.operators.linear_map import LinearMap, require_array
+from duat_jax.operators.shapes import describe, fits
 
 NUMBERS = 2**22
 """The number of entries that are applied at once: enough to keep a processor busy, and few relative to a model."""
 
 
 def require_square(linear: LinearMap) -> None:
-    """Raise unless a map's output has the shape and dtype of its input."""
+    """Raise unless a map's output is an array of the shape and dtype of its input."""
+    require_array(linear)
     if not fits(linear.input, linear.output):
         raise DuatError(
             f"a map from {describe(linear.input)} to {describe(linear.output)} has no diagonal: take one whose"
@@ -61,12 +63,16 @@ def token_norms(linear: LinearMap) -> Float[Array, "..."]:
         The norms, `[*output places, *input places]`: `[tokens, tokens]` of a map from `[tokens, features]` to the
         same, `[tokens]` of one to `[features]`.  In a causal model those from later to earlier tokens are zero.
 
+    Raises:
+        DuatError: if the map is one between several streams.
+
     Example:
         >>> import jax.numpy as jnp
         >>> from duat_jax.operators.kronecker import Kronecker
         >>> token_norms(Kronecker(jnp.array([[1.0, 0.0], [2.0, 3.0]]), jnp.array([[3.0, 4.0]]))).tolist()
         [[5.0, 0.0], [10.0, 15.0]]
     """
+    require_array(linear)
     places = (*linear.output.shape[:-1], *linear.input.shape[:-1])
     if math.prod(linear.input.shape) <= math.prod(linear.output.shape):
         return jnp.sqrt(jnp.moveaxis(_squares(linear), 0, -1)).reshape(places)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Key
 
 from duat_jax.errors import DuatError
 from duat_jax.operators.entries import at_once, require_square, summed
-from duat_jax.operators.linear_map import LinearMap
+from duat_jax.operators.linear_map import LinearMap, require_array
 
 
 class Estimate(NamedTuple):
@@ -62,7 +62,7 @@ def estimated_frobenius(linear: LinearMap, samples: int, *, key: Key[Array, ""])
         key: key of the random signs.
 
     Raises:
-        DuatError: if there are too few samples.
+        DuatError: if there are too few samples, or the map is one between several streams.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -73,6 +73,7 @@ def estimated_frobenius(linear: LinearMap, samples: int, *, key: Key[Array, ""])
 
     Source: Hutchinson, "A stochastic estimator of the trace of the influence matrix", 1990.
     """
+    require_array(linear)
     square = _mean(_sampled(linear, _square, _enough(samples), key))
     norm = jnp.sqrt(square.value)
     return Estimate(norm, square.standard_error / (2 * norm))

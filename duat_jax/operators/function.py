@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 import jax
-from jaxtyping import Array, Float
 
 from duat_jax.operators.linear_map import LinearMap, pytree, rebuilt
+from duat_jax.operators.shapes import shapes_of
 
 
 @pytree("data")
@@ -20,7 +20,7 @@ class LinearFunction(LinearMap):
         function: `f`, pure and linear in `x`.  It is static: two maps with one function are one compiled program, and
             arrays belong into `data`, not into a closure.
         data: a pytree of arrays.
-        argument: shape and dtype of `x`.
+        argument: shape and dtype of `x`, or of each stream of a pytree.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -29,24 +29,24 @@ class LinearFunction(LinearMap):
         ([2.0, 3.0], [[2.0, 0.0], [0.0, 3.0]])
     """
 
-    function: Callable[[Any, Array], Array]
+    function: Callable[[Any, Any], Any]
     data: Any
-    argument: jax.ShapeDtypeStruct
-    result: jax.ShapeDtypeStruct = field(init=False)
+    argument: Any
+    result: Any = field(init=False)
     transposed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         result = jax.eval_shape(self.function, self.data, self.argument)
-        object.__setattr__(self, "result", jax.ShapeDtypeStruct(result.shape, result.dtype))
+        object.__setattr__(self, "result", shapes_of(result))
 
     @property
-    def input(self) -> jax.ShapeDtypeStruct:
-        """Shape and dtype of the argument."""
+    def input(self) -> Any:
+        """Shape and dtype of the argument, or of each of its streams."""
         return self.result if self.transposed else self.argument
 
     @property
-    def output(self) -> jax.ShapeDtypeStruct:
-        """Shape and dtype of the result."""
+    def output(self) -> Any:
+        """Shape and dtype of the result, or of each of its streams."""
         return self.argument if self.transposed else self.result
 
     @property
@@ -54,6 +54,6 @@ class LinearFunction(LinearMap):
         """The transposed map; its own transpose is the map itself."""
         return rebuilt(LinearFunction, {**vars(self), "transposed": not self.transposed})
 
-    def _apply(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
+    def _apply(self, x: Any) -> Any:
         function = partial(self.function, self.data)
         return jax.linear_transpose(function, self.argument)(x)[0] if self.transposed else function(x)

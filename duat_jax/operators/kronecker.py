@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
-from duat_jax.operators.linear_map import LinearMap, describe, pytree
+from duat_jax.operators.linear_map import LinearMap, pytree
 from duat_jax.operators.precision import PRECISION
+from duat_jax.operators.shapes import describe
 
 
 @pytree("left", "right")

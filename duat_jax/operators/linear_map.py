@@ -1,6 +1,5 @@
 """Linear maps without their matrices: the base class, sums and compositions."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -8,10 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
 from duat_jax.extras import requiring
+from duat_jax.operators.shapes import describe, fits, names_of, shapes_of, zeros_of
 
 if TYPE_CHECKING:
     import lineax
@@ -20,10 +21,11 @@ Map = TypeVar("Map", bound="LinearMap")
 
 
 class LinearMap(ABC):
-    """A linear map between arrays, given by its action: `y = A x`.
+    """A linear map between arrays, or between pytrees of named streams, given by its action: `y = A x`.
 
     Every map is a pytree: it passes `jax.jit` and `jax.vmap` as an argument and as a result.  Its matrix, from
-    `dense`, acts on `vec(x)`, row by row.  A result of `jax.vmap` is a batch of maps: apply it under `jax.vmap`.
+    `dense`, acts on `vec(x)`, row by row and stream after stream.  A result of `jax.vmap` is a batch of maps: apply it
+    under `jax.vmap`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -35,13 +37,13 @@ class LinearMap(ABC):
 
     @property
     @abstractmethod
-    def input(self) -> jax.ShapeDtypeStruct:
-        """Shape and dtype of the argument."""
+    def input(self) -> Any:
+        """Shape and dtype of the argument, or of each of its streams."""
 
     @property
     @abstractmethod
-    def output(self) -> jax.ShapeDtypeStruct:
-        """Shape and dtype of the result."""
+    def output(self) -> Any:
+        """Shape and dtype of the result, or of each of its streams."""
 
     @property
     @abstractmethod
@@ -49,19 +51,19 @@ class LinearMap(ABC):
         """The transposed map, without conjugation: `⟨u, A x⟩ = ⟨Aᵀ u, x⟩`."""
 
     @abstractmethod
-    def _apply(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
-        """Apply the map to an array of the input's shape and dtype."""
+    def _apply(self, x: Any) -> Any:
+        """Apply the map to what has the input's structure, shapes and dtypes."""
 
-    def __call__(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
+    def __call__(self, x: Any) -> Any:
         """Apply the map.
 
         Args:
-            x: an array of the input's shape and dtype.
+            x: an array, or streams, of the input's shape and dtype.
 
         Raises:
-            DuatError: if `x` has another shape or dtype.
+            DuatError: if `x` has another structure, shape or dtype.
         """
-        argument = jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x))
+        argument = shapes_of(x)
         if not fits(argument, self.input):
             raise DuatError(
                 f"the map takes {describe(self.input)} but was given {describe(argument)}: convert or reshape it"
@@ -90,11 +92,23 @@ class LinearMap(ABC):
         """
         return Composition(self, other) if isinstance(other, LinearMap) else NotImplemented
 
+    def between(self, source: str | None = None, target: str | None = None) -> "BetweenStreams":
+        """Return the map from one stream to one other, `P_{target, source}`.
+
+        Args:
+            source: name of a stream of the argument; all of them if absent.
+            target: name of a stream of the result; all of them if absent.
+
+        Raises:
+            DuatError: if there is no such stream.
+        """
+        return BetweenStreams(self, source, target)
+
     def dense(self) -> Float[Array, "outputs inputs"]:
-        """Return the matrix that acts on `vec(x)`, row-major: for small cases only."""
-        size = math.prod(self.input.shape)
-        basis = jnp.eye(size, dtype=self.input.dtype).reshape(size, *self.input.shape)
-        return jax.vmap(lambda e: self(e).reshape(-1), out_axes=1)(basis)
+        """Return the matrix that acts on `vec(x)`, row-major and stream after stream: for small cases only."""
+        zeros, to_streams = ravel_pytree(zeros_of(self.input))
+        basis = jnp.eye(zeros.size, dtype=zeros.dtype)
+        return jax.vmap(lambda e: ravel_pytree(self(to_streams(e)))[0], out_axes=1)(basis)
 
     def as_lineax(self) -> "lineax.FunctionLinearOperator":
         """Convert the map to a lineax operator (`pip install lineax`)."""
@@ -103,20 +117,13 @@ class LinearMap(ABC):
         return lineax.FunctionLinearOperator(self, self.input)
 
 
-def fits(a: jax.ShapeDtypeStruct, b: jax.ShapeDtypeStruct) -> bool:
-    """Return whether two arrays have the same shape and dtype."""
-    return a.shape == b.shape and a.dtype == b.dtype
-
-
-def describe(array: jax.ShapeDtypeStruct | Array) -> str:
-    """Format shape and dtype for an error message.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> describe(jax.ShapeDtypeStruct((3, 6), jnp.float32))
-        'float32[3,6]'
-    """
-    return f"{array.dtype}[{','.join(map(str, array.shape))}]"
+def require_array(linear: LinearMap) -> None:
+    """Raise unless a map is one between two arrays."""
+    if names_of(linear.input) != [""] or names_of(linear.output) != [""]:
+        raise DuatError(
+            f"a map from {describe(linear.input)} to {describe(linear.output)} is one between several streams: choose"
+            " two of them by linear.between(source, target)"
+        )
 
 
 def rebuilt(kind: type[Map], values: dict[str, Any]) -> Map:
@@ -179,13 +186,13 @@ class Sum(LinearMap):
             )
 
     @property
-    def input(self) -> jax.ShapeDtypeStruct:
-        """Shape and dtype of the argument."""
+    def input(self) -> Any:
+        """Shape and dtype of the argument, or of each of its streams."""
         return self.left.input
 
     @property
-    def output(self) -> jax.ShapeDtypeStruct:
-        """Shape and dtype of the result."""
+    def output(self) -> Any:
+        """Shape and dtype of the result, or of each of its streams."""
         return self.left.output
 
     @property
@@ -193,8 +200,8 @@ class Sum(LinearMap):
         """The transposed map, `Aᵀ + Bᵀ`."""
         return Sum(self.left.T, self.right.T)
 
-    def _apply(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
-        return self.left(x) + self.right(x)
+    def _apply(self, x: Any) -> Any:
+        return jax.tree.map(jnp.add, self.left(x), self.right(x))
 
 
 @pytree("outer", "inner")
@@ -228,13 +235,13 @@ class Composition(LinearMap):
             )
 
     @property
-    def input(self) -> jax.ShapeDtypeStruct:
-        """Shape and dtype of the argument."""
+    def input(self) -> Any:
+        """Shape and dtype of the argument, or of each of its streams."""
         return self.inner.input
 
     @property
-    def output(self) -> jax.ShapeDtypeStruct:
-        """Shape and dtype of the result."""
+    def output(self) -> Any:
+        """Shape and dtype of the result, or of each of its streams."""
         return self.outer.output
 
     @property
@@ -242,5 +249,67 @@ class Composition(LinearMap):
         """The transposed map, `Bᵀ Aᵀ`."""
         return Composition(self.inner.T, self.outer.T)
 
-    def _apply(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
+    def _apply(self, x: Any) -> Any:
         return self.outer(self.inner(x))
+
+
+@pytree("whole")
+@dataclass(frozen=True, eq=False)
+class BetweenStreams(LinearMap):
+    """The part `P_{s,r}` of a map that leads from stream `r` to stream `s`.
+
+    Args:
+        whole: the map between all streams.
+        source: name of the stream `r` of the argument; all of them if `None`.
+        target: name of the stream `s` of the result; all of them if `None`.
+
+    Raises:
+        DuatError: if there is no such stream.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from duat_jax import linear_map, record
+        >>> streams = {"image": jnp.ones(1), "text": jnp.ones(2)}
+        >>> recording = record(lambda x: {"text": x["text"] + 3 * x["image"], "image": x["image"]})(streams)
+        >>> linear_map(recording).between("image", "text").dense().tolist()
+        [[3.0], [3.0]]
+    """
+
+    whole: LinearMap
+    source: str | None
+    target: str | None
+
+    def __post_init__(self) -> None:
+        for name, shapes, words in (
+            (self.source, self.whole.input, "takes"),
+            (self.target, self.whole.output, "gives"),
+        ):
+            if name is not None and name not in names_of(shapes):
+                raise DuatError(f"there is no stream {name!r}: the map {words} {describe(shapes)}")
+
+    @property
+    def input(self) -> Any:
+        """Shape and dtype of the source."""
+        return _named(self.whole.input, self.source)
+
+    @property
+    def output(self) -> Any:
+        """Shape and dtype of the target."""
+        return _named(self.whole.output, self.target)
+
+    @property
+    def T(self) -> "BetweenStreams":
+        """The transposed map, that of the transposed whole from target to source."""
+        return BetweenStreams(self.whole.T, self.target, self.source)
+
+    def _apply(self, x: Any) -> Any:
+        if self.source is not None:
+            zeros, structure = jax.tree.flatten(zeros_of(self.whole.input))
+            zeros[names_of(self.whole.input).index(self.source)] = x
+            x = jax.tree.unflatten(structure, zeros)
+        return _named(self.whole(x), self.target)
+
+
+def _named(streams: Any, name: str | None) -> Any:
+    """Return one stream of a pytree by its name; all of them without one."""
+    return streams if name is None else jax.tree.leaves(streams)[names_of(streams).index(name)]

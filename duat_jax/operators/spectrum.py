@@ -11,7 +11,8 @@ from matfree.decomp import bidiag
 from matfree.eig import svd_partial
 
 from duat_jax.errors import DuatError
-from duat_jax.operators.linear_map import LinearMap, describe
+from duat_jax.operators.linear_map import LinearMap, require_array
+from duat_jax.operators.shapes import describe
 
 
 class SingularTriplets(NamedTuple):
@@ -53,7 +54,8 @@ def singular_triplets(
         The triplets, in JAX's default precision.
 
     Raises:
-        DuatError: if the map isn't real, or has fewer triplets, or there are too few or too many iterations.
+        DuatError: if the map isn't real, is one between several streams, or has fewer triplets, or there are too few or
+            too many iterations.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -65,6 +67,7 @@ def singular_triplets(
 
     Source: Golub & Kahan, "Calculating the singular values and pseudo-inverse of a matrix", 1965.
     """
+    require_array(linear)
     most = min(math.prod(linear.input.shape), math.prod(linear.output.shape))
     iterations = min(8 + 2 * count, most) if iterations is None else iterations
     problems = [

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from duat_jax.errors import DuatError
-from duat_jax.operators.linear_map import describe
+from duat_jax.operators.shapes import describe
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen, evaluate

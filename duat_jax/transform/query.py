@@ -11,6 +11,7 @@ from jaxtyping import Array
 
 from duat_jax.errors import DuatError
 from duat_jax.operators.function import LinearFunction
+from duat_jax.operators.shapes import describe, shapes_of
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen, evaluate
@@ -95,6 +96,18 @@ def require_affine(recording: Recording, target: Target) -> None:
     recording.traced.affinity.require(*([] if target is None else [target]), value=target is None)
 
 
+def require_streams(recording: Recording) -> None:
+    """Raise unless a function's argument is one array, or streams, of floating-point numbers."""
+    if not recording.arguments:
+        raise DuatError("the argument is empty: give an array, or streams by their names")
+    if not all(map(is_float, recording.arguments)):
+        raise DuatError(
+            f"the argument is {describe(shapes_of(recording.argument))}: it has whole numbers, and nothing flows from"
+            " those: begin at the embeddings, with a function of what your model looks up for its token ids, and close"
+            " over other whole numbers"
+        )
+
+
 def pull_back(
     recording: Recording, question: ProgramQuestion, target: Target, readout: Any, provided: Seen
 ) -> tuple[list[Array | None], Seen]:
@@ -141,7 +154,7 @@ class Between:
     source: Occurrence | None
     target: Target
 
-    def __call__(self, recording: Recording, change: Array) -> Array:
+    def __call__(self, recording: Recording, change: Any) -> Any:
         """Carry a change forwards from the source to the target."""
         if self.source is not None and self.source == self.target:
             return change
@@ -149,7 +162,7 @@ class Between:
 
 
 @partial(compiled, static_argnames=("source", "target"))
-def _carry(recording: Recording, change: Array, source: Occurrence | None, target: Target) -> Array:
+def _carry(recording: Recording, change: Any, source: Occurrence | None, target: Target) -> Any:
     place = (
         None
         if source is None
@@ -158,13 +171,13 @@ def _carry(recording: Recording, change: Array, source: Occurrence | None, targe
     linear = frozenset() if place is None else frozenset({place})
     question = question_of(recording, target, linear=linear)
 
-    def read(change: Array) -> Any:
+    def read(change: Any) -> Any:
         if place is None or source is None:
-            return ask(recording, question, target, [change], {})
+            return ask(recording, question, target, jax.tree.leaves(change), {})
         zeros = jnp.zeros_like(recording.seen[source.site])
         return ask(recording, question, target, recording.arguments, {place: zeros.at[source.iteration].set(change)})
 
-    return jax.jvp(read, (jnp.zeros_like(change),), (change,))[1]
+    return jax.jvp(read, (jax.tree.map(jnp.zeros_like, change),), (change,))[1]
 
 
 def linear_map(recording: Recording, source: Occurrence | None = None, target: Target = None) -> LinearFunction:
@@ -176,23 +189,20 @@ def linear_map(recording: Recording, source: Occurrence | None = None, target: T
         target: a stream, a pre-activation, a term's output or a point; the function's result if absent.
 
     Returns:
-        The map, without its matrix.
+        The map, without its matrix; of a function of several streams, `map.between(r, s)` leads from one to one other.
 
     Raises:
-        DuatError: if there is no such mark, or it is one that is held; if the function has more than one argument
-            array, and its argument is the source.
+        DuatError: if there is no such mark, or it is one that is held; if the argument is the source and has whole
+            numbers.
         NotAffine: if a mark is missing.
     """
     require_affine(recording, target)
     if source is not None:
         _require(recording, source, SOURCES, "source")
-    if source is None and len(recording.arguments) != 1:
-        raise DuatError(
-            f"the function's argument has {len(recording.arguments)} arrays, but a linear map takes a single one:"
-            " close over the others"
-        )
-    start = recording.arguments[0] if source is None else recording.at(source)
-    return LinearFunction(Between(source, target), recording, jax.ShapeDtypeStruct(start.shape, start.dtype))
+    if source is None:
+        require_streams(recording)
+    start = recording.argument if source is None else recording.at(source)
+    return LinearFunction(Between(source, target), recording, shapes_of(start))
 
 
 def seen_of(dynamics: Dynamics) -> Seen:

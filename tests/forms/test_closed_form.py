@@ -105,7 +105,7 @@ def test_applied_to_another_input_it_keeps_its_parameters(case):
     close(vec(form.apply(other)), expected)
     close(form.apply(x), stack(x))
     assert np.abs(np.asarray(form.apply(other) - stack(other))).max() > 1e-3
-    with pytest.raises(duat.DuatError, match=r"give one of float64"):
+    with pytest.raises(duat.DuatError, match=r"give float64"):
         form.apply(other[1:])
 
 
@@ -145,11 +145,6 @@ def test_the_inner_bias_contains_the_earlier_terms(case):
     static = residual_terms(stack, held_by_layer(form.dynamics, LAYERS))[1]
     without = static.inner_bias + static.inner @ recursion[1].bias
     assert far(without, vec(form.inner_bias(2)))
-
-
-def test_the_form_of_a_function_of_two_arrays_is_an_error():
-    with pytest.raises(duat.DuatError, match="one array"):
-        duat.unroll(lambda x: x[0] + x[1], (jnp.ones(2), jnp.ones(2)))
 
 
 def test_a_residual_term_needs_its_streams():

@@ -330,8 +330,7 @@ def unroll(fn: Callable[[Any], Any] | Model, x: Any, *, marks: str | None = None
     Args:
         fn: a pure function of one array, or of a pytree of named streams, with marks, or a model; a model is unrolled
             from its embeddings `x_0` to the result of `model(ids)`, logits or hidden states.
-        x: the function's input, usually `[tokens, features]`, or streams of that kind by name; for a model, token ids
-            `[tokens]`.
+        x: the function's input, usually `[tokens, features]`; for a model, token ids `[tokens]`.
         marks: `"auto"` places those that `fn` lacks, as `duat.auto` does; its own alone if absent.
 
     Returns:

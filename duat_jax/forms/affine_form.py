@@ -17,13 +17,13 @@ from duat_jax.forms.decomposition import checked_readout, dot, inputs_times, pro
 from duat_jax.forms.slopes import slopes_of
 from duat_jax.operators.function import LinearFunction
 from duat_jax.operators.linear_map import LinearMap
-from duat_jax.operators.shapes import shapes_of
+from duat_jax.operators.shapes import require_floats, shapes_of
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Marked, Site
 from duat_jax.transform.liveness import ProgramQuestion
-from duat_jax.transform.query import Target, ask, at_zero, pull_back, require_affine, require_streams
+from duat_jax.transform.query import Target, ask, at_zero, pull_back, require_affine
 from duat_jax.transform.recording import Recording, record_kinds
 
 KINDS = (marks.HOLD, marks.PRE_ACTIVATION, marks.ACTIVATION, marks.OFFSET)
@@ -150,7 +150,7 @@ def _bias(recording: Recording, provided: Seen, factors: frozenset[Site]) -> Any
 
 def collapse_of(recording: Recording, gate_rule: str | None = None) -> Collapse:
     """Collapse a recorded function to one affine map at one input: `fn(x) = W(x) x + b(x)`."""
-    require_streams(recording)
+    require_floats(recording.argument)
     factors = shared_factors(recording, gate_rule)
     provided = _compiled_slopes(recording, gate_rule)
     x, shared = recording.argument, frozenset(factors)

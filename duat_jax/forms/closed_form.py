@@ -14,22 +14,14 @@ from duat_jax.forms.analysed_function import Model, from_embeddings, with_marks
 from duat_jax.forms.completeness import Completeness, entrywise_completeness
 from duat_jax.forms.residual_term import ResidualTerm, Term
 from duat_jax.operators.linear_map import LinearMap
-from duat_jax.operators.shapes import describe, fits, shapes_of
+from duat_jax.operators.shapes import require_fits, require_floats, shapes_of
 from duat_jax.transform import marks
 from duat_jax.transform.activations import activations_of
 from duat_jax.transform.affinity import INPUT
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Occurrence
-from duat_jax.transform.query import (
-    Target,
-    ask,
-    linear_map,
-    pre_activations_of,
-    question_of,
-    require_affine,
-    require_streams,
-)
+from duat_jax.transform.query import Target, ask, linear_map, pre_activations_of, question_of, require_affine
 from duat_jax.transform.recording import Dynamics, Recording, record
 from duat_jax.transform.rounding import CoarsestEpsilons
 
@@ -272,8 +264,7 @@ class ClosedForm:
             >>> form.apply(jnp.array([1.0, -1.0])).tolist(), fn(jnp.array([1.0, -1.0])).tolist()
             ([4.0, -3.0], [1.0, 0.0])
         """
-        if not fits(given := shapes_of(x), expected := shapes_of(self.x0)):
-            raise DuatError(f"x is {describe(given)}: give {describe(expected)}, as x_0 is")
+        require_fits(x, shapes_of(self.x0), "the form")
         return _apply(self.recording, jax.tree.leaves(x))
 
 
@@ -351,5 +342,5 @@ def unroll(fn: Callable[[Any], Any] | Model, x: Any, *, marks: str | None = None
     """
     fn, x = from_embeddings(fn, x)
     recording = record(with_marks(fn, marks))(x)
-    require_streams(recording)
+    require_floats(recording.argument)
     return ClosedForm(recording)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
 from duat_jax.extras import requiring
-from duat_jax.operators.shapes import describe, fits, names_of, shapes_of, zeros_of
+from duat_jax.operators.shapes import describe, fits, names_of, require_fits, zeros_of
 
 if TYPE_CHECKING:
     import lineax
@@ -63,11 +63,7 @@ class LinearMap(ABC):
         Raises:
             DuatError: if `x` has another structure, shape or dtype.
         """
-        argument = shapes_of(x)
-        if not fits(argument, self.input):
-            raise DuatError(
-                f"the map takes {describe(self.input)} but was given {describe(argument)}: convert or reshape it"
-            )
+        require_fits(x, self.input, "the map")
         return self._apply(x)
 
     def __add__(self, other: "LinearMap") -> "LinearMap":

@@ -5,6 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from duat_jax.errors import DuatError
+
 
 def shapes_of(x: Any) -> Any:
     """Return the shape and dtype of an array, or of each array of a pytree."""
@@ -42,3 +44,21 @@ def describe(shapes: Any) -> str:
         f"{name} {leaf.dtype}[{','.join(map(str, leaf.shape))}]".lstrip()
         for name, leaf in zip(names_of(shapes), jax.tree.leaves(shapes), strict=True)
     )
+
+
+def require_fits(x: Any, shapes: Any, taker: str) -> None:
+    """Raise unless an array, or streams, have the structure, shapes and dtypes that something takes."""
+    if not fits(given := shapes_of(x), shapes):
+        raise DuatError(f"{taker} takes {describe(shapes)} but was given {describe(given)}: convert or reshape it")
+
+
+def require_floats(x: Any) -> None:
+    """Raise unless something is an array, or streams, of floating-point numbers."""
+    if not (leaves := jax.tree.leaves(x)):
+        raise DuatError("the argument is empty: give an array, or streams by their names")
+    if not all(jnp.issubdtype(jnp.result_type(leaf), jnp.inexact) for leaf in leaves):
+        raise DuatError(
+            f"the argument is {describe(shapes_of(x))}: it has whole numbers, and nothing flows from those: begin at"
+            " the embeddings, with a function of what your model looks up for its token ids, and close over other whole"
+            " numbers"
+        )

@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from duat_jax.errors import DuatError
 from duat_jax.operators.function import LinearFunction
-from duat_jax.operators.shapes import describe, shapes_of
+from duat_jax.operators.shapes import require_floats, shapes_of
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen, evaluate
@@ -94,18 +94,6 @@ def require_affine(recording: Recording, target: Target) -> None:
     if target is not None:
         _require(recording, target, TARGETS, "target")
     recording.traced.affinity.require(*([] if target is None else [target]), value=target is None)
-
-
-def require_streams(recording: Recording) -> None:
-    """Raise unless a function's argument is one array, or streams, of floating-point numbers."""
-    if not recording.arguments:
-        raise DuatError("the argument is empty: give an array, or streams by their names")
-    if not all(map(is_float, recording.arguments)):
-        raise DuatError(
-            f"the argument is {describe(shapes_of(recording.argument))}: it has whole numbers, and nothing flows from"
-            " those: begin at the embeddings, with a function of what your model looks up for its token ids, and close"
-            " over other whole numbers"
-        )
 
 
 def pull_back(
@@ -200,7 +188,7 @@ def linear_map(recording: Recording, source: Occurrence | None = None, target: T
     if source is not None:
         _require(recording, source, SOURCES, "source")
     if source is None:
-        require_streams(recording)
+        require_floats(recording.argument)
     start = recording.argument if source is None else recording.at(source)
     return LinearFunction(Between(source, target), recording, shapes_of(start))
 

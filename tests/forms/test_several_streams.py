@@ -108,7 +108,7 @@ def test_a_form_is_applied_to_other_streams():
     for s, applied in form.apply(other).items():
         terms = sum(c @ a for c, a in zip(carried[s], activations, strict=True))
         close(applied, sum(p[s][r] @ other[r] for r in SIZES) + q[s] + terms)
-    with pytest.raises(duat.DuatError, match=r"x is float64\[2\]: give image float64\[4\], slots"):
+    with pytest.raises(duat.DuatError, match=r"takes image float64\[4\], slots .* given float64\[2\]"):
         form.apply(jnp.ones(2))
 
 

@@ -12,6 +12,8 @@ from symbolic.theorems.closed_form import prove, recursions, two_layers
 from symbolic.theorems.consequences import collapse, contributions
 from symbolic.theorems.difference import difference
 from symbolic.theorems.lora import lora
+from symbolic.theorems.stream_stack import StreamStack
+from symbolic.theorems.streams import streams as of_streams
 from symbolic.theorems.uat_sums import lemma_1, pruning
 from symbolic.theorems.unrolled import unroll
 from symbolic.vectorisation.attention import attention_derivation
@@ -42,13 +44,19 @@ _FIXED: dict[str, Callable[[], Derivation]] = {
     "pruning": pruning,
 }
 
-WHAT = ("unroll", "proof", "block", *_FIXED)
+WHAT = ("unroll", "proof", "block", "streams", *_FIXED)
 
 _WITH_BLOCK = ("unroll", "proof", "block", "difference")
 
 
 def derive(
-    what: str = "recursions", *, depth: int | None = None, block: str | None = None, letters: bool = False
+    what: str = "recursions",
+    *,
+    depth: int | None = None,
+    block: str | None = None,
+    letters: bool = False,
+    streams: int | None = None,
+    terms: int | None = None,
 ) -> tuple[Derivation, ...]:
     """Return derivations by name.
 
@@ -59,6 +67,8 @@ def derive(
             the like, where the MLP is gated; all if absent for `proof` and `block`.
         letters: whether a block's parameters stay letters in its proof, which defines them; else a derivation of
             its own does.
+        streams: number of streams, for `streams`; 2 if absent.
+        terms: number of terms of a layer, for `streams`; 2 if absent.
 
     Raises:
         SymbolicError: if there is no such derivation or block, or it doesn't take what is given.
@@ -66,6 +76,8 @@ def derive(
     Example:
         >>> [d.verified for d in derive("proof", block="parallel")]
         [True, True]
+        >>> print(derive("streams", streams=3, terms=1)[0].verdict)
+        10 of 10 checks hold, by induction, with 38 definitions
     """
     if what not in WHAT:
         raise SymbolicError(f"there is no derivation {what!r}: choose one of {', '.join(WHAT)}")
@@ -77,6 +89,9 @@ def derive(
         )
     if block is not None and block not in KINDS:
         raise SymbolicError(f"there is no block {block!r}: choose one of {', '.join(KINDS)}")
+    counts = {"streams": streams, "terms": terms}
+    if what != "streams" and (given := [name for name, number in counts.items() if number is not None]):
+        raise SymbolicError(f"{what} has no number of {given[0]}: leave it out, or ask for streams")
     blocks = (kind() for name, kind in KINDS.items() if block in (None, name))
     match what:
         case "unroll":
@@ -91,6 +106,8 @@ def derive(
             return (*generic, *(part for each in blocks for part in (each.residual_terms(), each.prove())))
         case "block":
             return tuple(each.residual_terms() for each in blocks)
+        case "streams":
+            return (of_streams(StreamStack.of(*(2 if number is None else number for number in counts.values()))),)
         case "difference" if block is not None:
             return tuple(each.difference() for each in blocks)
         case _:

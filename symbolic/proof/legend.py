@@ -248,7 +248,8 @@ def _counts(symbol: Symbol) -> bool:
 
 def _number(symbol: Symbol, derivation: Derivation) -> LegendEntry:
     """Return the row of a size, an index, a number, or an entry of an explicit matrix."""
-    of_title = _OF_TITLE.get(derivation.title, {})
+    own = {name: words for name, words in derivation.words.items() if "_" in name}  # d_1, say, which is no entry of d
+    of_title = _OF_TITLE.get(derivation.title, {}) | own
     stem, entry, _ = (symbol.name, "", "") if symbol.name in of_title else symbol.name.partition("_")
     known = ({} if entry else _INDICES if _counts(symbol) else _NUMBERS) | of_title
     otherwise = "an index" if _counts(symbol) else "a size" if symbol.is_positive else "a number"

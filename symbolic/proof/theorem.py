@@ -291,7 +291,8 @@ def theorem(derivation: Derivation, line: float = LINE, stated: Iterable[tuple[s
 
 def _verified(derivation: Derivation) -> str:
     """Return the sentence on what was verified, and a comment with the number of checks."""
-    sides = [side for step in derivation.steps for side in (step.left, step.right) if isinstance(side, Basic)]
+    equations = (*derivation.given, *derivation.steps)
+    sides = [side for step in equations for side in (step.left, step.right) if isinstance(side, Basic)]
     sizes, program = symbolic_sizes(sides), f"duat-jax {version('duat-jax')}"
     functions = {part.function for side in sides for part in side.atoms(Activation)} - derivation.words.keys()
     every = ([f"all ${', '.join(sizes)}$"] if sizes else []) + (

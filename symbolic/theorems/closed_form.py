@@ -1,5 +1,7 @@
 """Prove the closed form at every depth, by induction over the number of layers."""
 
+from collections.abc import Iterable, Sequence
+
 from sympy import Tuple, ZeroMatrix
 
 from symbolic.equality.collect import collect
@@ -113,6 +115,17 @@ def recursions(stack: ResidualStack | None = None, depth: int = 3) -> Derivation
 _DEFINED = ("P", "q", "B", "c", "C", "UAT")
 
 
+def check_recursions(rules: Iterable[Definition], defined: Sequence[str]) -> None:
+    """Raise if a recursion defines another letter than the form's own, or holds for one layer only."""
+    wrong = [str(rule.left) for rule in rules if rule.left.letter not in defined]
+    if wrong:
+        letters = f"{', '.join(defined[:-1])} or {defined[-1]}"
+        raise SymbolicError(f"{', '.join(wrong)}: a recursion defines {letters}, and nothing of the network")
+    single = [str(rule.left) for rule in rules if Tuple(*rule.left.indices).free_symbols - {*rule.variables}]
+    if single:
+        raise SymbolicError(f"{', '.join(single)}: a recursion holds for every layer: name its indices as variables")
+
+
 def _not_closed(rules: tuple[Definition, ...], parameters: tuple[Definition, ...], s: ResidualStack) -> list[str]:
     """Return every definition that the stream flows into, though a parameter is what doesn't depend on it."""
     faults = []
@@ -161,12 +174,7 @@ def prove(
     s = stack or ResidualStack()
     rules = s.recursions if recursions is None else recursions
     layer = s.equation_20 if layer is None else layer
-    wrong = [str(rule.left) for rule in rules if rule.left.letter not in _DEFINED]
-    if wrong:
-        raise SymbolicError(f"{', '.join(wrong)}: a recursion defines P, q, B, c, C or UAT, and nothing of the network")
-    single = [str(rule.left) for rule in rules if Tuple(*rule.left.indices).free_symbols - {*rule.variables}]
-    if single:
-        raise SymbolicError(f"{', '.join(single)}: a recursion holds for every layer: name its indices as variables")
+    check_recursions(rules, _DEFINED)
     open_ones = _not_closed(rules, parameters, s)
     if open_ones:
         raise SymbolicError(

@@ -275,7 +275,8 @@ def test_pdflatex_takes_letters_of_every_script():
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 def test_a_fragment_fits_into_one_column_and_into_two():
-    named = dict.fromkeys((*derive("proof", block="pre-norm", letters=True), *derive("attention")), "derivation")
+    derived = (*derive("proof", block="pre-norm", letters=True), *derive("attention"), *derive("streams"))
+    named = dict.fromkeys(derived, "derivation")
     assert "no overfull" in check_latex(two_columns(named))
     assert "no overfull" in check_latex(article(*named))
 

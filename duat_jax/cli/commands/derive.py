@@ -55,8 +55,13 @@ def derive(
         str | None,
         typer.Option(
             help="unroll, proof, block, two-layers, recursions, collapse, contributions, difference, linear, attention,"
-            " attention-difference, normalisation, mlp, density, diamond, lemma, lora or pruning; recursions if absent."
+            " attention-difference, normalisation, mlp, density, diamond, lemma, lora, pruning or streams; recursions"
+            " if absent."
         ),
+    ] = None,
+    streams: Annotated[int | None, typer.Option(help="Number of streams, for --what streams; 2 if absent.")] = None,
+    terms: Annotated[
+        int | None, typer.Option(help="Number of terms of a layer, for --what streams; 2 if absent.")
     ] = None,
     format: Annotated[
         DerivationFormat,
@@ -82,6 +87,7 @@ def derive(
 
     requested = {"--proof": "proof"} if proof else {}
     requested |= {} if depth is None else {"--depth": "unroll"}
+    requested |= {f"--{name}": "streams" for name, n in (("streams", streams), ("terms", terms)) if n is not None}
     requested |= {} if what is None else {"--what": what}
     if len(set(requested.values())) > 1:
         raise SymbolicError(f"{' and '.join(requested)} ask for different derivations: give one of them")
@@ -91,7 +97,7 @@ def derive(
     line = LINE if width is None else _points(width)
     otherwise = "recursions" if block is None else "block"
     name = next(iter(requested.values()), otherwise)
-    derived = derivations(name, depth=depth, block=block, letters=not plain)
+    derived = derivations(name, depth=depth, block=block, letters=not plain, streams=streams, terms=terms)
     if symbols is Symbols.papers:
         ours, derived = derived, tuple(map(in_the_papers_letters, derived))
         if derived == ours:

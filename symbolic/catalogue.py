@@ -12,6 +12,7 @@ from symbolic.theorems.closed_form import prove, recursions, two_layers
 from symbolic.theorems.consequences import collapse, contributions
 from symbolic.theorems.difference import difference
 from symbolic.theorems.lora import lora
+from symbolic.theorems.memory import constant_memory, memory
 from symbolic.theorems.stream_stack import StreamStack
 from symbolic.theorems.streams import streams as of_streams
 from symbolic.theorems.uat_sums import lemma_1, pruning
@@ -44,7 +45,7 @@ _FIXED: dict[str, Callable[[], Derivation]] = {
     "pruning": pruning,
 }
 
-WHAT = ("unroll", "proof", "block", "streams", *_FIXED)
+WHAT = ("unroll", "proof", "block", "streams", "memory", *_FIXED)
 
 _WITH_BLOCK = ("unroll", "proof", "block", "difference")
 
@@ -108,6 +109,8 @@ def derive(
             return tuple(each.residual_terms() for each in blocks)
         case "streams":
             return (of_streams(StreamStack.of(*(2 if number is None else number for number in counts.values()))),)
+        case "memory":
+            return memory(), constant_memory()
         case "difference" if block is not None:
             return tuple(each.difference() for each in blocks)
         case _:

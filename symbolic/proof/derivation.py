@@ -213,9 +213,10 @@ class Derivation:
             rows += [] if isinstance(each, str) else [f"    {sstr(each.left)} {each.relation} {sstr(each.right)}"]
         rows += equations[: len(self.given)]
         if self.inductions:
-            rows.append(
-                "Claim, for every i ≥ 0: " + " and ".join(f"{sstr(s.left)} = {sstr(s.right)}" for s in self.inductions)
+            claims = (
+                f"{sstr(s.left)} = {sstr(s.right)}{''.join(s.rule.partition(', for ')[1:])}" for s in self.inductions
             )
+            rows.append("Claim, for every i ≥ 0: " + " and ".join(claims))
         rows += equations[len(self.given) :]
         return "\n".join([*rows, *filter(None, (self.remark, self.source)), self.verdict])
 

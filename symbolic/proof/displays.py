@@ -96,7 +96,8 @@ def rows_of(chain: Chain, room: float) -> list[str]:
     """Return the rows of an equation; an explicit matrix isn't broken, but made small enough."""
     rows: list[str] = []
     for step in chain:
-        where = rf"\quad ({range_of(step)})" if step.relation == ":=" and range_of(step) else ""
+        ranged = (step.relation == ":=" or step.by_induction) and range_of(step)
+        where = rf"\quad ({range_of(step)})" if ranged else ""
         line = room - _END - (_left(chain, room) if step.left is None else 0.0) - width(where)
         whole = equation_rows(step, ENDLESS if isinstance(step.right, MatrixBase) else line)
         *first, last = [_fitted(row, line) for row in whole]

@@ -3,9 +3,9 @@ r"""Typeset derivations as theorems with proofs in prose, for `\input` into a pa
 import re
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
-from itertools import groupby
+from itertools import groupby, product
 
-from sympy import Basic
+from sympy import Basic, Integer
 
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.latex import escaped, typeset
@@ -122,8 +122,7 @@ def _setting(derivation: Derivation, place: Place, stated: set[tuple[str, str]])
 def _instance(step: Step, claims: Iterable[Chain]) -> tuple[Chain, object] | None:
     """Return the claim at every `i` that an equation is an instance of, and the `i` of it."""
     if isinstance(step.left, Parameter) and step.left.lower:
-        value = step.left.lower[0]
-        for claim in claims:
+        for claim, value in product(claims, (step.left.lower[0], Integer(0), i, i + 1)):
             if (claim[0].left.xreplace({i: value}), claim[0].right.xreplace({i: value})) == (step.left, step.right):
                 return claim, value
     return None

@@ -13,6 +13,7 @@ from symbolic.theorems.consequences import collapse, contributions
 from symbolic.theorems.difference import difference
 from symbolic.theorems.lora import lora
 from symbolic.theorems.memory import constant_memory, memory
+from symbolic.theorems.recurrence import one_decay, order_of_layers, recurrence
 from symbolic.theorems.stream_stack import StreamStack
 from symbolic.theorems.streams import streams as of_streams
 from symbolic.theorems.uat_sums import lemma_1, pruning
@@ -45,7 +46,7 @@ _FIXED: dict[str, Callable[[], Derivation]] = {
     "pruning": pruning,
 }
 
-WHAT = ("unroll", "proof", "block", "streams", "memory", *_FIXED)
+WHAT = ("unroll", "proof", "block", "streams", "memory", "recurrence", *_FIXED)
 
 _WITH_BLOCK = ("unroll", "proof", "block", "difference")
 
@@ -111,6 +112,8 @@ def derive(
             return (of_streams(StreamStack.of(*(2 if number is None else number for number in counts.values()))),)
         case "memory":
             return memory(), constant_memory()
+        case "recurrence":
+            return recurrence(), order_of_layers(), one_decay()
         case "difference" if block is not None:
             return tuple(each.difference() for each in blocks)
         case _:

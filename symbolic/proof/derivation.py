@@ -88,6 +88,7 @@ class Derivation:
         words: the meanings of letters that the table of letters doesn't know.
         premises: what is assumed, in sentences and equations, which are stated before everything else.
         known: equations that the premises state in words.
+        counts: what `i` and `j` count: a layer, or a token.
     """
 
     title: str
@@ -97,12 +98,13 @@ class Derivation:
     words: Mapping[str, str] = field(default_factory=dict, compare=False)
     premises: tuple[Hypothesis, ...] = ()
     known: tuple[Equation, ...] = ()
+    counts: str = "layer"
 
     @cached_property
     def hypotheses(self) -> tuple[Hypothesis, ...]:
         """The premises, and what the steps ask of activation functions, sizes and numbers."""
         stated = [each for each in self.premises if isinstance(each, Step)]
-        return *self.premises, *requirements((*stated, *self.given, *self.steps), self.words)
+        return *self.premises, *requirements((*stated, *self.given, *self.steps), self.words, self.counts)
 
     @cached_property
     def conditions(self) -> tuple[tuple[Condition, ...], ...]:

@@ -55,7 +55,7 @@ FUNCTIONS = "An activation function is any function of one number, applied entry
 VEC = "vec puts the rows of a matrix under one another, so that vec(A B C) = (A ⊗ C^T) vec(B)."
 
 
-def requirements(steps: Iterable[Step], words: Mapping[str, str]) -> tuple[str, ...]:
+def requirements(steps: Iterable[Step], words: Mapping[str, str], counts: str) -> tuple[str, ...]:
     """Return sentences on what equations ask of what stands in them."""
     # Steps between matrices that are written out entry by entry name their sizes themselves.
     sides = [
@@ -75,7 +75,7 @@ def requirements(steps: Iterable[Step], words: Mapping[str, str]) -> tuple[str, 
                 FUNCTIONS if functions else "",
                 f"Every layer has its own {listed(own)}." if own else "",
                 VEC if any(side.has(Vec) for side in sides) else "",
-                _sizes(sides),
+                _sizes(sides, counts),
                 _numbers(sides),
             ),
         )
@@ -93,7 +93,7 @@ def symbolic_sizes(sides: Iterable[Basic]) -> list[str]:
     return sorted(map(str, sizes))
 
 
-def _sizes(sides: Sequence[Basic]) -> str:
+def _sizes(sides: Sequence[Basic], counts: str) -> str:
     """Return the sentence on sizes: those that are symbols, and those that are numbers with what they belong to."""
     numbers: dict[tuple[Expr, Expr], dict[str, None]] = {}
     for side in sides:
@@ -110,8 +110,9 @@ def _sizes(sides: Sequence[Basic]) -> str:
         parts.append(f"{listed(names)} {'are any positive integers' if len(names) > 1 else 'is any positive integer'}")
     for (rows, columns), letters in sorted(numbers.items(), key=str):
         parts.append(f"{listed(list(letters))} {'are' if len(letters) > 1 else 'is'} {rows} × {columns}")
-    layers = ", the same in every layer" if any(side.has(i) for side in sides) else ""
-    return f"Sizes{layers}: {'; '.join(parts)}." if parts else ""
+    every = f"{'in' if counts == 'layer' else 'at'} every {counts}"
+    same = f", the same {every}" if any(side.has(i) for side in sides) else ""
+    return f"Sizes{same}: {'; '.join(parts)}." if parts else ""
 
 
 def _numbers(sides: Iterable[Basic]) -> str:

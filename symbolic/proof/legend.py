@@ -113,6 +113,12 @@ _OF_TITLE = {
         "h": "a head",
         "k": "a number of layers, in sums",
     },
+    "A recurrence over tokens": {
+        "p": "the length of the state",
+        "M": "the length of a token",
+    },
+    "Layers of recurrences": {"p": "the length of the state of a layer"},
+    "Linear attention with one decay": {"p": "the length of a direction of the state"},
     "The diamond product": {"W": "matrices", "x": "a vector", "d": "the length of the vector"},
     "Lemma 1: a matrix times a UAT sum is a UAT sum": {
         "x": "the input",
@@ -152,7 +158,10 @@ _NUMBERS = {
     "M": "the number of features",
 }
 
-_INDICES = {"i": "a layer", "j": "a layer, in sums and where a term was born"}
+_INDICES = {
+    "layer": {"i": "a layer", "j": "a layer, in sums and where a term was born"},
+    "token": {"i": "a token", "j": "a token, in sums and where it is written", "k": "a number of tokens"},
+}
 
 
 class LegendEntry(NamedTuple):
@@ -265,7 +274,7 @@ def _number(symbol: Symbol, derivation: Derivation) -> LegendEntry:
     own = {name: words for name, words in derivation.words.items() if "_" in name}  # d_1, say, which is no entry of d
     of_title = _OF_TITLE.get(derivation.title, {}) | own
     stem, entry, _ = (symbol.name, "", "") if symbol.name in of_title else symbol.name.partition("_")
-    known = ({} if entry else _INDICES if _counts(symbol) else _NUMBERS) | of_title
+    known = ({} if entry else _INDICES[derivation.counts] if _counts(symbol) else _NUMBERS) | of_title
     otherwise = "an index" if _counts(symbol) else "a size" if symbol.is_positive else "a number"
     words = known.get(stem, otherwise)
     return LegendEntry(typeset(Symbol(stem)), stem, (), f"{words}: an entry" if entry and stem in known else words)

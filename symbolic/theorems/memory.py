@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from sympy import Identity, Integer, Symbol, ZeroMatrix
+from sympy import Identity, Symbol, ZeroMatrix
 
 from symbolic.equality.definition import Definition
 from symbolic.expressions.constructors import kronecker, matrix, sizes, summed, vec
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Parameter, Variable, i, j
 from symbolic.proof.derivation import Derivation
-from symbolic.proof.step import Step, equality, equations, induction_hypothesis, let_each, suppose
+from symbolic.proof.induction import claim
+from symbolic.proof.step import equality, equations, let_each, suppose
 from symbolic.theorems.stream_stack import StreamStack
 
 M, T = 1, 2  # the streams of the memory and of the text, and the terms of each
@@ -46,17 +47,6 @@ def crossings_of_a_term(s: StreamStack, k: Any) -> Any:
     return carried(s, j, j + k) * s.G(j, T, M) + IndexedSum(read, _k, 1, k)
 
 
-def _claim(at: Definition, base: str, step: str, *rules: Definition, start: tuple[Definition, ...] = ()) -> list[Step]:
-    """Return the induction over `i` for an equation at `i`."""
-    first, following = ((at.left.xreplace({i: k}), at.right.xreplace({i: k})) for k in (Integer(0), i + 1))
-    born = ", for 1 ≤ j" if at.left.has(j) else ""
-    return [
-        equality(*first, f"base: {base}", (*start, *rules)),
-        induction_hypothesis(at.left, at.right, f"induction hypothesis{born}"),
-        equality(*following, f"step: {step}", (at, *rules)),
-    ]
-
-
 def memory(recursions: tuple[Definition, ...] | None = None) -> Derivation:
     """Derive which parameters vanish beside a memory that reads nothing of the text, and what crosses into the text.
 
@@ -76,18 +66,21 @@ def memory(recursions: tuple[Definition, ...] | None = None) -> Derivation:
         Definition(r.left.xreplace({i: j}), r.right.xreplace({i: j})) for r in rules if r.left.lower[:1] == r.left.upper
     )
     of_P, of_C = ([r for r in rules if r.left.letter == letter] for letter in "PC")
-    by = "by the recursions"
+    by, at_birth = "by the recursions", "where the term is born"
     steps = [
-        *_claim(Definition(s.P(i, M, T), none), by, by, *of_P),
-        *_claim(Definition(s.C(j, j + i, M, T), of_term), "where the term is born", by, *of_C, start=born),
-        *_claim(Definition(s.P(i, T, M), crossings(s, i)), by, by, *of_P, *path),
-        *_claim(
+        *claim(Definition(s.P(i, M, T), none), by, by, *of_P),
+        *claim(
+            Definition(s.C(j, j + i, M, T), of_term), "where the term is born", by, *of_C, start=born, where="1 ≤ j"
+        ),
+        *claim(Definition(s.P(i, T, M), crossings(s, i)), by, by, *of_P, *path),
+        *claim(
             Definition(s.C(j, j + i, T, M), crossings_of_a_term(s, i)),
-            "where the term is born",
+            at_birth,
             by,
             *of_C,
             *path,
             start=born,
+            where="1 ≤ j",
         ),
     ]
     vanishing = (Definition(s.P(i, M, T), none, (i,)), Definition(s.C(j, i, M, T), of_term, (i, j), ((j, i),)))
@@ -149,9 +142,9 @@ def constant_memory() -> Derivation:
     same = Definition(s.P(i, M, M), unit, (i,))
     reads = IndexedSum(carried(s, j, i) * s.U(j, T, M), j, 1, i)
     steps = (
-        *_claim(Definition(s.x(i, M), s.x(0, M)), "both sides are the input", "by the equation of the layer", *known),
-        *_claim(Definition(s.P(i, M, M), unit), by, f"{by} and U_{{i+1,1,1}} = I", *of_P, *constant),
-        *_claim(Definition(s.P(i, T, M), reads), by, f"{by} and P_{{i,1,1}} = I", same, *of_P, *path),
+        *claim(Definition(s.x(i, M), s.x(0, M)), "both sides are the input", "by the equation of the layer", *known),
+        *claim(Definition(s.P(i, M, M), unit), by, f"{by} and U_{{i+1,1,1}} = I", *of_P, *constant),
+        *claim(Definition(s.P(i, T, M), reads), by, f"{by} and P_{{i,1,1}} = I", same, *of_P, *path),
         equality(
             s.B(k, 1, M),
             s.F(k, 1, M) + s.F(k, 1, T) * s.P(i, T, M),

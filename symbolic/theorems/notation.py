@@ -21,7 +21,8 @@ def in_the_papers_letters(derivation: Derivation) -> Derivation:
     # `P_i` is the updated `W'_{i,1}`, `q_i` is `b'_{i,3}`, `B_j` is `W'_{j,2}`, `c_j` is `b'_{j,2}`, and `C_j^{(i)}` is
     # `W'_{j,3}` carried to layer `i`.
 
-    if not any(isinstance(each, Step) for each in derivation.premises):  # on no stack: a letter c is another one
+    of_layers = derivation.counts == "layer" and any(isinstance(each, Step) for each in derivation.premises)
+    if not of_layers:  # on no stack: a letter c is another one
         return derivation
 
     def renamed(parameter: Parameter) -> Parameter:

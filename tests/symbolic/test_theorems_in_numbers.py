@@ -21,6 +21,7 @@ from symbolic.expressions.operations import Diagonal, Vec
 from symbolic.expressions.ordered_product import OrderedProduct
 from symbolic.expressions.parameter import Ones, Parameter
 from symbolic.expressions.scalar import scalars_in
+from symbolic.theorems.recurrence import k
 from symbolic.theorems.residual_stack import i, j
 
 N, M, K = sizes("N M K")
@@ -59,7 +60,7 @@ CASES |= {name: lambda name=name: all_of(transformer_block(name)) for name in BL
 CASES |= {name: lambda block=block: all_of(block) for name, block in BLOCKS_OF_A_USER.items()}
 
 
-LAST = 4
+LAST = 6
 
 
 class Numbers:
@@ -70,7 +71,7 @@ class Numbers:
         self.chance = random.Random(seed)
         self.values, self.rules, self.open = {}, [], set()
         text = " ".join(each for each in derivation.hypotheses if isinstance(each, str))
-        self.any = re.search(r"Sizes(?:, the same in every layer)?: ([^.;]*?) (?:are|is) any positive", text)
+        self.any = re.search(r"Sizes(?:, the same [a-z ]*)?: ([^.;]*?) (?:are|is) any positive", text)
         self.named = set(re.split(r", | and ", self.any[1])) if self.any else set()
         self.sizes = {}
         stated = [each for each in derivation.hypotheses if not isinstance(each, str)]
@@ -240,7 +241,7 @@ def test_every_printed_equation_holds_for_numbers_that_satisfy_its_hypotheses(ca
             numbers = Numbers(derivation, zlib.crc32(case.encode()) + attempt)
             if case == "attention-difference":
                 softmax(numbers, derivation)
-            at = met(numbers, derivation, {i: sympify(2), j: sympify(1)})
+            at = met(numbers, derivation, {i: sympify(2), j: sympify(1), k: sympify(1)})
             left = None
             for step, conditions in zip(derivation.steps, derivation.conditions, strict=True):
                 left = left if step.left is None else step.left

@@ -55,8 +55,8 @@ def derive(
         str | None,
         typer.Option(
             help="unroll, proof, block, two-layers, recursions, collapse, contributions, difference, linear, attention,"
-            " attention-difference, normalisation, mlp, density, diamond, lemma, lora, pruning, streams or memory;"
-            " recursions if absent."
+            " attention-difference, normalisation, mlp, density, diamond, lemma, lora, pruning, streams, memory or"
+            " recurrence; recursions if absent."
         ),
     ] = None,
     streams: Annotated[int | None, typer.Option(help="Number of streams, for --what streams; 2 if absent.")] = None,

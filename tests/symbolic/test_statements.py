@@ -144,3 +144,4 @@ def test_a_blocks_theorems_have_its_own_parameters_in_every_layer():
 def test_no_character_is_printed_as_its_number(what):
     for derivation in derive_all(what):
         assert "U+" not in compilable(theorem(derivation))
+        assert derivation._repr_latex_().isascii()  # KaTeX takes no Greek letter in words

@@ -70,9 +70,9 @@ def bracketed(factor: Any) -> str:
 _GLYPHS = {
     "Σ": r"\Sigma", "σ": r"\sigma", "⊗": r"\otimes", "⋄": r"\diamond", "≤": r"\le", "≥": r"\ge", "ε": r"\varepsilon",
     "β": r"\beta", "Δ": r"\Delta", "⊙": r"\odot", "−": "-", "→": r"\to", "×": r"\times", "≠": r"\ne", "∈": r"\in",
-    "Λ": r"\Lambda", "λ": r"\lambda", "α": r"\alpha", "≈": r"\approx", "θ": r"\theta", "Ĥ": r"\hat{H}", "|": "|", "<": "<", ">": ">",
+    "Λ": r"\Lambda", "α": r"\alpha", "≈": r"\approx", "θ": r"\theta", "Ĥ": r"\hat{H}", "|": "|", "<": "<", ">": ">",
     "²": "^2", "′": "'", "*": r"\ast", "κ": r"\kappa", "μ": r"\mu", "γ": r"\gamma", "ρ": r"\rho",
-    "Φ": r"\Phi", "Ψ": r"\Psi",
+    "Φ": r"\Phi", "Ψ": r"\Psi", "λ": r"\lambda",
 }  # fmt: skip
 
 _INDEXED = re.compile(r"(?:[^\W\d_]+|\))'?(?:[_^](?:\{[^}]*\}|[^\W\d_]+|\d+))+")

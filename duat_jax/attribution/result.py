@@ -25,6 +25,7 @@ from duat_jax.display.view import (
 )
 from duat_jax.inputs.labels import Prediction
 from duat_jax.interpret.comparison import Compared
+from duat_jax.interpret.headline import of_attribution, place_of
 from duat_jax.json_record import as_record
 from duat_jax.kinds import kept_as
 from duat_jax.models.targets.description import TargetDescription
@@ -125,6 +126,7 @@ class Attribution(Displayed):
         return View(
             kind="attribution",
             target=f"the {self.target}" + (f", {sides('the input', names)}" if names else ""),
+            headline=self._headline(best),
             largest=Largest(best.token_index, *parts),
             value=self.difference,
             value_name=DIFFERENCE if names else "value",
@@ -141,6 +143,17 @@ class Attribution(Displayed):
             rows=rows,
             colourings=(Colouring("scores", "The sum of the scores at each token.", by_token.sum(0)),),
             tables=(self._largest(),),
+        )
+
+    def _headline(self, best: UnitScore) -> str:
+        """Return the headline: what the number is, and the unit with the largest score."""
+        token = place_of(best.token_index, self.tokens)
+        place = {
+            "token": token,
+            "stream": f"the stream after {best.layer} layers at {token}",
+        }.get(self.unit, f"{self.unit} {best.unit} of layer {best.layer} at {token}")
+        return of_attribution(
+            self.target, self.value, self.difference, best.score, place, compared=bool(self.references)
         )
 
     def _largest(self) -> Table:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_origin
 
 import msgspec
 import typer
@@ -22,7 +22,7 @@ from duat_jax.cli.output import Files, certify, page_of, to_json, write
 from duat_jax.cli.progress import progress_bar
 from duat_jax.errors import InvalidInput, NotFinite
 
-FIELDS = "text", "reference", "align", "target", "contrast", "against", "position"
+FIELDS = "text", "reference", "baseline", "align", "target", "contrast", "against", "position"
 """The options of which a line may have its own value, where the command has them."""
 
 PLACES = "text", "out", "html", "parquet"
@@ -40,8 +40,8 @@ STATUS = {REFUSED: MISTAKE, FAILED: DOES_NOT_HOLD}
 ROWS, MANIFEST = "rows.jsonl", "manifest.json"
 """The files of a directory."""
 
-SEVERAL = list[str] | None
-"""The type of an option that may be repeated; a line may give one value alone."""
+COMPARED = "reference", "baseline"
+"""What a prompt is compared with: a line that gives either has none of the command's."""
 
 MOST_CHANGES = 5
 """The number of differences from earlier work that an error lists, and of lines with the same mistake."""
@@ -92,6 +92,8 @@ def answer_prompts(question: Callable[..., Any], options: Options, values: Mappi
         for index, (prompt, row) in enumerate(zip(prompts, rows, strict=False))
         if not _changed(prompt, row) and (html is None or row["error"] or _page(out, prompt.line).exists())
     }
+    for index in sorted(done):
+        _say_error(rows[index])
     began, count = perf_counter(), len(done)
     with progress_bar("Prompts", "prompts") as report:
         for index in sorted(set(range(len(prompts))) - done):
@@ -102,16 +104,25 @@ def answer_prompts(question: Callable[..., Any], options: Options, values: Mappi
             _keep(out / ROWS, rows, index, row)
             done.add(index)
             report(len(done), len(prompts))
-            if row["error"] is not None:
-                typer.echo(f"duat: prompt {prompt.id} is {row['verdict']}: {row['error']}", err=True)
+            _say_error(row)
     if html is not None:
         write(html, _index(rows, work, out, html).encode())
     if files.parquet is not None:
         write(files.parquet, _parquet(out / ROWS))
     now = f"{len(rows) - count} of them now in {perf_counter() - began:z.1f} s"
-    typer.echo(f"{len(rows)} prompts ({counts_of(rows)}), {now}: {out / ROWS}")
+    typer.echo(f"{_counted(rows)} ({counts_of(rows)}), {now}: {out / ROWS}")
     if status := max(STATUS.get(row["verdict"], 0) for row in rows):
         raise typer.Exit(status)
+
+
+def _say_error(row: Row) -> None:
+    """Say on standard error what is wrong with a prompt, if anything is."""
+    if row["error"] is not None:
+        typer.echo(f"duat: prompt {row['id']} is {row['verdict']}: {row['error']}", err=True)
+
+
+def _counted(rows: Sequence[Row]) -> str:
+    return f"{len(rows)} prompt{'s' if len(rows) > 1 else ''}"
 
 
 def read_prompts(file: str | None, kinds: Mapping[str, Any], values: Mapping[str, Any]) -> list[PromptLine]:
@@ -126,20 +137,20 @@ def read_prompts(file: str | None, kinds: Mapping[str, Any], values: Mapping[str
         raise InvalidInput(f"{file!r} is not a file: with --out, give a file with a prompt on each line")
     fields = {"id": str | int, **kinds}
     optional = [
-        (name, kind | str if kind == SEVERAL else kind | None, None) for name, kind in fields.items() if name != "text"
+        (name, kind | str if _repeats(kind) else kind | None, None) for name, kind in fields.items() if name != "text"
     ]
     line_type = msgspec.defstruct("Line", [("text", str), *optional], forbid_unknown_fields=True)
     prompts, problems, first = list[PromptLine](), defaultdict[str, list[int]](list), dict[str, int]()
     for number, line in enumerate(Path(file).read_bytes().removeprefix(b"\xef\xbb\xbf").rstrip().split(b"\n"), 1):
+        if not line.strip():
+            problems["it is empty"].append(number)
+            continue
         try:
             given = msgspec.json.decode(line, type=str | line_type)
+            own = _own({"text": given} if isinstance(given, str) else msgspec.structs.asdict(given), kinds)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             problems[_with_nearest(str(error), fields)].append(number)
             continue
-        own = {"text": given} if isinstance(given, str) else msgspec.to_builtins(given)
-        own = {name: value for name, value in own.items() if value is not None}
-        if isinstance(own.get("reference"), str) and kinds["reference"] == SEVERAL:
-            own["reference"] = [own["reference"]]
         name = str(own.get("id", number))
         if first.setdefault(name, number) != number:
             problems[f"the id {name!r} is that of line {first[name]} too"].append(number)
@@ -151,6 +162,19 @@ def read_prompts(file: str | None, kinds: Mapping[str, Any], values: Mapping[str
             f" wanted, {', '.join(name for name in fields if name != 'text')}"
         )
     return prompts
+
+
+def _repeats(kind: Any) -> bool:
+    """Return whether an option of a type may be repeated; a line may give one value alone."""
+    return any(get_origin(each) is list for each in get_args(kind))
+
+
+def _own(given: dict[str, Any], kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that a line gives, without those of the command that they take the place of."""
+    own = {name: value for name, value in given.items() if value is not None}
+    for name in own.keys() & {name for name, kind in kinds.items() if _repeats(kind)}:
+        own[name] = msgspec.convert([own[name]] if isinstance(own[name], str) else own[name], kinds[name])
+    return (dict.fromkeys(COMPARED) | own) if own.keys() & set(COMPARED) else own
 
 
 def _with_nearest(error: str, fields: Collection[str]) -> str:
@@ -228,7 +252,7 @@ def _changes(place: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> l
 
 def _changed(prompt: PromptLine, row: Row) -> list[str]:
     """Return a sentence for each field of a prompt that its row has otherwise."""
-    return _changes(f"line {prompt.line}: ", row, {"id": prompt.id, **prompt.fields})
+    return _changes(f"line {prompt.line}: ", row, {"id": prompt.id, **msgspec.to_builtins(prompt.fields)})
 
 
 def answer_prompt(
@@ -237,7 +261,7 @@ def answer_prompt(
     """Return the row of a prompt, and write its page; the row of a prompt that fails has the error."""
     from duat_jax.files import write_file
 
-    row: Row = {"id": prompt.id, **prompt.fields}
+    row: Row = {"id": prompt.id, **msgspec.to_builtins(prompt.fields)}
     row |= dict.fromkeys(ANSWER_FIELDS)
     try:
         answer = question(**arguments)
@@ -302,7 +326,7 @@ def _index(rows: Sequence[Row], work: Mapping[str, Any], out: Path, html: Path) 
     pages = (_page(out, line).resolve() for line in range(1, len(rows) + 1))
     links = [Path(os.path.relpath(page, html.resolve().parent)).as_posix() for page in pages]
     made_by = f"duat {work['command']} of duat-jax {work['duat-jax']}, with {work['--model'] or 'the embedded model'}"
-    return index_document(f"{len(rows)} prompts", made_by, rows, links)
+    return index_document(_counted(rows), made_by, rows, links)
 
 
 def _parquet(file: Path) -> bytes:

@@ -108,6 +108,14 @@ def of_contrast(
     return f"{headline}; {brings} from {source} to {place_of(move.token, tokens, image)}"
 
 
+def of_attribution(
+    target: TargetDescription, value: float, difference: float, score: float, place: str, compared: bool
+) -> str:
+    """Return what a number is, or how it differs from that on a reference, and the unit with the largest score."""
+    says = _change(target, value, value - difference) if compared else claim(target, value)
+    return f"{says}; the largest score is {signed(score)}, of {place}"
+
+
 def of_intervention(target: TargetDescription, before: float, after: float, edits: Sequence[str]) -> str:
     """Return what a number was without the edits, and is with them."""
     made = edits[0] if len(edits) == 1 else f"{len(edits)} edits"

@@ -52,7 +52,7 @@ def asked(tmp_path, monkeypatch):
     ("line", "says"),
     [
         ("w1 w2", "line 2: JSON is malformed"),
-        ("", "line 2: Input data was truncated"),
+        ("", "line 2: it is empty"),
         ("[1]", "line 2: Expected .*, got `array`"),
         ('{"text": "w1", "prompt": "w2"}', "line 2: Object contains unknown field `prompt`"),
         ('{"text": "w1", "reference": "w2"}', "line 2: Object contains unknown field `reference`;"),
@@ -83,11 +83,13 @@ def test_a_prompt_has_the_record_of_a_question_of_its_own(asked):
     ask, _, out = asked
     result = ask("--top", 3)
     rows = rows_of(out)
-    assert result.exit_code == MISTAKE and "5 prompts (holds 4, refused 1)" in result.stdout
+    assert result.exit_code == MISTAKE and "5 prompts (holds: 4, refused: 1)" in result.stdout
     assert [row["verdict"] for row in rows] == ["holds", "holds", "holds", "refused", "holds"]
     assert [row["id"] for row in rows] == ["1", "2", "../../x <b>", "4", "5"]
     assert "position 99" in rows[3]["error"] and rows[3]["result"] is None
     assert "prompt 4 is refused: position 99" in result.stderr
+    again = ask("--top", 3)
+    assert "0 of them now" in again.stdout and "prompt 4 is refused: position 99" in again.stderr
     alone = run("explain", "w4 w5 w6", "--target", "w9", "--contrast", "w5", "--top", 3, *TINY, "--json", "-")
     assert [row["answer"] for row in rows] == ["w9", rows[1]["answer"], rows[2]["answer"], None, "w9"]
     assert rows[4]["result"] == json.loads(alone.stdout) and rows[4]["value"] == rows[4]["result"]["value"]
@@ -115,6 +117,20 @@ def test_every_question_about_one_text_takes_many(command, options, line, tmp_pa
     assert row["result"] == json.loads(alone.stdout) and row["largest_token"]
 
 
+@pytest.mark.parametrize("command", ["contrast", "attribute"])
+@pytest.mark.parametrize("line", [{"reference": "w4 w5 w6"}, {"baseline": "mean"}, {"baseline": ["mean"], "reference": ["w4 w5 w6", "w1 w1 w1"]}])
+def test_what_a_line_is_compared_with_takes_the_place_of_the_commands(command, line, tmp_path):
+    file, out = written(tmp_path / "a.jsonl", {"text": "w1 w2 w3", **line}), tmp_path / "out"
+    alone, of_both = (
+        run(command, file, "--out", directory, *options, *TINY).exit_code
+        for directory, options in ((out, ()), (tmp_path / "b", ("--reference", "w7 w8 w9", "--baseline", "mean")))
+    )
+    ((of_line,), (of_command,)) = rows_of(out), rows_of(tmp_path / "b")
+    assert alone == of_both == 0 and of_line == of_command
+    asked = of_line["reference"], of_line["baseline"]
+    assert asked == tuple([value] if isinstance(value, str) else value for value in map(line.get, prompts.COMPARED))
+
+
 @pytest.mark.parametrize("command", ["explain", "contrast", "graph", "intervene", "attribute"])
 def test_the_columns_are_the_numbers_of_the_headline(command, tmp_path):
     line = {"text": "w1 w2 w3", "target": "w9"} | ({} if command in ("explain", "graph") else {"reference": "w4 w2 w3"})
@@ -124,7 +140,7 @@ def test_the_columns_are_the_numbers_of_the_headline(command, tmp_path):
     (row,) = rows_of(out)
     token, part, unit = (row[f"largest_{name}"] for name in ("token_index", "token_part", "unit_part"))
     assert row["largest_token"] == row["result"]["tokens"][token] and row["answer"] == "w9"
-    named = {"explain": part, "graph": unit}.get(command, 0.0)
+    named = {"explain": part, "graph": unit, "attribute": part}.get(command, 0.0)
     says = f"because token {token} is" if command == "contrast" else f"{abs(named):z.2f}" if named else ""
     assert says in row["headline"]
     assert row["value"] == row["result"]["after" if command == "intervene" else "value"]
@@ -209,7 +225,7 @@ def test_a_line_with_an_error_is_corrected_in_its_place(asked):
     corrected = *LINES[:3], {"id": "four", "text": "w3", "position": 0}, LINES[4]
     written(file, *corrected)
     result = ask()
-    assert result.exit_code == 0 and "5 prompts (holds 5), 1 of them now" in result.stdout
+    assert result.exit_code == 0 and "5 prompts (holds: 5), 1 of them now" in result.stdout
     continued = files_of(out)
     shutil.rmtree(out)
     assert ask().exit_code == 0 and files_of(out) == continued
@@ -232,7 +248,7 @@ def test_no_id_or_text_leaves_the_directory_or_becomes_markup(asked):
     assert {path.name for path in (out / "pages").iterdir()} == {f"{line}.html" for line in (1, 2, 3, 5)}
     index = (out / "index.html").read_text()
     assert "<script" not in index and "<b>" not in index and "default-src 'none'" in index
-    assert "holds 4, refused 1. An answer holds" in index
+    assert "holds: 4, refused: 1. An answer holds" in index
     links = re.findall(r'href="(pages/[^"]*)"', index)
     assert links == [f"pages/{line}.html" for line in (1, 2, 3, 5)] and "position 99 is outside" in index
 

@@ -143,8 +143,7 @@ export function edgePanel(graph, labels, row, token, { source, head }, acts) {
  * @param {(place: {layer: number, head: number, query: number, key: number}) => void} choose
  */
 export function whyList(graph, acts, choose) {
-  const moves = graph.moves.flatMap((some, row) => (some?.edges ?? []).flatMap(([key, query, ...heads]) => heads.map((part, head) => ({ layer: row - 1, head, query, key, part }))));
-  const places = acts ? moves.sort((a, b) => Math.abs(b.part) - Math.abs(a.part)).slice(0, 6) : graph.scores;
+  const places = acts ? headMoves(graph.moves).slice(0, 6).map(({ row, source, token, head }) => ({ layer: row - 1, head, query: token, key: source })) : graph.scores;
   if (!places.length) return [];
   return folded("Why the heads that move most attend where they do",
     make("div", { class: "units" }, ...places.map((score) => button(`layer ${score.layer}, head ${score.head}, from token ${score.key} to ${score.query}`, () => choose(score)))));

@@ -41,7 +41,8 @@ STYLE = """
 
 VERDICTS = (
     "An answer holds if its parts sum to its number within rounding, fails if they don't, and is inconclusive if"
-    " rounding hides it; a refused prompt has a mistake. Parts have both signs, so one may exceed the whole."
+    " rounding hides it; by a method whose parts needn't sum a prompt is answered, and with a mistake it is refused."
+    " Parts have both signs, so one may exceed the whole."
 )
 """The meaning of the verdicts."""
 
@@ -67,9 +68,9 @@ def counts_of(rows: Iterable[Mapping[str, Any]]) -> str:
 
     Example:
         >>> counts_of([{"verdict": "holds"}, {"verdict": "refused"}, {"verdict": "holds"}])
-        'holds 2, refused 1'
+        'holds: 2, refused: 1'
     """
-    return ", ".join(f"{verdict} {count}" for verdict, count in Counter(row["verdict"] for row in rows).items())
+    return ", ".join(f"{verdict}: {count}" for verdict, count in Counter(row["verdict"] for row in rows).items())
 
 
 def _cells(row: Mapping[str, Any], link: str) -> str:

@@ -328,8 +328,9 @@ export function live({ ask, about, el, owned }) {
       clearTimeout(pause);
       pause = setTimeout(cutTexts, PAUSE);
       // What was said next is of the text that was asked about.
-      if (text.value !== entry?.asked.text) says.replaceChildren();
-      if (other.value !== entry?.asked.other) otherSays.replaceChildren();
+      const changed = [[text.value, entry?.asked.text, says], [other.value, entry?.asked.other, otherSays]].filter(([now, before]) => now !== before);
+      changed.forEach(([, , of]) => /** @type {HTMLElement} */ (of).replaceChildren());
+      if (entry && changed.length) status.textContent = "What stands below is of the texts before: press Ask.";
     });
   }
   [cut.className, otherCut.className, lengths.className, tabs.className] = ["cut", "cut", "lengths", "tabs"];

@@ -92,13 +92,19 @@ export function verdict(view) {
     ...said, ...(verdict === "fails" ? [] : [exact]));
 }
 
-/** What the colours and lines of a view mean. @param {View} view @param {boolean} arrows */
-function legend(view, arrows) {
-  const most = largest(view.rows.flatMap(({ parts }) => parts));
+/** The numbers of which a contrast's is the difference. @param {View} view */
+function sidesOf({ kind, said }) {
+  const [first, last] = [said[0], said.at(-1)];
+  return kind === "contrast" && first && last ? [`: ${seven(first.value)} on A minus ${seven(last.value)} on B`] : [];
+}
+
+/** What the colours and lines of a view mean. @param {number[][]} parts @param {boolean} arrows */
+function legend(parts, arrows) {
+  const most = largest(parts.flat());
   const bar = make("span", { class: "bar", "aria-hidden": "true" });
   return make("p", { class: "legend" },
     make("span", {}, `lowers the number, ${seven(Number((-most).toPrecision(3)))} `, bar, ` raises it, ${seven(Number(most.toPrecision(3)))}`),
-    ...(arrows ? [make("span", {}, make("span", { class: "lines" }, "━"), " a head brings it from token to token, or where it bends from the same one; the wider, the more")] : []));
+    ...(arrows ? [make("span", {}, make("span", { class: "lines" }, "━"), " what a head brings from token to token, or in a curve from the same one; the wider, the more")] : []));
 }
 
 /** The ways in which the text of a view can be coloured: its own, and of an explanation those of contrasts of the same text.
@@ -180,7 +186,7 @@ function stateOf(view, colourings, given, width) {
  */
 export function show(view, el, { views, given, keep, files, acts, opened }) {
   const head = [make("h1", {}, ...sentence(view.headline || `${view.target} = ${seven(view.value)}`)),
-    make("p", { class: "number" }, "Explained: ", make("bdi", {}, view.target), ", ", make("strong", { title: full(view.value) }, seven(view.value)), ".")];
+    make("p", { class: "number" }, "Explained: ", make("bdi", {}, view.target), ", ", make("strong", { title: full(view.value) }, seven(view.value)), ...sidesOf(view), ".")];
   const end = [verdict(view), make("p", { class: "files" }, ...files())];
   if (!view.tokens.length) {
     el.replaceChildren(...head, ...(view.said.length ? [saidTable(view)] : []), ...tablesOf(view), ...addedPanels(view), ...end);
@@ -200,6 +206,7 @@ export function show(view, el, { views, given, keep, files, acts, opened }) {
   const labels = view.tokens.map((_, token) => tokenName(view, token));
   const rows = view.graph?.rows ?? view.rows.map(({ name }) => name);
   const arrows = headMoves(view.graph?.moves ?? view.moves);
+  const parts = view.graph?.streams ?? view.rows.map(({ parts }) => parts);
   /** The row of the picture that the chosen row is. */
   const pictureRow = () => rows.indexOf(view.rows[state.row]?.name);
   /** The row of the table that a row of the picture is. @param {number} row */
@@ -225,7 +232,7 @@ export function show(view, el, { views, given, keep, files, acts, opened }) {
     const columns = shown(view, few ? state.columns : Math.max(Math.min(fitting(room), view.tokens.length), state.columns));
     const drawing = {
       title: `${view.target} = ${seven(view.value)}`, rows, labels, columns, others: without(view, columns),
-      parts: view.graph?.streams ?? view.rows.map(({ parts }) => parts), arrows: arrows.slice(0, state.arrows).map((move) => arrowOf(rows, labels, move)),
+      parts, arrows: arrows.slice(0, state.arrows).map((move) => arrowOf(rows, labels, move)),
       reads: view.position === null ? null : { token: view.position, label: seven(view.value) },
     };
     return draw(drawing, { row: pictureRow(), token: state.token }, room, (row, token) => {
@@ -236,7 +243,7 @@ export function show(view, el, { views, given, keep, files, acts, opened }) {
   const told = make("output");
   const drawPicture = () => {
     const [few, all] = [arrows.slice(0, state.arrows), arrows].map((some) => sum(some.map(({ part }) => Math.abs(part))));
-    told.textContent = ` ${Math.min(state.arrows, arrows.length)} of ${arrows.length}, ${((100 * few) / (all || 1)).toFixed(0)} % of their sizes`;
+    told.textContent = ` the ${Math.min(state.arrows, arrows.length)} largest of ${arrows.length}, with ${((100 * few) / (all || 1)).toFixed(0)} % of the sum of their sizes`;
     const left = drawn.firstElementChild?.scrollLeft ?? Infinity; // the value is read at the end of the text
     drawn.replaceChildren(scrolling("the picture", picture()));
     if (drawn.firstElementChild) drawn.firstElementChild.scrollLeft = Math.min(left, drawn.firstElementChild.scrollWidth);
@@ -290,7 +297,7 @@ export function show(view, el, { views, given, keep, files, acts, opened }) {
   }, { disabled: "" });
   const pictures = /** @type {const} */ (["svg", "png"]).map((kind) => button(`Save as ${kind.toUpperCase()}`, () => savePicture(picture(), kind)));
   const sums = view.row_sums ? `Every row sums to the difference${view.beside ? ", with what moved or jumped after it" : ""}.` : !view.completeness ? "" : `All squares and what is added below them sum to the ${view.value_name}.`;
-  const layers = "Rows are layers, from the embedding at the bottom to the last layer at the top; columns are tokens. ";
+  const layers = view.kind === "attribution" ? "Columns are tokens; of a layer with several units a square is the sum of their scores. " : "Rows are layers, from the embedding at the bottom to the last layer at the top; columns are tokens. ";
   const squares = view.graph ? `A square is the part of the number that the stream has at a token after a layer: the sum of what comes in from below. Those of the last layer sum to the ${view.value_name}${view.graph.after ? ` without ${seven(view.graph.after)}, which is added after it` : ""}.`
     : view.kind === "contrast" ? `A square is the part of the difference that is at a token after a layer. ${sums}${arrows.length ? " An arrow from a token whose values are the same on both texts is a change of attention to it." : ""}`
       : view.kind === "explanation" ? `A square is what a layer writes at a token, carried on to the number through attention as it is here. ${sums}` : sums;
@@ -302,8 +309,8 @@ export function show(view, el, { views, given, keep, files, acts, opened }) {
 
   el.replaceChildren(
     ...head, ...(colourings.length > 1 ? [coloured] : []), text, ...said, ...(edited ? tables : []),
-    ...(edited ? [] : [make("h2", {}, view.graph ? "How the number comes about" : view.heading), legend(view, arrows.length > 0),
-      make("p", { class: "faint" }, layers, squares, " Choose a square to open it."), overPicture, drawn]),
+    ...(edited ? [] : [make("h2", {}, view.graph ? "How the number comes about" : view.heading), legend(parts, arrows.length > 0),
+      make("p", { class: "faint" }, layers, squares, " Small parts have no number. Choose a square to open it."), overPicture, drawn]),
     ...(arrows.length ? [make("p", {}, "Arrows: ", slider, told)] : []), cell, neuron, node, edge, ...(edited ? [] : tables),
     ...folded(edited ? view.heading : "All numbers, as a table", make("p", {}, ...(counts.length > 1 ? ["Columns: ", select, " "] : []), make("span", { class: "faint" }, `${view.graph ? `${view.heading}. ` : ""}${sums}`)), overTable, table),
     ...largestUnits(view, (row, token) => change({ row, token })), ...addedPanels(view),

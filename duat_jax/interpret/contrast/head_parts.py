@@ -63,7 +63,7 @@ def table_of_runs(head_runs: Sequence[HeadRuns], tokens: Sequence[str]) -> Table
     first = head_runs[0].head
     return Table(
         "The largest heads, run again",
-        ("head", "token", "part", "as on B", "zero: predicted", "run again"),
+        ("head", "token", "part", "as on B: run again", "zero: predicted", "zero: run again"),
         tuple(
             (
                 f"{head.layer}.{head.head}",

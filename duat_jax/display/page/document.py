@@ -83,10 +83,14 @@ MODULES = "elements", "picture", "score", "graph", "table", "page", "live", "sta
 """The files of the module, each before those that import it."""
 
 
+NOT_RUN = "import ", "// @ts-check", "/** @typedef {{"
+"""The beginnings of lines that one module doesn't need."""
+
+
 def module_of_page() -> str:
-    """Return all files of the page's module as one, without their imports of each other."""
+    """Return all files of the page's module as one, without their imports of each other and the lines on types."""
     texts = [(files(__package__) / f"{name}.js").read_text(encoding="utf-8") for name in MODULES]
-    lines = [line for text in texts for line in text.splitlines() if not line.startswith(("import ", "// @ts-check"))]
+    lines = [line for text in texts for line in text.splitlines() if not line.startswith(NOT_RUN)]
     return "\n".join(lines) + "\n"
 
 

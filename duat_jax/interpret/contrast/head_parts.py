@@ -10,10 +10,10 @@ from duat_jax.models.vocabulary.token import token_label
 from duat_jax.transform.keys import Key
 
 HEAD_RUNS = (
-    "part: of the difference, from all tokens together. The others are changes of the number on A. as on B: the model"
-    " is run again with the head's output there as it is on B, which minus the part predicts. zero: with nothing in its"
-    " place, which also takes away what the head brings on both; predicted by the contributions, and run again. Other"
-    " heads react, so predictions miss, and single parts don't add up."
+    "part: of the difference, from all tokens together. The others are changes of the number on A. run as on B: the"
+    " model is run again with the head's output there as it is on B, which minus the part predicts. zero: with nothing"
+    " in its place, which also takes away what the head brings on both; predicted by the contributions, and run again."
+    " Other heads react, so predictions miss, and single parts don't add up."
 )
 
 
@@ -63,7 +63,7 @@ def table_of_runs(head_runs: Sequence[HeadRuns], tokens: Sequence[str]) -> Table
     first = head_runs[0].head
     return Table(
         "The largest heads, run again",
-        ("head", "token", "part", "as on B: run again", "zero: predicted", "zero: run again"),
+        ("head", "token", "part", "run as on B", "zero: predicted", "run with zero"),
         tuple(
             (
                 f"{head.layer}.{head.head}",

@@ -41,7 +41,7 @@ ROWS, MANIFEST = "rows.jsonl", "manifest.json"
 """The files of a directory."""
 
 COMPARED = "reference", "baseline"
-"""What a prompt is compared with: a line that gives either has none of the command's."""
+"""The fields with references of a prompt: a line that gives either has none of the command's."""
 
 MOST_CHANGES = 5
 """The number of differences from earlier work that an error lists, and of lines with the same mistake."""
@@ -122,6 +122,7 @@ def _say_error(row: Row) -> None:
 
 
 def _counted(rows: Sequence[Row]) -> str:
+    """Return how many prompts there are, in words."""
     return f"{len(rows)} prompt{'s' if len(rows) > 1 else ''}"
 
 

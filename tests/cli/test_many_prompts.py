@@ -118,7 +118,10 @@ def test_every_question_about_one_text_takes_many(command, options, line, tmp_pa
 
 
 @pytest.mark.parametrize("command", ["contrast", "attribute"])
-@pytest.mark.parametrize("line", [{"reference": "w4 w5 w6"}, {"baseline": "mean"}, {"baseline": ["mean"], "reference": ["w4 w5 w6", "w1 w1 w1"]}])
+@pytest.mark.parametrize(
+    "line",
+    [{"reference": "w4 w5 w6"}, {"baseline": "mean"}, {"baseline": ["mean"], "reference": ["w4 w5 w6", "w1 w1 w1"]}],
+)
 def test_what_a_line_is_compared_with_takes_the_place_of_the_commands(command, line, tmp_path):
     file, out = written(tmp_path / "a.jsonl", {"text": "w1 w2 w3", **line}), tmp_path / "out"
     alone, of_both = (

@@ -205,14 +205,10 @@ class _Evaluation:
             ({k: operands[k] for k in slices if flows_in[k]}, linear),
             ({k: operands[k] for k in slices if not flows_in[k]}, nonlinear, per_step),
         )
-        scanned: Any = lax.scan(
-            step,
-            init,
-            xs,
-            length=length,
-            reverse=reverse,
-            unroll=unroll,
-        )
+        # In a recurrence over what flows, values that don't flow are computed again, not stored for the transpose.
+        again = self.question.affine and any(flows_in[k] for k in slices)
+        body_of_step = jax.checkpoint(step, prevent_cse=False) if again else step
+        scanned: Any = lax.scan(body_of_step, init, xs, length=length, reverse=reverse, unroll=unroll)
         (final, _), (ys, before, seen) = scanned
         results = dict(zip(carried, final, strict=True)) | dict(zip(stacked, ys, strict=True))
         return results, dict(zip(carried, before, strict=True)), seen

@@ -196,7 +196,10 @@ class _DifferenceEvaluation:
 
         # The first axis of scanned arrays counts steps, that of stacked values the two inputs.
         xs = ([_exchanged(flow) for flow in operands[first + carries :]], inside, of_layers)
-        after, (stacked, seen) = lax.scan(step, before, xs, length=length, reverse=reverse, unroll=unroll)
+        # In a recurrence over what moves, only the carries of every step are stored.
+        moves = any(flow.moves for flow in operands[first + carries :])
+        body_of_step = jax.checkpoint(step, prevent_cse=False) if moves else step
+        after, (stacked, seen) = lax.scan(body_of_step, before, xs, length=length, reverse=reverse, unroll=unroll)
         return [*after, *map(_exchanged, stacked)], seen
 
     def _as(self, flow: ChangedValue, v: core.Var, path: Path) -> ChangedValue:

@@ -1,6 +1,7 @@
 """List every public name once; `symbolic` loads this module when one of them is first used."""
 
 from symbolic.blocks.block import Block as Block
+from symbolic.blocks.stream_block import StreamBlock as StreamBlock
 from symbolic.blocks.transformer import BLOCKS as BLOCKS
 from symbolic.blocks.transformer import transformer_block as transformer_block
 from symbolic.catalogue import derive as derive

@@ -78,7 +78,7 @@ class Block:
         (rows, columns), written = x.shape, checked_layer(layer, x, shared, own)
         self._as_given = written, x, shared, own, relations
         self.relations = relations_of_layer(relations, written, x, shared)
-        written = with_own_indices(of_layer(written, x, shared, own))
+        written = with_own_indices(of_layer(written, shared, own))
         vector = x if columns == 1 else Parameter("x'", (i,), rows * columns, 1)
         whole = written if columns == 1 else vectorised(written, x, vector)
         self._parts = parts_of(Definition(x.xreplace({i: i + 1}), written, (i,)), x, vector)

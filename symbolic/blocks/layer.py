@@ -1,12 +1,13 @@
 """Check the expression that a layer is written as, and write it as an expression of `vec(x)`."""
 
+from collections.abc import Iterable, Sequence
 from inspect import signature
 from typing import Any, NamedTuple
 
 from sympy import Basic, MatrixExpr, ZeroMatrix
 from sympy.polys.polyerrors import BasePolynomialError
 
-from symbolic.equality.collect import collect, nonlinearity_message
+from symbolic.equality.collect import collect, collect_streams, nonlinearity_message
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import factored, normal_form
 from symbolic.errors import ShapeMismatch, SymbolicError
@@ -19,9 +20,9 @@ from symbolic.theorems.residual_stack import ResidualStack, i
 _COUNTS_LAYERS = {"i", "j", "k", "m"}  # the names of the form's own indices, on paper
 
 
-def _wrong_letters(expression: MatrixExpr, x: Parameter, shared: tuple[str, ...]) -> list[str]:
+def wrong_letters(expression: Basic, streams: Iterable[Parameter], shared: tuple[str, ...]) -> list[str]:
     """Return a sentence for every letter that would be read as something else than what it stands for."""
-    parameters = expression.atoms(Parameter) - {x} - expression.atoms(Ones)
+    parameters = expression.atoms(Parameter) - {*streams} - expression.atoms(Ones)
     letters = {parameter.letter for parameter in parameters}
     wrong = []
     kinds: dict[tuple[Any, ...], set[type]] = {}
@@ -38,7 +39,7 @@ def _wrong_letters(expression: MatrixExpr, x: Parameter, shared: tuple[str, ...]
     return wrong
 
 
-def _result_of(layer: Any, x: Parameter) -> Any:
+def result_of(layer: Any, x: Any) -> Any:
     """Return what a layer makes of the stream, or raise that it can't be called, or computes what has no symbol."""
     if isinstance(layer, list | tuple):
         raise SymbolicError(
@@ -77,7 +78,7 @@ def checked_layer(layer: Any, x: Parameter, shared: tuple[str, ...], own: tuple[
     for keyword, names in {"shared": shared, "own": own}.items():
         if isinstance(names, str):
             raise SymbolicError(f"{keyword} is {names!r}: give a tuple, ({names!r},)")
-    expression = _result_of(layer, x)
+    expression = result_of(layer, x)
     if not isinstance(expression, MatrixExpr):
         written = " ".join(repr(expression).split())
         raise SymbolicError(f"the layer is {written}: give a function from the stream to a matrix expression")
@@ -86,7 +87,7 @@ def checked_layer(layer: Any, x: Parameter, shared: tuple[str, ...], own: tuple[
             f"the stream is {x.shape[0]} × {x.shape[1]} and the layer makes it {expression.shape[0]} ×"
             f" {expression.shape[1]}: every layer of a stack has a stream of one shape; give the block that shape"
         )
-    wrong = _wrong_letters(expression, x, shared)
+    wrong = wrong_letters(expression, (x,), shared)
     if unknown := sorted(set(own) - {part.function for part in expression.atoms(Activation)}):
         wrong.append(f"{', '.join(unknown)} is every layer's own, and no activation function of the layer")
     if wrong:
@@ -104,18 +105,20 @@ def with_own_indices(expression: MatrixExpr) -> MatrixExpr:
     return expression
 
 
-def of_layer(expression: Any, x: Parameter, shared: tuple[str, ...], own: tuple[str, ...]) -> Any:
+def of_layer(expression: Any, shared: tuple[str, ...], own: tuple[str, ...]) -> Any:
     """Return an expression whose parameters, and functions of some names, have the index of layer `i + 1`."""
-    if not isinstance(expression, Basic) or expression == x or isinstance(expression, Ones):
+    if not isinstance(expression, Basic) or isinstance(expression, Ones):
         return expression
     if isinstance(expression, Parameter):
+        if i in expression.lower:  # a stream, the only one that has it
+            return expression
         lower = expression.lower if expression.letter in shared else (i + 1, *expression.lower)
         rows, columns = expression.shape
         kind = Held if isinstance(expression, Held) else Weight
         return kind(expression.letter, lower, rows, columns, expression.upper)
     if not expression.has(Parameter, Activation):
         return expression
-    whole = expression.func(*(of_layer(part, x, shared, own) for part in expression.args))
+    whole = expression.func(*(of_layer(part, shared, own) for part in expression.args))
     return whole.of_layer(i + 1) if isinstance(whole, Activation) and whole.function in own else whole
 
 
@@ -141,16 +144,16 @@ def vectorised(expression: MatrixExpr, x: Parameter, vector: Parameter) -> Matri
     return whole
 
 
-class _Inside(NamedTuple):
-    """A pre-activation, `inner x + bias + Σ coupling σ(an earlier one)`."""
+class Inside(NamedTuple):
+    """A pre-activation, `Σ inner x + bias + Σ coupling σ(an earlier one)`, of one stream or several."""
 
     activation: Activation
-    inner: MatrixExpr
+    inner: tuple[MatrixExpr, ...]
     bias: MatrixExpr
     couplings: dict[int, MatrixExpr]
 
 
-def _visit(activation: Activation, x: Parameter, visited: list[_Inside]) -> int:
+def visit(activation: Activation, streams: Sequence[Parameter], visited: list[Inside]) -> int:
     """Append an activation to the list, behind those inside it, and return its number, from 1."""
     for number, known in enumerate(visited, 1):
         if known.activation == activation:
@@ -159,9 +162,9 @@ def _visit(activation: Activation, x: Parameter, visited: list[_Inside]) -> int:
         raise SymbolicError(
             f"{activation} is a slope of the stream, and no layer's activation: hold it, as a parameter of its own"
         )
-    sorted_by_x = collect(activation.argument, x)
-    couplings = {_visit(term.activation, x, visited): term.outer for term in sorted_by_x.terms}
-    visited.append(_Inside(activation, sorted_by_x.path, sorted_by_x.offset, couplings))
+    collected = collect_streams(activation.argument, streams)
+    couplings = {visit(term.activation, streams, visited): term.outer for term in collected.terms}
+    visited.append(Inside(activation, collected.paths, collected.offset, couplings))
     return len(visited)
 
 
@@ -181,8 +184,8 @@ def read(layer: MatrixExpr, x: Parameter, relations: tuple[Definition, ...] = ()
     """Sort a layer by the stream: linear path, biases, and the matrices and biases of every activation."""
     # An activation inside another one of the same layer is a term of its own, which flows into the other.
     whole = collect(layer, x, relations)
-    visited: list[_Inside] = []
-    outer = {_visit(term.activation, x, visited): term.outer for term in whole.terms}
+    visited: list[Inside] = []
+    outer = {visit(term.activation, (x,), visited): term.outer for term in whole.terms}
     couplings = tuple((t, r) for t, inside in enumerate(visited, 1) for r in sorted(inside.couplings))
     names = tuple(inside.activation.function for inside in visited)
     stack = ResidualStack(
@@ -197,7 +200,7 @@ def read(layer: MatrixExpr, x: Parameter, relations: tuple[Definition, ...] = ()
     for t, inside in enumerate(visited, 1):
         width = (x.shape[0], inside.activation.shape[0])
         table += [
-            (stack.W(k, 2, t), inside.inner),
+            (stack.W(k, 2, t), inside.inner[0]),
             (stack.b(k, 2, t), inside.bias),
             (stack.W(k, 3, t), outer.get(t, ZeroMatrix(*width))),
             *((stack.coupling(k, t, r), inside.couplings[r]) for r in stack.earlier(t)),

@@ -28,7 +28,7 @@ def relations_of_layer(
         left, right = relation.left, relation.right
         if unknown := sorted(map(str, (left + right).atoms(Parameter) - letters - (left + right).atoms(Ones))):
             raise SymbolicError(f"{left} = {right} relates {', '.join(unknown)}, no parameter of the layer")
-        left, right = (of_layer(side, x, shared, ()) for side in (left, right))
+        left, right = (of_layer(side, shared, ()) for side in (left, right))
         of_every_layer.append(Definition(left, right, (i, *relation.variables), relation.where))
     return tuple(of_every_layer)
 

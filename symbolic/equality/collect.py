@@ -108,6 +108,47 @@ def _split(form: NormalForm, x: Parameter) -> tuple[MatrixExpr, MatrixExpr, dict
     return _expression(path, (form.shape[0], x.shape[0])), _expression(offset, form.shape), rest
 
 
+class CollectedStreams(NamedTuple):
+    """An expression sorted by several vectors: `Σ path x + offset + Σ outer σ(…)`.
+
+    Args:
+        paths: what each vector is multiplied by.
+        offset: what contains neither a vector nor an activation.
+        terms: the nonlinear terms.
+    """
+
+    paths: tuple[MatrixExpr, ...]
+    offset: MatrixExpr
+    terms: tuple[Term, ...]
+
+
+def collect_streams(
+    expression: MatrixExpr, xs: Sequence[Parameter], using: tuple[Definition, ...] = ()
+) -> CollectedStreams:
+    """Sort an expression by several vectors.
+
+    Example:
+        >>> from sympy import symbols
+        >>> d = symbols("d", integer=True, positive=True)
+        >>> A, B, x, y = (Parameter(letter, (), d, 1 if letter in "xy" else d) for letter in "ABxy")
+        >>> print(*collect_streams(A * x + B * A * y, (x, y)).paths)
+        A B A
+    """
+    first, *others = xs
+    whole = collect(expression, first, using)
+    paths, offset = [whole.path], whole.offset
+    for x in others:
+        rest = collect(offset, x)
+        paths, offset = [*paths, rest.path], rest.offset
+    outer = [(term.outer, term.activation) for term in whole.terms]
+    for factor, flowing in (*zip(paths, xs, strict=True), *outer):
+        for word in normal_form(factor * flowing).words if any(moves(factor, x) for x in xs) else ():
+            moving = next((x for x in xs if moves(_before_last(word).expression(), x)), None)
+            if moving is not None:
+                raise SymbolicError(nonlinearity_message(word, moving))
+    return CollectedStreams(tuple(paths), offset, whole.terms)
+
+
 def collect(expression: MatrixExpr, x: Parameter, using: tuple[Definition, ...] = ()) -> Collected:
     """Sort an expression by a vector, which reads off the parameters of Eq. 20.
 

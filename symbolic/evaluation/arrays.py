@@ -12,7 +12,7 @@ from duat_jax.transform.recording import Recording
 from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError
 from symbolic.evaluation.bridge import name_of, needed
 from symbolic.evaluation.flow import Values
-from symbolic.expressions.parameter import Held, Parameter, latin
+from symbolic.expressions.parameter import Held, Inner, Parameter, latin
 from symbolic.theorems.residual_stack import i
 
 
@@ -51,7 +51,7 @@ def _own_name(block: Any, parameter: Parameter) -> str:
 def letters_of(block: Any, k: int) -> Iterator[tuple[Parameter, str]]:
     """Yield the parameters of layer k that have arrays, with the names as they were written."""
     for parameter in needed(block.written.xreplace({i: sympify(k - 1)})):
-        if parameter.of_layer:
+        if parameter.of_layer and not isinstance(parameter, Inner):  # a stream
             yield parameter, _own_name(block, parameter)
 
 

@@ -72,7 +72,8 @@ class Numbers(NamedTuple):
         )
 
 
-def _row(layer: int | None, formula: str, reference: str, value: Array, parts: Sequence[Array]) -> ComparedNumber:
+def compared(layer: int | None, formula: str, reference: str, value: Array, parts: Sequence[Array]) -> ComparedNumber:
+    """Return a number of a block's formulas, the sum of parts, compared with its value from another source."""
     completeness = entrywise_completeness(value, [part.reshape(value.shape) for part in parts])
     errors, bounds = np.abs(np.asarray(completeness.error)).ravel(), np.asarray(completeness.tolerance).ravel()
     worst = int(np.argmax(np.where(errors == 0, 0, errors / np.where(bounds == 0, np.nan, bounds))))
@@ -82,9 +83,10 @@ def _row(layer: int | None, formula: str, reference: str, value: Array, parts: S
     return ComparedNumber(layer, formula, reference, float(errors[worst]), float(bounds[worst]), holds)
 
 
-def _matched(form: ClosedForm, ours: Sequence[tuple[Array, Array]]) -> list[int]:
-    """Return the number of the function's term for each of ours: the nearest in pre-activation and contribution."""
-    theirs = list(zip(map(form.recording.at, form.terms), form.term_contributions(), strict=True))
+def matched(form: ClosedForm, ours: Sequence[tuple[Array, ...]]) -> list[int]:
+    """Return the number of the function's term for each of ours: the nearest in pre-activation and contributions."""
+    contributions = map(jax.tree.leaves, form.term_contributions())
+    theirs = [(form.recording.at(term), *each) for term, each in zip(form.terms, contributions, strict=True)]
     if len(theirs) != len(ours):
         raise NumbersDiffer(
             f"the function has {len(theirs)} terms and the block {len(ours)}: mark every activation of the"
@@ -103,7 +105,8 @@ def _matched(form: ClosedForm, ours: Sequence[tuple[Array, Array]]) -> list[int]
     return matched
 
 
-def _check(functions: Sequence[Layer], weights: Sequence[Any]) -> None:
+def check_layers(functions: Sequence[Layer], weights: Sequence[Any]) -> None:
+    """Raise if there isn't a function and a mapping of weights for each layer."""
     if not functions or len(functions) != len(weights):
         raise SymbolicError(
             f"{len(functions)} functions and {len(weights)} mappings of weights: give one of each for a layer"
@@ -114,7 +117,7 @@ def _check(functions: Sequence[Layer], weights: Sequence[Any]) -> None:
         raise SymbolicError("the weights of a layer are no mapping: give an array by letter")
 
 
-def _by_name(block: Any, activation: Any, depth: int) -> dict[str, Activate]:
+def functions_by_name(block: Any, activation: Any, depth: int) -> dict[str, Activate]:
     """Return the activation functions of all layers by name, `σ[2]` for the one that is layer 2's own."""
     of_layers = list(activation) if isinstance(activation, Sequence) else [activation] * depth
     if len(of_layers) != depth:
@@ -145,7 +148,8 @@ def _checked(k: int, form: ClosedForm, stream: Array) -> ClosedForm:
     return form
 
 
-def _random(like: Array, seed: int) -> Array:
+def random_like(like: Array, seed: int) -> Array:
+    """Return random numbers of an array's shape."""
     return jax.random.normal(jax.random.key(seed), like.shape, like.dtype)
 
 
@@ -170,8 +174,8 @@ def compare(
     # program, the matrices by what they make of random vectors v and h. `σ` is taken as it is given, and seen at this
     # input alone. Of the stack: the closed form at the last depth beside all functions, one after the other. All of it
     # a second time at an input that is drawn at random: a letter that stands still has to be the same there.
-    _check(functions, weights)
-    by_name = _by_name(block, activation, len(functions))
+    check_layers(functions, weights)
+    by_name = functions_by_name(block, activation, len(functions))
     x = jnp.asarray(x)
     weights = [
         arrays if isinstance(arrays, Values) else {latin(name): array for name, array in arrays.items()}
@@ -182,15 +186,15 @@ def compare(
     rows = tuple(_rows(block, at_x, by_name))
     if not all(row.holds for row in rows):
         return Numbers(rows)
-    at_other = _Evaluated.at(block, functions, _another(x), weights, again=True)
-    _check_still(block, at_x, at_other)
+    at_other = _Evaluated.at(block, functions, another(x), weights, again=True)
+    check_still(block, len(functions), at_x.arrays, at_other.arrays)
     return Numbers((*rows, *(row._replace(at_second_input=True) for row in _rows(block, at_other, by_name))))
 
 
-def _another(x: Array) -> Array:
+def another(x: Array) -> Array:
     """Return a random stream as far from another one as that is from zero."""
     spread = jnp.sqrt(jnp.mean(x * x))
-    return x + jnp.where(spread > 0, spread, 1).astype(x.dtype) * _random(x, 0)
+    return x + jnp.where(spread > 0, spread, 1).astype(x.dtype) * random_like(x, 0)
 
 
 class _Evaluated(NamedTuple):
@@ -217,15 +221,15 @@ class _Evaluated(NamedTuple):
         return cls(forms, arrays)
 
 
-def _check_still(block: Any, at_x: _Evaluated, at_other: _Evaluated) -> None:
+def check_still(block: Any, depth: int, at_x: Mapping[Parameter, Array], at_other: Mapping[Parameter, Array]) -> None:
     """Raise if a letter that stands still has other values at another input."""
     names = {
         name: parameter
-        for k in range(1, len(at_x.forms) + 1)
+        for k in range(1, depth + 1)
         for parameter, name in letters_of(block, k)
         if not isinstance(parameter, Held)
     }
-    if moved := [name for name, p in names.items() if not np.array_equal(at_x.arrays[p], at_other.arrays[p])]:
+    if moved := [name for name, p in names.items() if not np.array_equal(at_x[p], at_other[p])]:
         raise NumbersDiffer(
             f"{', '.join(moved)} stands still in the block and has other values at a second input: write it as held(…)"
         )
@@ -255,27 +259,27 @@ def _rows(block: Any, at_input: _Evaluated, functions: Mapping[str, Activate]) -
                 f"out h/{k}/{t}": s.W(k, 3, t) * _probe(block, k, t),
             }
     table = to_jax(parts_of_layers, functions, block.parameters)(arrays)
-    vs = {k: _random(form.x0, k) for k, form in enumerate(forms, 1)}
-    hs = {(k, t): _random(table[f"inside/{k}/{t}"], 100 * k + t) for k in vs for t in s.terms}
+    vs = {k: random_like(form.x0, k) for k, form in enumerate(forms, 1)}
+    hs = {(k, t): random_like(table[f"inside/{k}/{t}"], 100 * k + t) for k in vs for t in s.terms}
     probes = {_probe(block, k): v.reshape(-1, 1) for k, v in vs.items()}
     probes |= {_probe(block, k, t): h.reshape(-1, 1) for (k, t), h in hs.items()}
     table |= to_jax(maps, functions, block.parameters)(arrays | probes)
     for k, form in enumerate(forms, 1):
         parts = [table[f"path/{k}"], table[f"offset/{k}"], *(table[f"term/{k}/{t}"] for t in s.terms)]
-        yield _row(k, "the block as written", "the function", form.value, [table[f"written/{k}"]])
-        yield _row(k, "Eq. 20 with its parameters", "the function", form.value, parts)
+        yield compared(k, "the block as written", "the function", form.value, [table[f"written/{k}"]])
+        yield compared(k, "Eq. 20 with its parameters", "the function", form.value, parts)
         read, v = "record and replay", vs[k]
-        yield _row(k, "W'1 v", read, form.input_map()(v), [table[f"path v/{k}"]])
-        yield _row(k, "b'3", read, form.bias(), parts[1:2])
-        numbers = _matched(form, [(table[f"inside/{k}/{t}"], table[f"term/{k}/{t}"]) for t in s.terms])
+        yield compared(k, "W'1 v", read, form.input_map()(v), [table[f"path v/{k}"]])
+        yield compared(k, "b'3", read, form.bias(), parts[1:2])
+        numbers = matched(form, [(table[f"inside/{k}/{t}"], table[f"term/{k}/{t}"]) for t in s.terms])
         for t, j in zip(s.terms, numbers, strict=True):
             term = f" of term {t}" if len(s.terms) > 1 else ""
             z = form.recording.at(form.terms[j - 1])
-            yield _row(k, f"W'2 x + b'2{term}", read, z, [table[f"inside/{k}/{t}"]])
-            yield _row(k, f"W'2 v{term}", read, form.inner_map(j)(v), [table[f"into v/{k}/{t}"]])
+            yield compared(k, f"W'2 x + b'2{term}", read, z, [table[f"inside/{k}/{t}"]])
+            yield compared(k, f"W'2 v{term}", read, form.inner_map(j)(v), [table[f"into v/{k}/{t}"]])
             h = hs[k, t].reshape(z.shape)
-            yield _row(k, f"W'3 h{term}", read, form.outer_map(j)(h), [table[f"out h/{k}/{t}"]])
+            yield compared(k, f"W'3 h{term}", read, form.outer_map(j)(h), [table[f"out h/{k}/{t}"]])
     whole = {"P": s.P(depth) * s.x(0), "q": s.q(depth)}
     whole |= {f"{j}/{t}": s.C(j, depth, t) * s.activation(j, t) for j in range(1, depth + 1) for t in s.terms}
     parts = list(to_jax(whole, functions, (*s.recursions, *block.parameters))(arrays).values())
-    yield _row(None, f"the closed form at depth {depth}", "the functions", forms[-1].value, parts)
+    yield compared(None, f"the closed form at depth {depth}", "the functions", forms[-1].value, parts)

@@ -37,7 +37,7 @@ def _matrix(value: Any, where: str) -> MatrixExpr:
     return value
 
 
-def _letter(letter: str) -> str:
+def letter_of(letter: str) -> str:
     """Return a letter as it is kept: a Greek one by its name."""
     plain = latin(str(letter))
     if not re.fullmatch("[A-Za-z]+'*", plain) or (plain != letter and plain.rstrip("'") not in GREEK):
@@ -57,7 +57,7 @@ def matrix(letter: str, rows: Any, columns: Any, *indices: Any) -> Parameter:
         columns: number of columns.
         indices: further indices, such as a head.
     """
-    return Parameter(_letter(letter), indices, rows, columns)
+    return Parameter(letter_of(letter), indices, rows, columns)
 
 
 def vector(letter: str, rows: Any, *indices: Any) -> Parameter:
@@ -68,7 +68,7 @@ def vector(letter: str, rows: Any, *indices: Any) -> Parameter:
         rows: its length.
         indices: further indices.
     """
-    return Parameter(_letter(letter), indices, rows, 1)
+    return Parameter(letter_of(letter), indices, rows, 1)
 
 
 def held(letter: str, rows: Any, columns: Any = 1, *indices: Any) -> Held:
@@ -82,7 +82,7 @@ def held(letter: str, rows: Any, columns: Any = 1, *indices: Any) -> Held:
         columns: number of columns.
         indices: further indices, such as a head.
     """
-    return Held(_letter(letter), indices, rows, columns)
+    return Held(letter_of(letter), indices, rows, columns)
 
 
 def scalar(letter: str, *indices: Any) -> Entry:
@@ -97,7 +97,7 @@ def scalar(letter: str, *indices: Any) -> Entry:
         >>> print(scalar("alpha") * matrix("A", d, d))
         α A
     """
-    return Entry(Parameter(_letter(letter), indices, 1, 1), 0, 0)
+    return Entry(Parameter(letter_of(letter), indices, 1, 1), 0, 0)
 
 
 def held_scalar(letter: str, *indices: Any) -> Entry:
@@ -107,7 +107,7 @@ def held_scalar(letter: str, *indices: Any) -> Entry:
         letter: its letter.
         indices: further indices.
     """
-    return Entry(Held(_letter(letter), indices, 1, 1), 0, 0)
+    return Entry(Held(letter_of(letter), indices, 1, 1), 0, 0)
 
 
 def ones(size: Any) -> Ones:

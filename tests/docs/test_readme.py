@@ -118,11 +118,20 @@ def test_every_python_block_of_the_pages_on_blocks_runs(name, shown_alone, verif
         assert all(line.split("(…)")[0] in shown for line in of_the_program.splitlines())
 
 
+def test_the_page_on_the_form_of_several_streams_prints_what_it_shows(capsys):
+    page = (ROOT / "docs" / "explanation" / "streams.md").read_text(encoding="utf-8")
+    with jax.numpy_dtype_promotion("standard"):
+        for block in blocks("python", page):
+            exec(block, {})
+    assert capsys.readouterr().out == blocks("text", page)[-1]
+
+
 RUN_ELSEWHERE = {
     "explanation/attribution.md",
     "explanation/blocks.md",
     "explanation/derivations.md",
     "explanation/operators.md",
+    "explanation/streams.md",
     "reference/blocks.md",
     *(name for name, page in GUIDES.items() if "```python" in page),
 }

@@ -17,7 +17,7 @@ ADDRESS = PROJECT["urls"]["Repository"]
 FILES = f"{ADDRESS}/blob/main"
 """Where the repository's files are shown."""
 
-EXTRAS = {"papers": "[images]"}
+EXTRAS = {"papers": "[images]", "streams": "[images]"}
 """Extras of the package that a notebook needs."""
 
 BADGE = re.compile(r"\[!\[Open in Colab\].*\n\n")

@@ -22,7 +22,9 @@ def in_the_papers_letters(derivation: Derivation) -> Derivation:
     # `W'_{j,3}` carried to layer `i`.
 
     of_layers = derivation.counts == "layer" and any(isinstance(each, Step) for each in derivation.premises)
-    if not of_layers:  # on no stack: a letter c is another one
+    sides = (side for step in derivation.given for side in (step.left, step.right))
+    streams = any(p.letter == "P" and len(p.lower) > 1 for side in sides for p in side.atoms(Parameter))
+    if streams or not of_layers:  # the papers have one stream; on no stack a letter c is another one
         return derivation
 
     def renamed(parameter: Parameter) -> Parameter:

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sympy import MatrixExpr, Symbol, sympify
 
 from symbolic.blocks.layer import checked_layer, of_layer, read, stream_of_shape, vectorised, with_own_indices
-from symbolic.blocks.parts import parts_of
+from symbolic.blocks.parts import parts_of, with_names
 from symbolic.blocks.relations import at_both_inputs, at_sizes, relations_of_layer, with_relations
 from symbolic.equality.definition import Definition
 from symbolic.errors import NumbersDiffer, warn_renamed
@@ -156,18 +157,18 @@ class Block:
 
     def residual_terms(self) -> Derivation:
         """Return `W'_{i+1,k}` and `b'_{i+1,k}`, read off, with the check that Eq. 20 with them is the layer."""
-        steps = [*(let(part.left, part.right, "one layer") for part in self._parts.written), *self._on_vec]
-        steps += [*(let(entry.left, entry.right, "read off") for entry in self.parameters), self._equation_20]
-        meanings = []
-        for letter, meaning in self._meanings().items():
-            stem, _, number = letter.rstrip("]").partition("[")
-            meanings.append(f"{stem}_{{{','.join(filter(None, ('i+1', number)))}}}: {meaning}.")
+        steps = [*(let(part.left, part.right, "one layer") for part in self._parts.written), *chain(*self._on_vec)]
+        steps += [*(let(entry.left, entry.right, "read off") for entry in self._read_off), self._equation_20]
+        parts = [(*letter.rstrip("]").partition("[")[::2], words) for letter, words in self._meanings().items()]
+        meanings = [f"{stem}_{{{','.join(filter(None, ('i+1', k)))}}}: {words}." for stem, k, words in parts]
         title, held = f"The residual terms of the {self.name}", (held_parameters(self.held),)
         return self._printed(self._explained(Derivation(title, tuple(steps), " ".join(meanings), premises=held)))
 
+    _read_off = property(lambda self: with_names(self.parameters))
+
     @cached_property
-    def _on_vec(self) -> tuple[Step, ...]:
-        """The layer as one of the stream's entries, if the stream is a matrix."""
+    def _on_vec(self) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+        """The layer as one of the stream's entries, if the stream is a matrix: definitions and checks."""
         return self._parts.steps(self.stream, self.stack.x(i))
 
     @cached_property
@@ -175,18 +176,23 @@ class Block:
         """The check that Eq. 20 with the parameters that were read off is the layer."""
         s, k = self.stack, i + 1
         name = f"the layer is a residual term, {equation_20(s.equation_20)}"
-        return equality(s.x(k), s.general_term(k), name, (*self._parts.on_vec, *self.parameters, *self.relations))
+        return equality(s.x(k), s.general_term(k), name, (*self._parts.on_vec, *self._read_off, *self.relations))
 
     @property
     def _premises(self) -> tuple[Hypothesis, ...]:
         """The hypotheses of theorems on a stack of such layers."""
         return *self._parts.premises(f"Every layer is the {self.name}"), held_parameters(self.held)
 
+    def _stated(self, derivation: Derivation) -> Derivation:
+        """Return a theorem on a stack as one on this block's layers, which its first two premises are about."""
+        vectors, checks = self._on_vec
+        steps, given = (*checks, *derivation.steps), (*vectors, *derivation.given)
+        return replace(derivation, steps=steps, given=given, premises=(*self._premises, *derivation.premises[2:]))
+
     def _lettered(self, derivation: Derivation) -> Derivation:
         """Return a derivation in which the layer's parameters stay letters, defined before everything else."""
-        read_off = (let(entry.left, entry.right, "read off") for entry in self.parameters)
-        steps = (*self._on_vec, *derivation.steps)
-        return replace(derivation, steps=steps, given=(*read_off, *derivation.given), premises=self._premises)
+        read_off = (let(entry.left, entry.right, "read off") for entry in self._read_off)
+        return self._explained(self._stated(replace(derivation, given=(*read_off, *derivation.given))))
 
     def _meanings(self) -> dict[str, str]:
         """Return the meaning of every letter of a block that was read from a program, in words."""
@@ -199,17 +205,15 @@ class Block:
         return replace(derivation, words={**own, **stream, **self.words, **self._meanings()})
 
     def _instance(self, derivation: Derivation, title: str, *, first: tuple[Step, ...] = ()) -> Derivation:
-        """Return a derivation with this block's parameters put in, and its own first two premises, layer and held."""
+        """Return a derivation with this block's parameters put in."""
         table = {(entry.left.letter, *entry.left.lower[1:]): entry.right for entry in self.parameters}
 
         def put(parameter: Parameter) -> MatrixExpr:
             right = None if parameter.of_layer else table.get((parameter.letter, *parameter.lower[1:]))
             return parameter if right is None else right.xreplace({i: parameter.lower[0] - 1})
 
-        steps = (*self._on_vec, *first, *derivation.steps)
-        instance = replace(derivation, steps=steps).with_parameters(put)
-        premises = (*self._premises, *instance.premises[2:])
-        return self._explained(replace(instance, title=title, premises=premises))
+        whole = self._stated(replace(derivation, title=title, steps=(*first, *derivation.steps)))
+        return self._explained(whole.with_parameters(put))
 
     def on_paper(self, parameter: Parameter) -> Parameter:
         """Return a symbol of the form as it is printed: with a dot where a letter of the layer looks the same.
@@ -217,8 +221,8 @@ class Block:
         Args:
             parameter: any parameter; those of the layer stay as they are.
         """
-        alike = not parameter.of_layer and parameter.parts.printed in self._own_letters
-        return dotted(parameter) if alike else parameter
+        own = parameter.of_layer or parameter.parts.printed not in self._own_letters
+        return parameter if own else dotted(parameter)
 
     @cached_property
     def _own_letters(self) -> set[str]:
@@ -245,8 +249,8 @@ class Block:
         """
         title = f"The closed form at every depth, for the {self.name}"
         *named, layer = self._parts.on_vec
-        proof = prove(self.stack, layer=layer, parameters=(*named, *self.parameters, *self.relations), title=title)
-        return self._printed(self._explained(self._lettered(proof)) if letters else self._instance(proof, title))
+        proof = prove(self.stack, layer=layer, parameters=(*named, *self._read_off, *self.relations), title=title)
+        return self._printed(self._lettered(proof) if letters else self._instance(proof, title))
 
     def unroll(self, depth: int) -> Derivation:
         """Return the closed form at a depth, compared with the network of such blocks.
@@ -254,10 +258,9 @@ class Block:
         Args:
             depth: number of layers.
         """
-        title = f"The unrolled form of the {self.name}"
         *named, layer = self._parts.on_vec
-        unrolled = unroll(depth, self.stack, layer, (*named, *self.parameters, *self.relations), title)
-        return self._printed(self._explained(self._lettered(unrolled)))
+        known, title = (*named, *self._read_off, *self.relations), f"The unrolled form of the {self.name}"
+        return self._printed(self._lettered(unroll(depth, self.stack, layer, known, title)))
 
     def collapse(self) -> Derivation:
         """Return the collapse to one affine map, with this block's parameters put in."""
@@ -269,12 +272,12 @@ class Block:
 
     def difference(self) -> Derivation:
         """Return the difference form of two inputs, between which held parameters change, for this block."""
-        title = f"The difference of two inputs, for the {self.name}"
-        layer = self._parts.on_vec
-        first = at_both_inputs(self._equation_20, self.stack, (*layer, *self.parameters), self.relations)
-        theorem = self._instance(difference(self.stack), title, first=first)
+        layer, theorem = self._parts.on_vec, difference(self.stack)
+        first = at_both_inputs(self._equation_20, self.stack, (*layer, *self._read_off), self.relations)
+        title, steps = f"The difference of two inputs, for the {self.name}", (*first, *theorem.steps)
         premises = (*self._premises[:-1], moving_parameters(self.held, self.weights))
-        return self._printed(with_moving_parameters(replace(theorem, premises=premises), self.parameters, layer))
+        own = replace(self._stated(replace(theorem, title=title, steps=steps)), premises=premises)
+        return self._printed(with_moving_parameters(self._explained(own), self._read_off, layer))
 
     def verify(
         self,

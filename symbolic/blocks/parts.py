@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from sympy import Basic, MatrixExpr
+from sympy import Basic, MatAdd, MatMul, MatrixExpr
 
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import normal_form
@@ -38,15 +38,15 @@ class Parts(NamedTuple):
         ]
         return replace(steps[0], rule=words), *steps[1:]
 
-    def steps(self, x: Parameter, vector: Parameter) -> tuple[Step, ...]:
-        """Return the definition of `vec(x)` and the checks of the layer on it; nothing if the stream is a vector."""
+    def steps(self, x: Parameter, vector: Parameter) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+        """Return the definition of `vec(x)`, and the checks of the layer on it; nothing if the stream is a vector."""
         if x == vector:
-            return ()
+            return (), ()
         names = [Definition(vector, Vec(x), (i,))]
         names += [Definition(of.left, Vec(part.left), (i,)) for part, of in zip(*self, strict=True)][:-1]
         return (
-            *(let(each.left, each.right, "the entries of the stream as a vector") for each in names),
-            *(equality(each.left, each.right, "on x' = vec(x)", (*names, *self.written)) for each in self.on_vec),
+            tuple(let(each.left, each.right, "the entries of the stream as a vector") for each in names),
+            tuple(equality(each.left, each.right, "on x' = vec(x)", (*names, *self.written)) for each in self.on_vec),
         )
 
 
@@ -113,3 +113,13 @@ def _put(part: Basic, whole: MatrixSum, name: Inner) -> Basic:
     if isinstance(part, MatrixSum) and {*whole.args} <= {*part.args}:
         return MatrixSum(name, *(_put(summand, whole, name) for summand in part.args if summand not in whole.args))
     return part.func(*(_put(inner, whole, name) for inner in part.args))
+
+
+def with_names(parameters: tuple[Definition, ...]) -> tuple[Definition, ...]:
+    """Return the parameters of a layer, each with the names of those before it that stand in it."""
+    names: dict[MatrixExpr, MatrixExpr] = {}
+    named = []
+    for entry in parameters:
+        named.append(replace(entry, right=entry.right.xreplace(names)))
+        names |= {entry.right: entry.left} if isinstance(entry.right, MatAdd | MatMul) else {}
+    return tuple(named)

@@ -21,18 +21,18 @@ _F1, _f1 = Parameter("F'", (1,), _n, _d), Parameter("f'", (1,), _n, 1)
 _F2, _f2 = Parameter("F'", (2,), _d, _n), Parameter("f'", (2,), _d, 1)
 _R, _g = Parameter("R'", (), _d, _d), Held("g'", (), _n, 1)
 
-_WORDS = {
-    "A'": "attention with its pattern held, as a matrix",
-    "a'": "attention's bias",
-    "D'[1]": "the norm of attention, its scale held",
-    "D'[2]": "the norm of the MLP, its scale held",
-    "d'[1]": "the bias of the norm of attention",
-    "d'[2]": "the bias of the norm of the MLP",
-    "F'[1]": "the MLP's matrix inside the activation",
-    "F'[2]": "the MLP's matrix outside the activation",
-    "f'[1]": "the MLP's bias inside the activation",
-    "f'[2]": "the MLP's bias outside the activation",
-    "g'": "the gate of the MLP, held",
+_WORDS = {  # what stands before a colon is said of all letters together where the block's equation is shown
+    "A'": "attention",
+    "a'": "biases: of attention",
+    "D'[1]": "norms: of attention",
+    "D'[2]": "norms: of the MLP",
+    "d'[1]": "biases: of the norm of attention",
+    "d'[2]": "biases: of the norm of the MLP",
+    "F'[1]": "matrices of the MLP: inside the activation",
+    "F'[2]": "matrices of the MLP: outside the activation",
+    "f'[1]": "biases: of the MLP, inside the activation",
+    "f'[2]": "biases: of the MLP, outside the activation",
+    "g'": "the gate of the MLP",
     "R'": "the path beside the MLP: the identity or a projection",
 }
 

@@ -11,7 +11,7 @@ from sympy import MatrixExpr, sstr
 
 from symbolic.expressions.latex import escaped, typeset
 from symbolic.expressions.parameter import Parameter, parameters_replaced
-from symbolic.proof.hypotheses import Condition, conditions_of, in_words, requirements
+from symbolic.proof.hypotheses import Condition, conditions_of, conventions, in_words, requirements
 from symbolic.proof.line_breaks import broken, width
 from symbolic.proof.step import Equation, Hypothesis, Step
 
@@ -35,12 +35,14 @@ def equation_rows(step: Step, line: float = ROOM) -> list[str]:
         relation = rf"\overset{{?}}{{{relation}}}"
     elif step.sizes:
         relation = rf"\overset{{\circ}}{{{relation}}}"
-    left, room, above = "" if step.left is None else typeset(step.left), line - _RELATION, []
-    if width(left) > LEFT * line:
-        first, *following = broken(left, line - _INDENT - _QUAD)
-        above = [f"& {first}", *(rf"&\quad {line}" for line in following)]
-        left = r"\qquad"
-    first, *following = broken(typeset(step.right), room - width(left) - _INDENT)
+    left, right, above = "" if step.left is None else typeset(step.left), typeset(step.right), []
+    first, *following = broken(right, line - _RELATION - width(left))
+    if following:
+        if width(left) > LEFT * line:
+            first, *following = broken(left, line - _INDENT - _QUAD)
+            above = [f"& {first}", *(rf"&\quad {line}" for line in following)]
+            left = r"\qquad"
+        first, *following = broken(right, line - _RELATION - _INDENT - width(left))
     return [*above, f"{left} &{relation} {first}", *(rf"&\qquad {line}" for line in following)]
 
 
@@ -103,8 +105,16 @@ class Derivation:
     @cached_property
     def hypotheses(self) -> tuple[Hypothesis, ...]:
         """The premises, and what the steps ask of activation functions, sizes and numbers."""
-        stated = [each for each in self.premises if isinstance(each, Step)]
-        return *self.premises, *requirements((*stated, *self.given, *self.steps), self.words, self.counts)
+        return *self.premises, *requirements(self._stated, self.words, self.counts)
+
+    @property
+    def conventions(self) -> tuple[str, ...]:
+        """The hypotheses that neither the premises say nor the letters with their spaces."""
+        return conventions(self._stated)
+
+    @property
+    def _stated(self) -> tuple[Step, ...]:
+        return *(each for each in self.premises if isinstance(each, Step)), *self.given, *self.steps
 
     @cached_property
     def conditions(self) -> tuple[tuple[Condition, ...], ...]:

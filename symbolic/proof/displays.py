@@ -2,6 +2,7 @@ r"""Typeset equations that stand together in a theorem, with their numbers, so t
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from sympy import MatrixBase
@@ -9,7 +10,7 @@ from sympy import MatrixBase
 from symbolic.expressions.latex import escaped, typeset
 from symbolic.proof.derivation import LEFT, equation_rows
 from symbolic.proof.hypotheses import listed
-from symbolic.proof.line_breaks import width
+from symbolic.proof.line_breaks import fits, width
 from symbolic.proof.step import Equation, Step
 
 LINE = 345.0
@@ -18,11 +19,13 @@ LINE = 345.0
 NARROWEST = 200.0
 """The width in points below which equations can't be broken into lines that fit."""
 
-_NUMBER, _GAP, _END = 30.0, 12.0, 4.0  # points: of an equation's number, between two definitions, of a comma
+_NUMBER, _GAP, _END = 24.0, 12.0, 3.0  # points: of an equation's number, between two definitions, of a comma
 
 _ALIKE = 0.15  # of a line: left sides that are aligned differ by no more
 
 ENDLESS = 1e6  # points
+
+_NEW_ROW = " \\\\\n"
 
 _MATRIX = re.compile(r"\\left\(\\begin\{matrix\}.*?\\end\{matrix\}\\right\)", re.DOTALL)
 
@@ -43,20 +46,17 @@ class Place(NamedTuple):
 
     def references(self, chains: Sequence[Chain]) -> str:
         """Return references to equations, those in a row as a range."""
-        labels = [rf"\eqref{{{self.labels[chain]}}}" for chain in chains]
-        ordered = list(self.labels)
-        places = [ordered.index(chain) for chain in chains]
-        if len(chains) > 2 and places == list(range(places[0], places[0] + len(places))):
-            return f"{labels[0]}--{labels[-1]}"
-        return listed(labels)
+        ordered = list(dict.fromkeys(self.labels.values()))
+        labels = list(dict.fromkeys(self.labels[chain] for chain in chains))
+        numbers, places = [rf"\eqref{{{label}}}" for label in labels], list(map(ordered.index, labels))
+        if len(labels) > 2 and places == list(range(places[0], places[0] + len(places))):
+            return f"{numbers[0]}--{numbers[-1]}"
+        return listed(numbers)
 
     def reason(self, step: Step, words: str) -> str:
-        """Return words on a step as LaTeX, with the numbers of the recursions or definitions that it used."""
-        used = [
-            c for c in self.labels if any(d.relation == ":=" and Equation(d.left, d.right) in step.using for d in c)
-        ]
-        numbers = f" {self.references(used)}" if used else ""
-        return CITING.sub(lambda match: match[0][: -1 if len(used) == 1 else None] + numbers, self.prose(words))
+        """Return words on a step as LaTeX, with the numbers of the recursions or definitions that it used for them."""
+        used = [c for c in self.labels if any(Equation(d.left, d.right) in step.using for d in c if d.relation == ":=")]
+        return CITING.sub(lambda match: self.references(used) if used else match[0], self.prose(words))
 
     def prose(self, words: str) -> str:
         """Return words as LaTeX, with the letters in them as equations have them."""
@@ -89,7 +89,7 @@ def _fitted(row: str, room: float) -> str:
 
 def range_of(step: Step) -> str:
     """Return the range of the indices of a step, such as `j ≤ i`, as LaTeX; nothing if its rule names none."""
-    return step.rule.partition(", for ")[2].replace("≤", r"\le")
+    return step.rule.partition(", for ")[2].replace("≤", r"\le").replace("≥", r"\ge")
 
 
 def rows_of(chain: Chain, room: float) -> list[str]:
@@ -101,12 +101,7 @@ def rows_of(chain: Chain, room: float) -> list[str]:
         line = room - _END - (_left(chain, room) if step.left is None else 0.0) - width(where)
         whole = equation_rows(step, ENDLESS if isinstance(step.right, MatrixBase) else line)
         *first, last = [_fitted(row, line) for row in whole]
-        beside = f", \\quad {last.replace('&', '')}{where}"
-        if len(chain) > 1 and step is chain[-1] and step.relation == ":=":  # an initial value, beside its recursion
-            fits = not first and width((rows[-1] + beside).replace("&", "")) <= room - _END
-            rows = [*rows[:-1], rows[-1] + beside] if fits else [*rows[:-1], f"{rows[-1]},", *first, last + where]
-        else:
-            rows += [*first, last + where]
+        rows += [*first, last + where]
     return rows
 
 
@@ -121,36 +116,54 @@ def display(chains: Sequence[Chain], place: Place) -> str:
     rooms = [place.line - (_NUMBER if chain in place.labels else 0.0) for chain in chains]
     lefts = list(map(_left, chains, rooms))
     widest = max(lefts)
-    alike = widest - min(lefts) <= _ALIKE * place.line
+    alike = widest - min(lefts) <= _ALIKE * place.line and (len(chains) == 1 or min(lefts) > 0)
     equations = []
     for chain, room, left in zip(chains, rooms, lefts, strict=True):
         *rows, last = rows_of(chain, room - (widest - left if alike else 0.0))
         last += "." if chain is chains[-1] else ","
         end = rf" \label{{{place.labels[chain]}}}" if chain in place.labels else r" \notag"
+        if len(chains) == 1 and not rows:
+            return _environment("equation", [last.replace("&", "") + end])
         if alike:
-            equations.append(" \\\\\n".join([*(rf"{row} \notag" for row in rows), last + end]))
+            equations += [*(rf"{row} \notag" for row in rows), last + end]
         else:
-            equations.append("\\begin{aligned}\n" + " \\\\\n".join([*rows, last]) + "\n\\end{aligned}" + end)
-    name = "align" if alike else "gather"
-    return f"\\begin{{{name}}}\n" + " \\\\\n".join(equations) + f"\n\\end{{{name}}}\n"
+            equations.append("\\begin{aligned}\n" + _NEW_ROW.join([*rows, last]) + "\n\\end{aligned}" + end)
+    return _environment("align" if alike else "gather", equations)
 
 
-def definitions(steps: Iterable[Step], line: float) -> str:
-    """Return definitions, as many in a line as fit."""
+def _environment(name: str, rows: Sequence[str]) -> str:
+    """Return rows in an environment; without a number if none has one."""
+    star = "" if any(r"\label" in row for row in rows) else "*"
+    text = _NEW_ROW.join(row.replace(r" \notag", "") if star else row for row in rows)
+    return f"\\begin{{{name}{star}}}\n{text}\n\\end{{{name}{star}}}\n"
+
+
+def definitions(chains: Sequence[Chain], place: Place, common: str = "") -> str:
+    """Return definitions, as many in a line as fit, with one number for all, and with ranges but for the common one."""
+    label, room = place.labels.get(chains[0]), place.line - _END
     rows: list[list[str]] = []
-    used = line
-    for step in steps:
-        text = f"{typeset(step.left)} := {typeset(step.right)}"
-        text += rf"\ ({range_of(step)})" if range_of(step) else ""
-        size = width(text) + _END
-        if size > line or isinstance(step.right, MatrixBase):
-            text, size = "\\begin{aligned}\n" + " \\\\\n".join(rows_of((step,), line)), line
-        fits = used + _GAP + size <= line
-        rows = [*rows[:-1], [*rows[-1], text]] if fits else [*rows, [text]]
-        used = used + _GAP + size if fits else size
-    ends = [*[","] * (len(rows) - 1), "."]
-    closed = [
-        r", \quad ".join(row) + end + ("\n\\end{aligned}" if row[0].startswith(r"\begin{aligned}") else "")
+
+    def in_a_row(*texts: str) -> bool:
+        return not any(r"\begin" in text for text in texts) and fits(r", \quad ".join(texts), room)
+
+    for chain in chains:
+        texts = []
+        for step in reversed(chain):  # an initial value, and then its recursion
+            here = replace(step, rule="") if range_of(step) == common else step
+            right = typeset(here.right).replace(r"\sum", r"\mathop{\textstyle\sum}\nolimits")
+            text = f"{typeset(here.left)} := {right}" + (rf"\ ({range_of(here)})" if range_of(here) else "")
+            if isinstance(here.right, MatrixBase) or not in_a_row(text):
+                text = "\\begin{aligned}\n" + _NEW_ROW.join(rows_of((here,), place.line - _NUMBER))
+            texts.append(text)
+        together = in_a_row(*texts)
+        for text in [r", \quad ".join(texts)] if together else texts:
+            if row := next((row for row in (rows if together else rows[-1:]) if in_a_row(*row, text)), None):
+                row.append(text)
+            else:
+                rows.append([text])
+    ends = [r", \notag"] * (len(rows) - 1) + [rf". \label{{{label}}}" if label else "."]
+    lines = [
+        r", \quad ".join(row) + (end[0] + "\n\\end{aligned}" if row[0].startswith(r"\begin") else end[0]) + end[1:]
         for row, end in zip(rows, ends, strict=True)
     ]
-    return "\\begin{gather*}\n" + " \\\\\n".join(closed) + "\n\\end{gather*}\n"
+    return _environment("gather", lines)

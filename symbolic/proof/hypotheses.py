@@ -57,29 +57,28 @@ VEC = "vec puts the rows of a matrix under one another, so that vec(A B C) = (A 
 
 def requirements(steps: Iterable[Step], words: Mapping[str, str], counts: str) -> tuple[str, ...]:
     """Return sentences on what equations ask of what stands in them."""
+    sides = _sides(steps)
+    functions = {part.function for side in sides for part in side.atoms(Activation)} - words.keys()
+    every, vec, numbers = _conventions(sides)
+    return tuple(filter(None, (FUNCTIONS if functions else "", every, vec, _sizes(sides, counts), numbers)))
+
+
+def conventions(steps: Iterable[Step]) -> tuple[str, ...]:
+    """Return those of the sentences that letters with their spaces and meanings don't say."""
+    return tuple(filter(None, _conventions(_sides(steps))))
+
+
+def _conventions(sides: Sequence[Basic]) -> tuple[str, str, str]:
+    own = sorted({part.function for side in sides for part in side.atoms(Activation) if part.indices})
+    every = f"Every layer has its own {listed(own)}." if own else ""
+    return every, VEC if any(side.has(Vec) for side in sides) else "", _numbers(sides)
+
+
+def _sides(steps: Iterable[Step]) -> list[Basic]:
     # Steps between matrices that are written out entry by entry name their sizes themselves.
-    sides = [
-        side
-        for step in steps
-        if not any(isinstance(side, MatrixBase) for side in (step.left, step.right))
-        for side in (step.left, step.right)
-        if isinstance(side, Basic)
-    ]
-    activations = {part for side in sides for part in side.atoms(Activation)}
-    functions = {part.function for part in activations} - words.keys()
-    own = sorted({part.function for part in activations if part.indices})
-    return tuple(
-        filter(
-            None,
-            (
-                FUNCTIONS if functions else "",
-                f"Every layer has its own {listed(own)}." if own else "",
-                VEC if any(side.has(Vec) for side in sides) else "",
-                _sizes(sides, counts),
-                _numbers(sides),
-            ),
-        )
-    )
+    pairs = ((step.left, step.right) for step in steps)
+    pairs = (pair for pair in pairs if not any(isinstance(side, MatrixBase) for side in pair))
+    return [side for pair in pairs for side in pair if isinstance(side, Basic)]
 
 
 def symbolic_sizes(sides: Iterable[Basic]) -> list[str]:

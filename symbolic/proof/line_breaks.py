@@ -1,16 +1,27 @@
 """Break the LaTeX of a formula into lines of a width in points, between summands and factors."""
 
 import re
+from string import ascii_letters
 from typing import NamedTuple
 
 _TIMES = (r"\otimes", r"\odot", r"\cdot", r"\diamond", r"\times")
 _RELATIONS = ("=", "<", ">", r"\le", r"\ge", r"\approx", r"\to")
 _FUNCTIONS = re.compile(r"\\(?:sigma'*|sum|prod|Delta|operatorname\{.*\})(?:[_^].*)?(?:\\!)?$", re.DOTALL)
-_SPACES = {r"\,": 1.7, r"\;": 2.8, r"\!": 0.0, r"\ ": 3.4, r"\quad": 10.0, r"\qquad": 20.0}
-_WIDTHS = {**dict.fromkeys("WM", 10.5), **dict.fromkeys("mw", 8.5), **dict.fromkeys("ijlft.,;:'|!", 3.9)}
-_CAPITAL, _SMALL, _BOLD, _SCRIPT = 8.3, 5.8, 1.17, 0.76
-_OPERATOR, _SUM, _COLUMN = 12.4, 15.0, 10.0
-_INDENT, _BRACKET, _MARGIN = 10.0, 5.9, 1.03
+_SPACES = {r"\,": 1.7, r"\;": 2.8, r"\!": 0.0, r"\ ": 3.4, r"\quad": 10.0, r"\qquad": 20.0, r"\cdots": 15.0}
+_NORMAL, _BOLD = (  # points: the widths of letters in Computer Modern, a small and a capital Greek one behind them
+    dict(zip(f"{ascii_letters}αΩ", map(float, widths.split()), strict=True))
+    for widths in (
+        "5.3 4.3 4.3 5.2 4.7 6.0 5.1 5.8 3.4 4.7 5.5 3.2 8.8 6.0 4.8 5.0 4.8 4.8 4.7 3.6 5.7 5.2 7.4 5.7 5.3 5.1"
+        " 7.5 8.1 7.9 8.6 8.0 7.8 7.9 9.1 5.2 6.5 9.2 6.8 10.8 9.1 7.9 7.8 7.9 7.7 6.7 7.2 7.9 8.1 10.8 9.1 8.0 7.5"
+        " 6.2 8.3",
+        "5.6 6.4 5.1 6.4 5.3 4.6 5.9 6.4 3.2 3.5 6.1 3.2 9.6 6.4 5.7 6.4 6.1 4.7 4.5 4.5 6.4 6.2 8.5 6.1 6.2 5.1"
+        " 8.7 8.2 8.3 8.8 7.6 7.2 9.0 9.0 4.4 5.9 9.0 6.9 10.9 9.0 8.6 7.9 8.6 8.6 6.4 8.0 8.8 8.9 12.0 8.7 9.0 7.0"
+        " 7.2 8.9",
+    )
+)
+_DIGIT, _SCRIPT, _PRIME, _BEHIND, _CLOSER = 5.0, 0.81, 2.8, 0.5, 1.7
+_OPERATOR, _RELATION, _SUM, _COLUMN = 12.3, 13.4, 14.5, 10.0
+_INDENT, _BRACKET, _FIXED, _MARGIN = 10.0, 5.7, 4.6, 1.02
 
 
 class _Piece(NamedTuple):
@@ -80,8 +91,8 @@ def _elements(text: str) -> list[str]:
     return elements
 
 
-def _letters(text: str, factor: float = 1.0) -> float:
-    return factor * sum(_WIDTHS.get(c, _CAPITAL if c.isupper() else _SMALL) for c in text)
+def _letters(text: str, table: dict[str, float] = _NORMAL) -> float:
+    return sum(3.0 if c in ".,;:'|!" else table.get(c, _DIGIT) for c in text)
 
 
 def _arguments(element: str) -> tuple[str, list[str], str]:
@@ -100,11 +111,11 @@ def _script_width(scripts: str) -> float:
     place = 0
     while place < len(scripts):
         if scripts[place] == "'":
-            upper += 3.0
+            upper += _PRIME
             place += 1
         elif scripts[place] in "_^":
             end = _group(scripts, place + 1)
-            inside = _SCRIPT * width(scripts[place + 1 : end].strip("{}") or " ", in_script=True) + 1.0
+            inside = _SCRIPT * width(scripts[place + 1 : end].strip("{}") or " ", in_script=True) + _BEHIND
             lower, upper = (lower + inside, upper) if scripts[place] == "_" else (lower, upper + inside)
             place = end
         else:
@@ -121,6 +132,8 @@ def _environment(element: str) -> float:
 
 
 def _element_width(element: str, in_script: bool) -> float:
+    if element.endswith(r"\!"):
+        return _element_width(element.removesuffix(r"\!"), in_script) - _CLOSER
     if element.startswith(r"\begin{"):
         return _environment(element)
     if element[0] == "{":
@@ -130,27 +143,29 @@ def _element_width(element: str, in_script: bool) -> float:
         end = len(re.match(r"\d+|.", element, re.DOTALL)[0])  # type: ignore[index]
         letter = element[:end]
         if letter in "+-=<>":
-            return 7.8 if in_script else _OPERATOR
-        return (_BRACKET if letter in "()[]" else _letters(letter)) + _script_width(element[end:])
+            return 7.8 if in_script else _OPERATOR if letter in "+-" else _RELATION
+        return (_FIXED if letter in "()[]" else _letters(letter)) + _script_width(element[end:])
     name, arguments, scripts = _arguments(element)
     inner = arguments[0] if arguments else ""
     match name:
         case r"\mathbf" | r"\boldsymbol" | r"\mathrm" | r"\text" | r"\operatorname" | r"\mathbb":
-            plain = re.sub(r"\\[a-zA-Z]+", "x", inner)
-            own = _letters(plain, _BOLD if name in (r"\mathbf", r"\boldsymbol") else 1.0) + 1.7 * (name[1] == "o")
+            plain = re.sub(r"\\[A-Z][a-z]+", "Ω", re.sub(r"\\[a-z]+", "α", inner))
+            own = _letters(plain, _BOLD if name in (r"\mathbf", r"\boldsymbol") else _NORMAL) + 1.7 * (name[1] == "o")
         case r"\frac" | r"\dfrac" | r"\tfrac":
             own = max(width(part, in_script) for part in arguments) + 2.4
         case r"\sum" | r"\prod":
             below = [width(part.strip("{}"), True) for part in re.findall(r"[_^](\{[^{}]*\}|.)", scripts)]
-            return max(_SUM, *(_SCRIPT * part for part in below)) + 3.4
+            return max([_SUM, *(_SCRIPT * part for part in below)]) + 3.4
         case r"\left" | r"\right" | r"\bigl" | r"\bigr":
-            return _BRACKET + _script_width(element[len(name) + 1 :])
+            return (_FIXED if name[1] == "b" else _BRACKET) + _script_width(element[len(name) + 1 :])
         case _ if name in _TIMES or name in _RELATIONS:
-            return _OPERATOR
+            return _OPERATOR if name in _TIMES else _RELATION
+        case r"\textstyle":
+            return 0.0
         case _ if name in _SPACES:
             return _SPACES[name]
         case _:
-            own = width(inner, in_script) if arguments else 6.8
+            own = width(inner, in_script) if arguments else _NORMAL["Ω" if name[1:2].isupper() else "α"]
     return own + _script_width(scripts)
 
 
@@ -162,6 +177,11 @@ def width(latex: str, in_script: bool = False) -> float:
         True
     """
     return sum(_element_width(element, in_script) for element in _elements(latex))
+
+
+def fits(latex: str, room: float) -> bool:
+    """Return whether a formula fits into a number of points."""
+    return _MARGIN * width(latex) <= room
 
 
 def _pieces(latex: str) -> list[_Piece]:

@@ -197,10 +197,9 @@ def prove(
         earlier = [s.coupling(k, t, r) * s.activated(s.pre_activation(k, r), k, r) for r in s.earlier(t)]
         rest = added(s.W(k, 2, t) * (s.q(i) + s.UAT(i)) + s.b(k, 2, t), earlier)
         put_in = s.W(k, 2, t) * s.P(i) * s.x(0) + rest
-        activations = s.activated(inside, k, t), s.activated(argument, k, t)
         steps += [
             equality(inside, put_in, "by the induction hypothesis", (hypothesis,)),
-            equality(*activations, "by the recursions", (hypothesis, *rules)),
+            continued(put_in, argument, "by the recursions", (hypothesis, *rules)),
         ]
     if s.sizes:
         sum_of_terms = s.W(k, 1) * s.UAT(i) + s.born(k)
@@ -209,7 +208,7 @@ def prove(
         equality(
             s.x(k),
             s.form(k),
-            "Eq. 33 at depth i + 1: put the other equations into that of the layer",
+            "Eq. 33 at depth i + 1: put these into the layer",
             (hypothesis, layer, *known),
         )
     )

@@ -1,7 +1,7 @@
 """Derive the difference form: how a stack's output changes between two inputs, and the share of each parameter."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ _RULES = (
     "and from layer j to one layer more, for j ≤ i",
 )
 
-_HELD = re.compile(r",? (?:its scale |with its pattern )?held(?: at its value on this one)?(?=$|,)| \(held\)")
+_HELD = re.compile(r", held at its value on this one| \(held\)")
 _SECANTS = "let κ be the slopes of the secants of σ; such κ exist, since Δh is zero wherever Δz is"
 _STEP = "step: by the change of one layer, the recursions and the induction hypothesis"
 
@@ -186,10 +186,8 @@ def difference(stack: ResidualStack | None = None) -> Derivation:
             "and so at the other input, where every parameter may be another one",
             values,
         ),
-        let(
-            change(x), difference_of(x), "as the change, and likewise for every other letter", moved[: len(moved) // 2]
-        ),
-        let(midpoint(x), mean_of(x), "as the midpoint, and likewise for every other letter", moved[len(moved) // 2 :]),
+        let(change(x), difference_of(x), "likewise for every other letter", moved[: len(moved) // 2]),
+        let(midpoint(x), mean_of(x), "likewise for every other letter", moved[len(moved) // 2 :]),
         equality(difference_of(product), _product(s.W(k, 1), x), "the change of a product has two parts", moved),
         *(
             equality(rule.left, rule.right, "and so has the change of a pre-activation", (*moved, *values))
@@ -215,15 +213,17 @@ def difference(stack: ResidualStack | None = None) -> Derivation:
     )
 
 
-def _in_changes(entry: Definition) -> tuple[MatrixExpr, MatrixExpr]:
-    """Return a parameter's change and midpoint in those of what is held in it, `a = ā + Δa/2` and `ã = ā − Δa/2`."""
-    held = entry.right.atoms(Held)
+def _with(entry: Definition, moving: Set[Parameter], put: Callable[[Parameter], MatrixExpr]) -> MatrixExpr:
+    """Return a parameter of a block with something else in the place of what moves in it."""
+    return parameters_replaced(entry.right, lambda a: put(a) if a in moving else a)
 
-    def at(half: Rational) -> MatrixExpr:
-        return parameters_replaced(entry.right, lambda a: midpoint(a) + half * change(a) if a in held else a)
 
-    at_one, at_other = at(Rational(1, 2)), at(Rational(-1, 2))
-    return factored(at_one - at_other), factored(Rational(1, 2) * (at_one + at_other))
+def _in_changes(entry: Definition, moving: Set[Parameter]) -> tuple[MatrixExpr, MatrixExpr]:
+    """Return a parameter's change and midpoint in those of what moves in it, `a = ā + Δa/2` and `ã = ā − Δa/2`."""
+    half = Rational(1, 2)
+    at_one = _with(entry, moving, lambda a: midpoint(a) + half * change(a))
+    at_other = _with(entry, moving, lambda a: midpoint(a) - half * change(a))
+    return factored(at_one - at_other), factored(half * (at_one + at_other))
 
 
 def at_other_input(equation: Definition) -> Definition:
@@ -241,31 +241,26 @@ def with_moving_parameters(
     derivation: Derivation, parameters: Iterable[Definition], layer: Iterable[Definition]
 ) -> Derivation:
     """Return the difference form of a block: first how its parameters move with what is held in them."""
-    steps, put_in, read_off = [], {}, []
-    known = list(map(at_other_input, layer))
+    midpoints, changes, read_off = [], [], []
+    put_in: dict[Parameter, MatrixExpr] = {}
+    known, moving = list(map(at_other_input, layer)), set[Parameter]()
     for entry in parameters:
-        held = tuple(entry.right.atoms(Held))
-        held_moved = parameters_replaced(entry.right, lambda a: second_value(a) if isinstance(a, Held) else a)
-        moved, middle = _in_changes(entry)
-        there = Definition(second_value(entry.left), held_moved, entry.variables)
-        rules = (*moves(entry.left, *held), entry, there)
+        inside = {a for a in entry.right.atoms(Parameter) if isinstance(a, Held) or a in moving}
+        moved, middle = _in_changes(entry, inside)
+        there = Definition(second_value(entry.left), _with(entry, inside, second_value), entry.variables)
+        rules = (*moves(entry.left, *inside), entry, there)
         read_off.append(let(entry.left, entry.right, "at one input, and likewise at the other", (there,)))
         known += rules
-        steps.append(equality(midpoint(entry.left), middle, "a parameter of the block has this midpoint", rules))
-        steps.append(
-            equality(
-                change(entry.left),
-                moved,
-                "it changes with what depends on the input" if held else "it is constant, so that its change is zero",
-                rules,
-            )
-        )
-        put_in[second_value(entry.left)] = held_moved
-        put_in |= {} if held else {change(entry.left): moved, midpoint(entry.left): middle}
+        midpoints.append(equality(midpoint(entry.left), middle, "the parameters have these midpoints", rules))
+        rule = "they change with what depends on the input" if inside else "and the change of a constant is zero"
+        changes.append(equality(change(entry.left), moved, rule, rules))
+        if inside:
+            moving.add(entry.left)
+        else:
+            put_in |= {change(entry.left): moved}
+            put_in |= dict.fromkeys((midpoint(entry.left), second_value(entry.left)), entry.left)
 
     theorem = derivation.with_parameters(lambda parameter: put_in.get(parameter, parameter))
-    given, words = (
-        (*read_off, *theorem.given),
-        {letter: _HELD.sub("", words) for letter, words in theorem.words.items()},
-    )
-    return replace(theorem, steps=(*steps, *theorem.steps), given=given, known=equations(known), words=words)
+    words = {letter: _HELD.sub("", meaning) for letter, meaning in theorem.words.items()}
+    steps, given = (*midpoints, *changes, *theorem.steps), (*read_off, *theorem.given)
+    return replace(theorem, steps=steps, given=given, known=equations(known), words=words)

@@ -169,7 +169,7 @@ def lora(stack: ResidualStack | None = None, depth: int = 3) -> Derivation:
         Step(
             s.x(i),
             _adapted(s.form(i)),
-            "by the same theorem, with W' + ΔW' for W' in the recursions of P, q, B, c and C",
+            "by the same theorem, with W' + ΔW' for W' in the recursions",
             prove(adapted).verified,
             using=equations(given),
         ),

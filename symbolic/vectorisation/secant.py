@@ -86,10 +86,10 @@ def attention_difference(keys: int = 3) -> Derivation:
         let(
             change(s),
             difference_of(s),
-            "as the change, and likewise for every other letter",
+            "likewise for every other letter",
             (*known, *moves(*of_output)),
         ),
-        let(midpoint(s), mean_of(s), "as the midpoint, and likewise for every other letter"),
+        let(midpoint(s), mean_of(s), "likewise for every other letter"),
         let(log_p, row[0].right, "a row of the pattern, in logarithms: z is that of the sum of exponentials"),
         let(p, row[1].right, "the row"),
         let(total, row[2].right, "as its sum, and all three likewise at the other input", second_row),

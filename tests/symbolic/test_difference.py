@@ -25,7 +25,7 @@ from symbolic.equality.two_inputs import change, difference_of, midpoint, second
 from symbolic.evaluation.bridge import name_of, to_jax
 from symbolic.expressions.latex import typeset
 from symbolic.expressions.operations import Diagonal
-from symbolic.expressions.parameter import Parameter
+from symbolic.expressions.parameter import Held, Parameter
 from symbolic.theorems import difference as theorem
 from symbolic.theorems.difference import TwoInputs, difference
 from symbolic.theorems.residual_stack import ResidualStack, i, j
@@ -78,13 +78,17 @@ def test_every_block_has_its_difference_form(name, gated):
     derivation = block.difference()
     assert derivation.verified, derivation
     assert derive("difference", block=f"{name}-gated" if gated else name) == (derivation,)
-    middle, moved = derivation.steps[0], derivation.steps[1]
-    assert (middle.left, moved.left) == (midpoint(block.stack.W(K, 1)), change(block.stack.W(K, 1)))
-    # At both inputs themselves the block's own matrices stand, and not those of any stack.
+    lefts = [step.left for step in derivation.steps]
+    own = [entry.left for entry in block.parameters]
+    assert lefts[: 2 * len(own)] == [*map(midpoint, own), *map(change, own)]
+    # At both inputs every parameter of the stack is defined by the block's own letters, which constants keep.
+    defined = {equation.left for step in derivation.given for equation in (step, *step.states)}
     sides = [side for step in derivation.steps for side in (step.left, step.right)]
-    assert not {parameter for side in sides for parameter in side.atoms(Parameter)} & {
-        letter for parameter in FORM.parameters for letter in (parameter, second_value(parameter))
-    }
+    letters = {letter.letter for parameter in FORM.parameters for letter in (parameter, second_value(parameter))}
+    used = {parameter for side in sides for parameter in side.atoms(Parameter) if parameter.letter in letters}
+    assert used and used <= defined
+    constant = [entry.left for entry in block.parameters if not entry.right.atoms(Held)]
+    assert constant and not used & set(map(second_value, constant))
 
 
 def test_the_letters_of_two_inputs_are_typeset():

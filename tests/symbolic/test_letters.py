@@ -70,10 +70,10 @@ def test_the_forms_own_symbols_have_a_dot_where_they_meet_a_users():
     shown = str(block.recursions())
     assert f"{DOTTED}ᵢ₊₁ := (I + Pᵢ₊₁) {DOTTED}ᵢ" in shown and "qᵢ₊₁ :=" in shown
     assert r"\dot{\mathbf{P}}_{i + 1}" in block.recursions().latex()
-    assert r"\dot{\mathbf{P}}_{i + 1} &:=" in block.document()
+    assert r"\dot{\mathbf{P}}_{i} :=" in block.document()
     assert DOTTED not in str(Block(lambda x: x + G * activation(F * x)).recursions())
     number = Block(lambda x: x + matrix("y", d, d) * x).contributions()
-    assert r"$\dot{y}$ is 1" in theorem(number) and "\u0307" not in theorem(number)
+    assert r"\dot{y}_{i} := " in theorem(number) and "\u0307" not in theorem(number)
 
 
 def test_a_letter_of_the_form_isnt_put_in_for_a_users():

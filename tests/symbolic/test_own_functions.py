@@ -38,7 +38,7 @@ def test_every_theorem_holds_with_the_layers_index(kind):
     for derivation in (*all_of(block), block.unroll(5), block.prove(letters=True)):
         assert derivation.proved, derivation
         assert all(part.indices for part in functions_in(derivation)), derivation.title
-    assert "Every layer has its own" in str(derivation) and "_{i + 1}\\!" in block.document()
+    assert "Every layer has its own" in str(derivation) and "_{i}\\!" in block.document()
 
 
 def test_only_the_named_functions_are_a_layers_own():

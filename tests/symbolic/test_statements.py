@@ -40,7 +40,8 @@ def test_hypotheses_stand_above_the_statement(what):
         assert text.index("\nHypotheses:\n· ") < re.search(r"^([✓✗○]|Claim| .*:=)", text, re.MULTILINE).start()
         statement = r"\begin{theorem}" if derivation.proved else r"\paragraph{Densities"
         setting, _, rest = theorem(derivation).partition(statement)
-        stated = [each if isinstance(each, str) else each.rule for each in derivation.hypotheses]
+        hypotheses = (*derivation.premises, *derivation.conventions)  # the rest is said of letters and their spaces
+        stated = [each if isinstance(each, str) else each.rule for each in hypotheses]
         assert rest and all(words_of(escaped(each)) in words_of(setting) for each in stated)
         assert all(r"\text{" in derivation._repr_latex_().split(r"\begin{aligned}")[0] for _ in derivation.hypotheses)
 

@@ -93,7 +93,7 @@ def _about(step: Step, claims: Sequence[Chain], value: object, place: Place) -> 
     """Return the sentence on claims at one `i`, with the rule of one of them."""
     numbers = f"{place.references(claims)} hold{'' if claims[1:] else 's'}"
     if step.by_induction:
-        sentence = f"Suppose that {numbers} at $i-1$"
+        sentence = f"Suppose {numbers} at $i-1$"
     elif value == i:
         sentence = f"So {numbers} at $i$"
     elif value:

@@ -220,7 +220,7 @@ def _verified(derivation: Derivation) -> tuple[str, str]:
     sizes, program = symbolic_sizes(sides), f"duat-jax {version('duat-jax')}"
     functions = {part.function for side in sides for part in side.atoms(Activation)} - derivation.words.keys()
     letters = ", ".join([f"${size}$" for size in sizes] + list(map(escaped, sorted(functions))))
-    scope = f", for all {letters}" if letters else ""
+    scope = f" for all {letters}" if letters else ""
     return f"Verified symbolically by {program}{scope}.\n", (
         f"% {program}: {derivation.verdict}; a check multiplies out both sides of one equation and compares;"
         f" sizes that are symbols: {', '.join(sizes) or 'none'}\n"

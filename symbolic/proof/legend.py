@@ -132,7 +132,7 @@ def _number(symbol: Symbol, derivation: Derivation) -> LegendEntry:
 
 def letters(derivations: Iterable[Derivation]) -> list[LegendEntry]:
     """Return every letter and sign that occurs with its meaning, each once."""
-    parameters: dict[tuple[str, tuple[Any, ...], str], LegendEntry] = {}
+    parameters: dict[tuple[Parameter, str], None] = {}
     signs: list[LegendEntry] = []
     for derivation in derivations:
         for part in dict.fromkeys(_parts(derivation)):
@@ -141,8 +141,7 @@ def letters(derivations: Iterable[Derivation]) -> list[LegendEntry]:
             elif isinstance(part, Parameter):
                 letter, marks = _bare(part.letter)
                 explained, words = _explained(part, letter, derivation)
-                shape, text = explained.shape, sstr(explained)
-                parameters.setdefault((text, shape, words), LegendEntry(typeset(explained), text, shape, words))
+                parameters[explained, words] = None
                 signs += [_DECORATED[mark] for mark in sorted(marks)]
                 signs += [_number(symbol, derivation) for symbol in (i, j) if symbol in explained.indices]
             elif isinstance(part, Activation):
@@ -155,7 +154,23 @@ def letters(derivations: Iterable[Derivation]) -> list[LegendEntry]:
                 signs.append(_number(part, derivation))
             elif type(part) in _OPERATIONS:
                 signs.append(_OPERATIONS[type(part)])
-    return list(dict.fromkeys([*parameters.values(), *signs]))
+    counted = {_alike(each, words) for each, words in parameters if _counting(each)}
+    entries = [
+        LegendEntry(typeset(each), sstr(each), each.shape, words)
+        for each, words in parameters
+        if _counting(each) or _alike(each, words) not in counted  # the letter of every head stands for those of each
+    ]
+    return list(dict.fromkeys([*entries, *signs]))
+
+
+def _counting(parameter: Parameter) -> bool:
+    """Return whether an index of a parameter counts something else than layers, such as heads."""
+    symbols = {symbol for index in parameter.lower for symbol in index.free_symbols} - {i, j}
+    return any(symbol.name.islower() for symbol in symbols)
+
+
+def _alike(parameter: Parameter, words: str) -> tuple[Any, ...]:
+    return parameter.letter, len(parameter.lower), parameter.shape, words
 
 
 def rows(derivations: Iterable[Derivation]) -> list[tuple[str, str, str]]:

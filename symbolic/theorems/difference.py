@@ -25,7 +25,7 @@ _RULES = (
     "and from layer j to one layer more, for j ≤ i",
 )
 
-_HELD = re.compile(r", held at its value on this one| \(held\)")
+_HELD = re.compile(r", held at those on this one| \(held\)")
 _SECANTS = "let κ be the slopes of the secants of σ; such κ exist, since Δh is zero wherever Δz is"
 _STEP = "step: by the change of one layer, the recursions and the induction hypothesis"
 
@@ -241,7 +241,7 @@ def with_moving_parameters(
     derivation: Derivation, parameters: Iterable[Definition], layer: Iterable[Definition]
 ) -> Derivation:
     """Return the difference form of a block: first how its parameters move with what is held in them."""
-    midpoints, changes, read_off = [], [], []
+    midpoints, changes, constants, read_off = [], [], [], []
     put_in: dict[Parameter, MatrixExpr] = {}
     known, moving = list(map(at_other_input, layer)), set[Parameter]()
     for entry in parameters:
@@ -252,15 +252,15 @@ def with_moving_parameters(
         read_off.append(let(entry.left, entry.right, "at one input, and likewise at the other", (there,)))
         known += rules
         midpoints.append(equality(midpoint(entry.left), middle, "the parameters have these midpoints", rules))
-        rule = "they change with what depends on the input" if inside else "and the change of a constant is zero"
-        changes.append(equality(change(entry.left), moved, rule, rules))
         if inside:
             moving.add(entry.left)
+            changes.append(equality(change(entry.left), moved, "they change with what depends on the input", rules))
         else:
             put_in |= {change(entry.left): moved}
             put_in |= dict.fromkeys((midpoint(entry.left), second_value(entry.left)), entry.left)
+            constants.append(equality(change(entry.left), moved, "and the change of a constant is zero", rules))
 
     theorem = derivation.with_parameters(lambda parameter: put_in.get(parameter, parameter))
     words = {letter: _HELD.sub("", meaning) for letter, meaning in theorem.words.items()}
-    steps, given = (*midpoints, *changes, *theorem.steps), (*read_off, *theorem.given)
+    steps, given = (*midpoints, *changes, *constants, *theorem.steps), (*theorem.given, *read_off)
     return replace(theorem, steps=steps, given=given, known=equations(known), words=words)

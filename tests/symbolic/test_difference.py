@@ -79,8 +79,10 @@ def test_every_block_has_its_difference_form(name, gated):
     assert derivation.verified, derivation
     assert derive("difference", block=f"{name}-gated" if gated else name) == (derivation,)
     lefts = [step.left for step in derivation.steps]
-    own = [entry.left for entry in block.parameters]
-    assert lefts[: 2 * len(own)] == [*map(midpoint, own), *map(change, own)]
+    entries = {entry.left: entry for entry in block.parameters}
+    own = list(entries)
+    moving_first = sorted(own, key=lambda left: not entries[left].right.atoms(Held))
+    assert lefts[: 2 * len(own)] == [*map(midpoint, own), *map(change, moving_first)]
     # At both inputs every parameter of the stack is defined by the block's own letters, which constants keep.
     defined = {equation.left for step in derivation.given for equation in (step, *step.states)}
     sides = [side for step in derivation.steps for side in (step.left, step.right)]

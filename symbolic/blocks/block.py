@@ -164,7 +164,7 @@ class Block:
         title, held = f"The residual terms of the {self.name}", (held_parameters(self.held),)
         return self._printed(self._explained(Derivation(title, tuple(steps), " ".join(meanings), premises=held)))
 
-    _read_off = property(lambda self: with_names(self.parameters))
+    _read_off = cached_property(lambda self: with_names(self.parameters, self._parts.on_vec))
 
     @cached_property
     def _on_vec(self) -> tuple[tuple[Step, ...], tuple[Step, ...]]:

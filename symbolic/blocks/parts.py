@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from sympy import Basic, MatAdd, MatMul, MatrixExpr
 
+from symbolic.equality.collect import collect
 from symbolic.equality.definition import Definition
-from symbolic.equality.normal_form import normal_form
+from symbolic.equality.normal_form import equal, normal_form
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import Index, IndexedSum
 from symbolic.expressions.matrix import MatrixSum
@@ -115,11 +116,23 @@ def _put(part: Basic, whole: MatrixSum, name: Inner) -> Basic:
     return part.func(*(_put(inner, whole, name) for inner in part.args))
 
 
-def with_names(parameters: tuple[Definition, ...]) -> tuple[Definition, ...]:
-    """Return the parameters of a layer, each with the names of those before it that stand in it."""
+def with_names(parameters: tuple[Definition, ...], layer: tuple[Definition, ...]) -> tuple[Definition, ...]:
+    """Return the parameters of a layer, each with the names of those before it that stand in it or are its factor."""
+    *halves, last = layer
+    activations = last.right.atoms(Activation)
+    factors = [collect(each.argument, half.left).path for half in halves for each in activations]
     names: dict[MatrixExpr, MatrixExpr] = {}
     named = []
     for entry in parameters:
-        named.append(replace(entry, right=entry.right.xreplace(names)))
+        right = entry.right.xreplace(names)
+        products = (
+            factor * name
+            for value, name in names.items()
+            for factor in factors
+            if right == entry.right
+            and (factor.shape[0], *value.shape) == (right.shape[0], factor.shape[1], right.shape[1])
+            if equal(factor * value, right)
+        )
+        named.append(replace(entry, right=next(products, right)))
         names |= {entry.right: entry.left} if isinstance(entry.right, MatAdd | MatMul) else {}
     return tuple(named)

@@ -238,6 +238,16 @@ def test_a_blocks_parameters_are_letters_in_its_proof():
     assert r"\mathbf{W}'_{i,1} \mathbf{P}_{i - 1}" in statement
 
 
+def test_the_matrix_inside_an_activation_is_a_product_as_the_blocks_halves_have_it():
+    def layer(x):
+        y = x + held("H", N, N) * diag(held("r", N)) * x * matrix("V", M, M)
+        return y + activation(diag(held("s", N)) * y * matrix("F", M, K)) * matrix("G", K, M)
+
+    derivation = Block(layer, (N, M)).prove(letters=True)
+    factor = r"\left(\operatorname{diag}\!\left(\mathbf{s}_{i}\right) \otimes \mathbf{F}_{i}^{T}\right)"
+    assert derivation.proved and rf"\mathbf{{W}}'_{{i,2}} := {factor} \mathbf{{W}}'_{{i,1}}" in theorem(derivation)
+
+
 def test_a_letter_of_a_block_never_has_a_theorems_meaning():
     block = Block(lambda x: x + matrix("F", 4, 4) * diag(held("g", 4)) * activation(matrix("G", 4, 4) * x), (4, 1))
     words = {letter: words for letter, _, words in rows([block.residual_terms()])}

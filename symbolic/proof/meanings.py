@@ -1,7 +1,7 @@
 """Say what the letters of theorems mean, in words; a paper leaves out what stands behind a colon."""
 
 OF_LAYERS = {
-    "x'": "the residual stream after layer i (x'_0 is the input)",
+    "x'": "the residual stream after layer i, the features of all tokens in a row (x'_0 is the input)",
     "W'1": "matrices of layer i: on the linear path",
     "W'2": "matrices of layer i: inside the activation",
     "W'3": "matrices of layer i: before the activation",

@@ -82,7 +82,7 @@ def proof(derivation: Derivation, place: Place) -> str:
         rules = reason(pair[1], place)
         return sentence([pair], name=False) or ("by" if rules.startswith("by ") else rules)
 
-    text = "By induction over $i$.\n" if derivation.inductions else ""
+    text = "By induction on $i$.\n" if derivation.inductions else ""
     for _, group in groupby(pairwise([(), *chains]), kind):
         pairs = list(group)
         text += sentence(pairs) or _explained([chain for _, chain in pairs], derivation, place)

@@ -150,7 +150,7 @@ def _bias(recording: Recording, provided: Seen, factors: frozenset[Site]) -> Any
 
 def collapse_of(recording: Recording, gate_rule: str | None = None) -> Collapse:
     """Collapse a recorded function to one affine map at one input: `fn(x) = W(x) x + b(x)`."""
-    require_floats(recording.argument)
+    require_floats(recording.argument, recording.value)
     factors = shared_factors(recording, gate_rule)
     provided = _compiled_slopes(recording, gate_rule)
     x, shared = recording.argument, frozenset(factors)

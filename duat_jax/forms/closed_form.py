@@ -342,5 +342,5 @@ def unroll(fn: Callable[[Any], Any] | Model, x: Any, *, marks: str | None = None
     """
     fn, x = from_embeddings(fn, x)
     recording = record(with_marks(fn, marks))(x)
-    require_floats(recording.argument)
+    require_floats(recording.argument, recording.value)
     return ClosedForm(recording)

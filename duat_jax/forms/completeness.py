@@ -317,7 +317,11 @@ def completeness_of(
 def entrywise_completeness(value: Any, parts: Sequence[Any], eps: Sequence[float] | None = None) -> Completeness:
     """Compare the sum of parts with an array, or with streams one after another, entry by entry."""
     if not isinstance(value, jax.Array):
-        value, *parts = (ravel_pytree(tree)[0] for tree in (value, *parts))
+        # Every stream has a scale of its own.
+        leaves = zip(*(jax.tree.leaves(tree) for tree in (value, *parts)), strict=True)
+        streams = [entrywise_completeness(of_value, of_parts, eps)[:5] for of_value, *of_parts in leaves]
+        numbers, total, error, tolerance, largest = (ravel_pytree(field)[0] for field in zip(*streams, strict=True))
+        return Completeness(numbers, total, error, tolerance, largest)
     # The finer parts of each entry aren't known here: they are taken to be as many as the array's entries, and their
     # root of squares to be the largest entry.
     total = sum((part.astype(value.dtype) for part in parts), jnp.zeros_like(value))

@@ -6,9 +6,11 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
+from duat_jax.errors import DuatError
 from duat_jax.operators.linear_map import LinearMap, pytree, rebuilt
-from duat_jax.operators.shapes import shapes_of
+from duat_jax.operators.shapes import describe, shapes_of
 
 
 @pytree("data")
@@ -52,6 +54,12 @@ class LinearFunction(LinearMap):
     @property
     def T(self) -> "LinearFunction":
         """The transposed map; its own transpose is the map itself."""
+        kinds = {jnp.iscomplexobj(leaf) for leaf in jax.tree.leaves((self.argument, self.result))}
+        if len(kinds) > 1:
+            raise DuatError(
+                f"a map from {describe(self.argument)} to {describe(self.result)} has no transpose: take real and"
+                " imaginary parts for streams of their own"
+            )
         return rebuilt(LinearFunction, {**vars(self), "transposed": not self.transposed})
 
     def _apply(self, x: Any) -> Any:

@@ -115,7 +115,7 @@ class LinearMap(ABC):
 
 def require_array(linear: LinearMap) -> None:
     """Raise unless a map is one between two arrays."""
-    if names_of(linear.input) != [""] or names_of(linear.output) != [""]:
+    if not jax.tree_util.all_leaves((linear.input, linear.output)):
         raise DuatError(
             f"a map from {describe(linear.input)} to {describe(linear.output)} is one between several streams: choose"
             " two of them by linear.between(source, target)"
@@ -280,8 +280,9 @@ class BetweenStreams(LinearMap):
             (self.source, self.whole.input, "takes"),
             (self.target, self.whole.output, "gives"),
         ):
-            if name is not None and name not in names_of(shapes):
-                raise DuatError(f"there is no stream {name!r}: the map {words} {describe(shapes)}")
+            if name is not None and (count := names_of(shapes).count(name)) != 1:
+                there = f"there are {count} streams called" if count else "there is no stream"
+                raise DuatError(f"{there} {name!r}: the map {words} {describe(shapes)}")
 
     @property
     def input(self) -> Any:

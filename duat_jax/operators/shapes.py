@@ -52,13 +52,22 @@ def require_fits(x: Any, shapes: Any, taker: str) -> None:
         raise DuatError(f"{taker} takes {describe(shapes)} but was given {describe(given)}: convert or reshape it")
 
 
-def require_floats(x: Any) -> None:
-    """Raise unless something is an array, or streams, of floating-point numbers."""
-    if not (leaves := jax.tree.leaves(x)):
+def require_floats(x: Any, result: Any) -> None:
+    """Raise unless a function's argument and result are arrays, or streams, of floating-point numbers."""
+    if not jax.tree.leaves(x):
         raise DuatError("the argument is empty: give an array, or streams by their names")
-    if not all(jnp.issubdtype(jnp.result_type(leaf), jnp.inexact) for leaf in leaves):
+    if not _flow(x):
         raise DuatError(
             f"the argument is {describe(shapes_of(x))}: it has whole numbers, and nothing flows from those: begin at"
             " the embeddings, with a function of what your model looks up for its token ids, and close over other whole"
             " numbers"
         )
+    if not _flow(result):
+        raise DuatError(
+            f"the result is {describe(shapes_of(result))}: nothing flows to whole numbers and truth values: return"
+            " floating-point numbers alone"
+        )
+
+
+def _flow(x: Any) -> bool:
+    return all(jnp.issubdtype(jnp.result_type(leaf), jnp.inexact) for leaf in jax.tree.leaves(x))

@@ -188,7 +188,7 @@ def linear_map(recording: Recording, source: Occurrence | None = None, target: T
     if source is not None:
         _require(recording, source, SOURCES, "source")
     if source is None:
-        require_floats(recording.argument)
+        require_floats(recording.argument, recording.value if target is None else ())
     start = recording.argument if source is None else recording.at(source)
     return LinearFunction(Between(source, target), recording, shapes_of(start))
 

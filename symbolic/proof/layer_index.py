@@ -21,6 +21,10 @@ def _goes_on(sides: Iterable[Any]) -> bool:
     return any(isinstance(side, Basic | MatrixBase) and side.has(i + 1) for side in sides)
 
 
+def _has_i(side: Any) -> bool:
+    return isinstance(side, Basic | MatrixBase) and side.has(i)
+
+
 def _before(side: Any) -> Any:
     return side.xreplace({i: i - 1}) if isinstance(side, Basic | MatrixBase) else side
 
@@ -34,12 +38,12 @@ def _equation(equation: Equation) -> Equation:
 
 
 def _steps(chain: Chain) -> Iterator[Step]:
-    """Yield the lines of an equation; a definition of layer `i + 1` is for i ≥ 1, any other for i ≥ 0."""
+    """Yield the lines of an equation; one of layer `i + 1` is for i ≥ 1, any other for i ≥ 0."""
     goes_on = _goes_on(side for step in chain for side in (step.left, step.right))
     for step in chain:
         using, states = (tuple(map(_equation, each)) for each in (step.using, step.states))
         rule = (_words(step.rule) if goes_on else step.rule).replace("for 1 ≤ i", "for i ≥ 1")
-        if step.relation == ":=" and ", for " not in rule and step.left.has(i):
+        if ", for " not in rule and not step.by_induction and _has_i(step.left):
             rule += f", for i ≥ {int(goes_on)}"
         sides = (_before(step.left), _before(step.right)) if goes_on else (step.left, step.right)
         yield Step(*sides, rule, step.verified, step.relation, step.by_induction, step.sizes, using, states)

@@ -160,9 +160,11 @@ def _theorem(derivation: Derivation, place: Place) -> str:
     """Return the statement: definitions, assumptions, the claims for every `i`, and the others, by their conditions."""
     conditions = dict(zip(derivation.steps, derivation.conditions, strict=True))
     assumed, others = [(step,) for step in derivation.steps if step.assumed], other_claims(derivation)
-    claims: dict[tuple[Condition, ...], list[Chain]] = {}
+    claims: dict[tuple[tuple[Condition, ...], str], list[Chain]] = {}
     for chain in others:
-        claims.setdefault(tuple(dict.fromkeys(c for step in chain for c in conditions[step])), []).append(chain)
+        needs = tuple(dict.fromkeys(c for step in chain for c in conditions[step]))
+        where_it_holds = dict.fromkeys(f"${each}$" for each in map(range_of, chain) if each)
+        claims.setdefault((needs, listed(list(where_it_holds))), []).append(chain)
     text = _put(derivation, place) + (_assumptions(assumed, place) if assumed else "")
     opening = "Then" if text else ""
     if derivation.inductions:
@@ -171,10 +173,9 @@ def _theorem(derivation: Derivation, place: Place) -> str:
         text += _opening("Then", f"where {in_latex(needed)}" if needed else "", r"for every $i\ge0$")
         text += display(_inductions(derivation), place)
         opening = "Moreover"
-    for under, chains in sorted(claims.items(), key=lambda item: len(item[0])):
-        ranges = dict.fromkeys(f"${each}$" for each in map(range_of, (step for c in chains for step in c)) if each)
+    for (under, ranges), chains in sorted(claims.items(), key=lambda item: len(item[0][0])):
         where = f"Where {in_latex(under)}" if under else opening
-        text += _opening(where, f"for {listed(list(ranges))}" if ranges else "") + display(chains, place)
+        text += _opening(where, f"for {ranges}" if ranges else "") + display(chains, place)
     name = _name(derivation)
     return f"\\begin{{theorem}}[{{{place.prose(derivation.title)}}}]\\label{{thm:{name}}}\n{text}\\end{{theorem}}\n"
 

@@ -114,7 +114,7 @@ def recurrence(path: tuple[Definition, ...] = PATH, blocks: tuple[Definition, ..
     state = Definition(vector("h", i), states)
     split = Definition(carried(j, i + j + k), carried(j + k, i + j + k) * carried(j, j + k))
     following = Definition(*(side.xreplace({i: n}) for side in (split.left, split.right)))
-    by = "by the recursions"
+    by, ranges = "by the recursions", "i + 1 ≥ 1, j ≥ 1, k ≥ 0"
     first, second = C(row) * carried(j + k, row), carried(j, j + k) * B(j)
     right, left = (Parameter(letter, (), FEATURES, FEATURES) for letter in "VO")
     steps = (
@@ -126,11 +126,11 @@ def recurrence(path: tuple[Definition, ...] = PATH, blocks: tuple[Definition, ..
             (state, *LAYER, *path, *blocks),
         ),
         *claim(split, by, by, *path, where="1 ≤ j"),
-        equality(W(row, j), first * second, f"{by} and the claim on Φ", (following, *blocks)),
+        equality(W(row, j), first * second, f"{by} and the claim on Φ, for {ranges}", (following, *blocks)),
         equality(
             left * W(row, j) * right,
             (left * first) * (second * right),
-            "the same with a matrix on either side",
+            f"the same with a matrix on either side, for {ranges}",
             (following, *blocks),
         ),
     )

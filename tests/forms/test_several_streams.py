@@ -7,6 +7,7 @@ import pytest
 from helpers import close
 
 import duat_jax as duat
+from duat_jax.forms.completeness import entrywise_completeness
 from duat_jax.operators.shapes import zeros_of
 
 SIZES = {"image": 4, "slots": 2, "text": 3}
@@ -200,3 +201,30 @@ def test_a_stream_that_there_isnt_is_named():
     pattern = jax.nn.softmax(STREAMS["text"] @ STREAMS["image"].T)
     close(norms, 3**0.5 * pattern)
     assert zeros_of(whole.input).keys() == STREAMS.keys()
+
+
+def test_every_stream_sums_by_its_own_scale():
+    large, small = jnp.full(3, 1e7, jnp.float32), jnp.ones(2, jnp.float32)
+    right = entrywise_completeness({"a": large, "b": small}, [{"a": large, "b": small}])
+    assert right.verdict == "holds" and right.tolerance.shape == (5,)
+    assert entrywise_completeness({"a": large, "b": small}, [{"a": large, "b": small / 2}]).verdict == "fails"
+
+
+def test_two_streams_of_one_name_are_not_told_apart():
+    streams = {"a": {"b": jnp.ones(2)}, "a.b": jnp.ones(3)}
+    with pytest.raises(duat.DuatError, match=r"there are 2 streams called 'a.b': the map takes a.b float64\[2\], a.b"):
+        duat.unroll(lambda streams: streams, streams).input_map().between("a.b")
+
+
+@pytest.mark.parametrize("question", [duat.unroll, duat.collapse])
+def test_results_of_whole_numbers_are_refused(question):
+    with pytest.raises(duat.DuatError, match=r"the result is n int\d+\[3\], x float64\[2\]: nothing flows to whole"):
+        question(lambda streams: {"x": 2 * streams["x"], "n": jnp.arange(3)}, {"x": jnp.ones(2)})
+
+
+def test_a_map_from_real_to_complex_streams_has_no_transpose():
+    """For `⟨u, A x⟩ = ⟨Aᵀ u, x⟩` it would have to be complex, and its result is real."""
+    whole = duat.unroll(lambda x: jax.lax.complex(x, 2 * x), jnp.ones(2)).input_map()
+    close(whole(jnp.ones(2)), jnp.full(2, 1 + 2j))
+    with pytest.raises(duat.DuatError, match=r"from float64\[2\] to complex128\[2\] has no transpose: take real and"):
+        _ = whole.T

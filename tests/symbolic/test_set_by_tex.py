@@ -45,7 +45,7 @@ SHARES = {  # of a page of two columns, each of 246 by 703 points; the closed fo
     "block pre-norm": ({"what": "block", "block": "pre-norm"}, 0.23),
     "recursions": ({}, 0.39),
     "collapse": ({}, 0.44),
-    "contributions": ({}, 0.45),
+    "contributions": ({}, 0.47),
     "difference": ({}, 0.62),
     "difference of pre-norm": ({"what": "difference", "block": "pre-norm"}, 0.89),
 }

@@ -249,7 +249,8 @@ class Block:
         """
         title = f"The closed form at every depth, for the {self.name}"
         *named, layer = self._parts.on_vec
-        proof = prove(self.stack, layer=layer, parameters=(*named, *self._read_off, *self.relations), title=title)
+        parameters = self._read_off if letters else self.parameters
+        proof = prove(self.stack, layer=layer, parameters=(*named, *parameters, *self.relations), title=title)
         return self._printed(self._lettered(proof) if letters else self._instance(proof, title))
 
     def unroll(self, depth: int) -> Derivation:

@@ -260,7 +260,7 @@ class BetweenStreams(LinearMap):
         target: name of the stream `s` of the result; all of them if `None`.
 
     Raises:
-        DuatError: if there is no such stream.
+        DuatError: if there is no such stream, or several of its name.
 
     Example:
         >>> import jax, jax.numpy as jnp

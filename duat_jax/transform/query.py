@@ -187,7 +187,7 @@ def linear_map(recording: Recording, source: Occurrence | None = None, target: T
     require_affine(recording, target)
     if source is not None:
         _require(recording, source, SOURCES, "source")
-    if source is None:
+    else:
         require_floats(recording.argument, recording.value if target is None else ())
     start = recording.argument if source is None else recording.at(source)
     return LinearFunction(Between(source, target), recording, shapes_of(start))

@@ -1,4 +1,4 @@
-"""What TeX makes of theorems: the widths that lines are broken by are TeX's, and a theorem is as long as in a paper."""
+"""Widths of formulas are those of TeX, and theorems take as much of a page as they do in a paper."""
 
 import re
 import shutil

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from sympy import MatrixExpr, Symbol, sympify
 
+from symbolic.blocks.base import BaseBlock
 from symbolic.blocks.layer import checked_layer, of_layer, read, stream_of_shape, vectorised, with_own_indices
 from symbolic.blocks.parts import parts_of, with_names
 from symbolic.blocks.relations import at_both_inputs, at_sizes, relations_of_layer, with_relations
 from symbolic.equality.definition import Definition
-from symbolic.errors import NumbersDiffer, warn_renamed
-from symbolic.expressions.parameter import Held, Ones, Parameter, dotted
+from symbolic.errors import warn_renamed
+from symbolic.expressions.parameter import Parameter
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.hypotheses import equation_20, held_parameters, moving_parameters
 from symbolic.proof.legend import kind_of
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from symbolic.evaluation.comparison import Activations, Numbers
 
 
-class Block:
+class Block(BaseBlock):
     """One layer, written as an expression of the stream: its residual terms read off, proved and unrolled.
 
     Every parameter is a layer's own, and gets the layer's index. A parameter that depends on the input (a pattern, a
@@ -83,6 +84,7 @@ class Block:
         vector = x if columns == 1 else Parameter("x'", (i,), rows * columns, 1)
         whole = written if columns == 1 else vectorised(written, x, vector)
         self._parts = parts_of(Definition(x.xreplace({i: i + 1}), written, (i,)), x, vector)
+        self._named = tuple(part.left for parts in self._parts for part in parts)
         self.name, self.stream, self.written = name, x, written
         self.stack, self.parameters = read(whole, vector, self.relations)
         self.layer = Definition(self.stack.x(i + 1), whole, (i,))
@@ -144,17 +146,6 @@ class Block:
         as_given = self.name, shared, own, at_sizes(relations, numbers)
         return Block(lambda stream: written.xreplace({**numbers, x: stream}), (rows, columns), *as_given)
 
-    @property
-    def held(self) -> tuple[Held, ...]:
-        """The parameters of one layer that depend on the input and are treated as constants, at their values on it."""
-        return tuple(sorted(self.written.atoms(Held), key=str))
-
-    @property
-    def weights(self) -> tuple[Parameter, ...]:
-        """The constant parameters of one layer."""
-        moved = {self.stream, *self.held, *self.written.atoms(Ones)}
-        return tuple(sorted(self.written.atoms(Parameter) - moved, key=str))
-
     def residual_terms(self) -> Derivation:
         """Return `W'_{i+1,k}` and `b'_{i+1,k}`, read off, with the check that Eq. 20 with them is the layer."""
         steps = [*(let(part.left, part.right, "one layer") for part in self._parts.written), *chain(*self._on_vec)]
@@ -214,20 +205,6 @@ class Block:
 
         whole = self._stated(replace(derivation, title=title, steps=(*first, *derivation.steps)))
         return self._explained(whole.with_parameters(put))
-
-    def on_paper(self, parameter: Parameter) -> Parameter:
-        """Return a symbol of the form as it is printed: with a dot where a letter of the layer looks the same.
-
-        Args:
-            parameter: any parameter; those of the layer stay as they are.
-        """
-        own = parameter.of_layer or parameter.parts.printed not in self._own_letters
-        return parameter if own else dotted(parameter)
-
-    @cached_property
-    def _own_letters(self) -> set[str]:
-        names = {part.left for parts in self._parts for part in parts}
-        return {p.parts.printed for p in (*self.written.atoms(Parameter), *names) if p.of_layer}
 
     def _printed(self, derivation: Derivation) -> Derivation:
         """Return a derivation in the letters on paper, with the relations that its steps used among its premises."""
@@ -325,13 +302,7 @@ class Block:
 
         layers = [functions] if callable(functions) else list(functions)
         of_layers = [weights] * len(layers) if isinstance(weights, Mapping) else list(weights)
-        numbers = compare(self, layers, x, of_layers, activation, sizes)
-        if not numbers.holds:
-            raise NumbersDiffer(
-                f"the function isn't the {self.name}:\n{numbers}\nthe first ✗ says which part to look at: another"
-                " weight, a mark of another name, or a block that is written otherwise"
-            )
-        return numbers
+        return self._certified(compare(self, layers, x, of_layers, activation, sizes))
 
     def document(self, depth: int | None = None) -> str:
         """Return a LaTeX file that stands alone: the block, and the theorem of its closed form with its proof.
@@ -340,12 +311,3 @@ class Block:
             depth: number of layers at which the closed form is written out too; not at all if absent.
         """
         return article(self.prove(letters=True), *([] if depth is None else [self.unroll(depth)]))
-
-    def __str__(self) -> str:
-        return str(self.residual_terms())
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(str(self))
-
-    def _repr_latex_(self) -> str:
-        return self.residual_terms()._repr_latex_()

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sympy import MatrixExpr, Tuple, ZeroMatrix
 
+from symbolic.blocks.base import BaseBlock
 from symbolic.blocks.layer import Inside, of_layer, result_of, visit, with_own_indices, wrong_letters
 from symbolic.equality.collect import collect_streams
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import factored, normal_form
-from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError
+from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.constructors import letter_of
 from symbolic.expressions.operations import Vec
-from symbolic.expressions.parameter import Held, Inner, Ones, Parameter, dotted
+from symbolic.expressions.parameter import Inner, Parameter
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.hypotheses import held_parameters
 from symbolic.proof.legend import kind_of
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from symbolic.evaluation.comparison import Activations, Numbers
 
 
-class StreamBlock:
+class StreamBlock(BaseBlock):
     """One layer of several residual streams, each written as an expression of all: read off, proved and compared.
 
     Every parameter is a layer's own, and gets the layer's index. A parameter that depends on the input is held, as in
@@ -64,7 +65,7 @@ class StreamBlock:
         shared: tuple[str, ...] = (),
     ) -> None:
         self.name, self.names = name, tuple(shape)
-        self.streams = tuple(_stream(letter, size) for letter, size in _checked_shape(shape).items())
+        self.streams = self._named = tuple(_stream(letter, size) for letter, size in _checked_shape(shape).items())
         written = _checked(layer, dict(zip(self.names, self.streams, strict=True)), shared)
         self.layer = tuple(
             Definition(x.xreplace({i: i + 1}), with_own_indices(of_layer(each, shared, ())), (i,))
@@ -72,17 +73,6 @@ class StreamBlock:
         )
         self.written = Tuple(*(each.right for each in self.layer))
         self.stack, self._on_vec, self.parameters = _read(self.layer, self.streams)
-
-    @property
-    def held(self) -> tuple[Held, ...]:
-        """The parameters of one layer that depend on the input and are treated as constants, at their values on it."""
-        return tuple(sorted(self.written.atoms(Held), key=str))
-
-    @property
-    def weights(self) -> tuple[Parameter, ...]:
-        """The constant parameters of one layer."""
-        moved = {*self.streams, *self.held, *self.written.atoms(Ones)}
-        return tuple(sorted(self.written.atoms(Parameter) - moved, key=str))
 
     @property
     def _activations(self) -> tuple[Definition, ...]:
@@ -127,15 +117,6 @@ class StreamBlock:
             words={**words, **own},
         )
         return derivation.with_parameters(self.on_paper)
-
-    def on_paper(self, parameter: Parameter) -> Parameter:
-        """Return a symbol of the form as it is printed: with a dot where a letter of the layer looks the same.
-
-        Args:
-            parameter: any parameter; those of the layer stay as they are.
-        """
-        own = {p.parts.printed for p in (*self.written.atoms(Parameter), *self.streams) if p.of_layer}
-        return dotted(parameter) if not parameter.of_layer and parameter.parts.printed in own else parameter
 
     def residual_terms(self) -> Derivation:
         """Return the matrices and biases of the layer, read off, with the check that they give the layer."""
@@ -192,26 +173,11 @@ class StreamBlock:
 
         layers = [functions] if callable(functions) else list(functions)
         of_layers = [weights] * len(layers) if isinstance(weights, Mapping) else list(weights)
-        numbers = compare_streams(self, layers, x, of_layers, activation)
-        if not numbers.holds:
-            raise NumbersDiffer(
-                f"the function isn't the {self.name}:\n{numbers}\nthe first ✗ says which part to look at: another"
-                " weight, a mark of another name, or a block that is written otherwise"
-            )
-        return numbers
+        return self._certified(compare_streams(self, layers, x, of_layers, activation))
 
     def document(self) -> str:
         """Return a LaTeX file that stands alone: the block, and the theorem of its closed form with its proof."""
         return article(self.prove())
-
-    def __str__(self) -> str:
-        return str(self.residual_terms())
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(str(self))
-
-    def _repr_latex_(self) -> str:
-        return self.residual_terms()._repr_latex_()
 
 
 def _checked_shape(shape: Any) -> Mapping[str, tuple[Any, Any]]:

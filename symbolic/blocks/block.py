@@ -15,7 +15,7 @@ from symbolic.blocks.parts import parts_of, with_names
 from symbolic.blocks.relations import at_both_inputs, at_sizes, relations_of_layer, with_relations
 from symbolic.equality.definition import Definition
 from symbolic.errors import warn_renamed
-from symbolic.expressions.parameter import Parameter
+from symbolic.expressions.parameter import Parameter, Variable
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.hypotheses import equation_20, held_parameters, moving_parameters
 from symbolic.proof.legend import kind_of
@@ -81,7 +81,7 @@ class Block(BaseBlock):
         self._as_given = written, x, shared, own, relations
         self.relations = relations_of_layer(relations, written, x, shared)
         written = with_own_indices(of_layer(written, shared, own))
-        vector = x if columns == 1 else Parameter("x'", (i,), rows * columns, 1)
+        vector = x if columns == 1 else Variable("x'", (i,), rows * columns, 1)
         whole = written if columns == 1 else vectorised(written, x, vector)
         self._parts = parts_of(Definition(x.xreplace({i: i + 1}), written, (i,)), x, vector)
         self._named = tuple(part.left for parts in self._parts for part in parts)

@@ -128,7 +128,7 @@ def stream_of_shape(shape: Any) -> Parameter:
         rows, columns = shape or (ResidualStack().width, 1)
     except TypeError:
         raise SymbolicError(f"the shape is {shape!r}: give rows and columns, (d, 1) or (N, M)") from None
-    return Parameter("x'", (i,), rows, 1) if columns == 1 else Variable("x", (i,), rows, columns)
+    return Variable("x'" if columns == 1 else "x", (i,), rows, columns)
 
 
 def vectorised(expression: MatrixExpr, x: Parameter, vector: Parameter) -> MatrixExpr:

@@ -15,7 +15,7 @@ from symbolic.equality.normal_form import factored, normal_form
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.constructors import letter_of
 from symbolic.expressions.operations import Vec
-from symbolic.expressions.parameter import Inner, Parameter
+from symbolic.expressions.parameter import Inner, Parameter, Variable
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.hypotheses import held_parameters
 from symbolic.proof.legend import kind_of
@@ -233,7 +233,7 @@ class _ReadStreams(NamedTuple):
 def _read(layer: Sequence[Definition], streams: Sequence[Inner]) -> _ReadStreams:
     """Sort a layer by the entries of its streams: paths, biases, and the matrices of every activation."""
     widths = [stream.shape[0] * stream.shape[1] for stream in streams]
-    vectors = [Parameter("x'", (i, s), width, 1) for s, width in enumerate(widths, 1)]
+    vectors = [Variable("x'", (i, s), width, 1) for s, width in enumerate(widths, 1)]
     entries = {x if x.shape[1] == 1 else Vec(x): v for x, v in zip(streams, vectors, strict=True)}
     on_vec = [normal_form(Vec(each.right)).expression().xreplace(entries) for each in layer]
     for whole, each in zip(on_vec, layer, strict=True):

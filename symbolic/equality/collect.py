@@ -92,7 +92,8 @@ def _split(form: NormalForm, x: Parameter) -> tuple[MatrixExpr, MatrixExpr, dict
     path: dict[Word, Expr] = {}
     offset: dict[Word, Expr] = {}
     rest: dict[Word, Expr] = {}
-    for word, coefficient in form.words.items():
+    # The vec of a column is itself, with the matrices and numbers that act from the right brought in front.
+    for word, coefficient in (form.vec() if form.shape[1] == 1 else form).words.items():
         match word.atoms[-1:]:
             case (ParameterAtom(parameter=parameter),) if parameter == x:
                 factor = _before_last(word)

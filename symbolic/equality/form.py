@@ -5,7 +5,7 @@ from functools import cached_property
 
 from sympy import Add, Expr, Integer, MatrixExpr, S, Symbol, ZeroMatrix
 
-from symbolic.equality.atoms import DiagonalAtom
+from symbolic.equality.atoms import ActivationAtom, DiagonalAtom
 from symbolic.equality.index_notation import word_key
 from symbolic.equality.linear_atoms import ParameterAtom, TransposeAtom, vec
 from symbolic.equality.word import Atom, Shape, Word, expanded, indices_of
@@ -108,10 +108,11 @@ def _without_ones(word: Word) -> Summand:
 
 
 def _longest_last(word: Word) -> Word:
-    """Return `diag(v) w` or `diag(w) v`, whichever ends with data or the longer word, as a reader looks for it."""
+    """Return `diag(v) w` or `diag(w) v`: an activation comes last, then data, then the longer word."""
 
-    def rank(vector: Word) -> tuple[bool, int, str]:
-        return vector.data, len(vector.atoms), str(vector.expression())
+    def rank(vector: Word) -> tuple[bool, bool, int, str]:
+        activated = any(isinstance(atom, ActivationAtom) for atom in vector.atoms)
+        return activated, vector.data, len(vector.atoms), str(vector.expression())
 
     if word.shape[1] != 1 or not any(isinstance(atom, DiagonalAtom) for atom in word.atoms):
         return word

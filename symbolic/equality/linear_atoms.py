@@ -146,19 +146,22 @@ def kronecker(left: Word, right: Word) -> Word:
 def vec(word: Word) -> Word:
     """Return the entries of a word as a column: `A x B` as `(A ⊗ Bᵀ) vec x` at its data, `u vᵀ` as `u ⊗ v`."""
     rows, columns = word.shape
-    if columns == 1:
-        return word
     if word.scalars:
         return vec(word.alone()).scaled(word.scalars)
-    for k, atom in enumerate(word.atoms):
-        inner = [word.shape[0], *(a.shape[1] for a in word.atoms)]
-        before = Word(word.atoms[:k], (rows, inner[k]))
-        if k and inner[k] == 1:
-            return kronecker(before, Word(word.atoms[k:], (inner[k], columns)).transposed())
-        if atom.data:
-            after = Word(word.atoms[k + 1 :], (inner[k + 1], columns))
-            return times(kronecker(before, after.transposed()), _vec_of_atom(atom))
-    if len(word.atoms) == 1:
+    inner = [rows, *(atom.shape[1] for atom in word.atoms)]
+
+    def part(first: int, last: int) -> Word:
+        return Word(word.atoms[first:last], (inner[first], inner[last]))
+
+    count = len(word.atoms)
+    # A column is its own vec, unless its data are a matrix, or a column that a number multiplies from the right.
+    if (k := next((k for k, atom in enumerate(word.atoms) if atom.data), None)) is not None:
+        return times(kronecker(part(0, k), part(k + 1, count).transposed()), _vec_of_atom(word.atoms[k]))
+    if columns == 1:
+        return word
+    if (k := next((k for k in range(1, count) if inner[k] == 1), None)) is not None:
+        return kronecker(part(0, k), part(k, count).transposed())
+    if count == 1:
         return _vec_of_atom(word.atoms[0])
     return Word((VecAtom.shared((rows * columns, Integer(1)), word),), expanded((rows * columns, Integer(1))))
 

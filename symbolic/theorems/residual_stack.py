@@ -12,7 +12,7 @@ from symbolic.equality.definition import Definition
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
-from symbolic.expressions.parameter import Parameter, i, j
+from symbolic.expressions.parameter import Parameter, Variable, i, j
 
 _DEEPEST = 100  # activations are nested once for every layer
 
@@ -74,9 +74,9 @@ class ResidualStack:
     def _counted(self, *terms: int) -> tuple[int, ...]:
         return terms if len(self.sizes) > 1 else ()
 
-    def x(self, k: Any) -> Parameter:
+    def x(self, k: Any) -> Variable:
         """Return `x'_k`, the residual stream after layer k."""
-        return Parameter("x'", (k,), self.width, 1)
+        return Variable("x'", (k,), self.width, 1)
 
     def W(self, k: Any, role: int, term: int = 1) -> MatrixExpr:
         """Return `W'_{k,1}` on the linear path, `W'_{k,2}` inside a term's activation, or `W'_{k,3}` outside it."""

@@ -11,7 +11,7 @@ from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.matrix import MatrixSum
-from symbolic.expressions.parameter import Parameter, i, j
+from symbolic.expressions.parameter import Parameter, Variable, i, j
 from symbolic.proof.hypotheses import HELD
 from symbolic.proof.step import Hypothesis, Step
 
@@ -95,9 +95,9 @@ class StreamStack:
             return ZeroMatrix(*shape)
         return Parameter(letter, (k, row, column), *shape)
 
-    def x(self, k: Any, s: int) -> Parameter:
+    def x(self, k: Any, s: int) -> Variable:
         """Return `x'_{k,s}`, stream s after layer k."""
-        return Parameter("x'", (k, s), self.widths[s - 1], 1)
+        return Variable("x'", (k, s), self.widths[s - 1], 1)
 
     def a(self, k: Any, t: int) -> Parameter:
         """Return `a_{k,t}`, the activation of a term of layer k."""

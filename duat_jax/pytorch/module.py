@@ -7,7 +7,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -18,6 +18,7 @@ import numpy as np
 
 from duat_jax.errors import DuatError
 from duat_jax.extras import requiring
+from duat_jax.operators.shapes import require_fits, shapes_of
 from duat_jax.pytorch.corrections import corrections
 from duat_jax.pytorch.known_numbers import known_numbers
 
@@ -87,9 +88,11 @@ class TorchFunction:
                 stack.enter_context(context)
             # Whole numbers of 64 bits have 32 where JAX has no others.
             warnings.filterwarnings("ignore", message="Explicitly requested dtype")
-            tensors = environment.j2t_iso((self.weights, args, kwargs))
+            weights, *given = environment.j2t_iso((self.weights, args, kwargs))
+            weights = _of_every_module(self.module, weights)
             try:
-                return _arrays(torch.func.functional_call(self.module, *tensors), environment.t2j_iso)
+                output = torch.func.functional_call(self.module, weights, *given, tie_weights=False)
+                return _arrays(output, environment.t2j_iso)
             except torchax.tensor.OperatorNotFound:
                 pass
             except UNKNOWN as error:
@@ -97,6 +100,28 @@ class TorchFunction:
                 raise DuatError(f"{where}: it can't be traced") from None
         names = ", ".join(_missing(self.module, args, kwargs))
         raise DuatError(f"torchax {torchax.__version__} has no {names}, which the module computes")
+
+    def with_weights(self, weights: Mapping[str, jax.Array]) -> "TorchFunction":
+        """Return the function with other arrays in the place of some weights, as functions of which it is explained.
+
+        Args:
+            weights: arrays by the weights' names, of their shapes and dtypes.
+
+        Raises:
+            DuatError: for a name that the module doesn't have, and for another shape or dtype.
+
+        Example:
+            >>> import pytest
+            >>> torch, _ = pytest.importorskip("torch"), pytest.importorskip("torchax")
+            >>> function = from_torch(torch.nn.Linear(3, 2).eval(), [torch.ones(3)])
+            >>> function.with_weights({"weight": jnp.zeros((2, 3)), "bias": jnp.ones(2)})(jnp.ones(3)).tolist()
+            [1.0, 1.0]
+        """
+        name = type(self.module).__name__
+        if unknown := [key for key in weights if key not in self.weights]:
+            raise DuatError(f"{name} has no weight {unknown[0]!r}: its weights are {', '.join(self.weights)}")
+        require_fits(dict(weights), {key: shapes_of(self.weights[key]) for key in weights}, name)
+        return replace(self, weights={**self.weights, **weights})
 
 
 def _line_of(error: Exception) -> str:
@@ -164,6 +189,19 @@ def _names(module: "torch.nn.Module") -> dict[Any, str]:
     return names
 
 
+def _of_every_module(module: "torch.nn.Module", weights: dict[str, Any]) -> dict[str, Any]:
+    """Return weights by all their names, a shared one by those of every module that has it."""
+    # PyTorch does the same, but exchanges the tensors of a module with two names twice, and so leaves ours in it.
+    names = {each: name for name, each in [*module.named_parameters(), *module.named_buffers()]}
+    shared = {
+        f"{prefix}.{key}".lstrip("."): names[each]
+        for prefix, inner in module.named_modules()
+        for key, each in [*inner._parameters.items(), *inner._buffers.items()]
+        if each is not None
+    }
+    return {name: weights[first] for name, first in shared.items() if first in weights}
+
+
 @contextmanager
 def _scopes(module: "torch.nn.Module") -> Iterator[None]:
     """Compute every module's operations in a scope of its name, as `jax.named_scope` gives it."""
@@ -212,7 +250,7 @@ def from_torch(module: "torch.nn.Module", example: Sequence[Any] | Mapping[str, 
 
     Raises:
         DuatError: if PyTorch isn't installed; for a module in training; naming an operation that has no counterpart;
-            where outputs differ from PyTorch's, with both numbers.
+            for a cache of Transformers among the arguments; where outputs differ from PyTorch's, with both numbers.
 
     Example:
         >>> import pytest
@@ -229,6 +267,11 @@ def from_torch(module: "torch.nn.Module", example: Sequence[Any] | Mapping[str, 
     args, kwargs = ((), dict(example)) if isinstance(example, Mapping) else (tuple(example), {})
     function = TorchFunction(weights_of(module), module)
     leaves, structure = jax.tree.flatten(jax.tree.map(_array, (args, kwargs)))
+    if caches := [type(leaf).__name__ for leaf in leaves if hasattr(leaf, "get_seq_length")]:
+        raise DuatError(
+            f"an argument is a {caches[0]}, which isn't an array: give a module that takes keys and values as arrays"
+            " and makes the cache of them, such as PEFT's model of a prefix"
+        )
     traced = [isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in leaves]
 
     @jax.jit  # as it is asked later; and one program is compiled sooner than one of each operation

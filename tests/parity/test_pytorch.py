@@ -238,3 +238,17 @@ def test_a_dtype_that_isnt_there_is_refused():
         duat.from_hugging_face(transformers.AutoModelForCausalLM, GOLDEN / "gpt2", dtype="float64")
     with pytest.raises(duat.DuatError, match="dtype must be float64 or float32, not 'bfloat16'"):
         duat.from_hugging_face(transformers.AutoModelForCausalLM, GOLDEN / "gpt2", dtype="bfloat16")
+
+
+def test_a_module_with_two_names_keeps_its_tensors():
+    """As PEFT's model names the embeddings of the model inside it."""
+    layer, tied = nn.Linear(3, 3), nn.Linear(3, 3)
+    tied.weight = layer.weight
+    module = Computes(lambda self, x: self.a(x) + self.b(x) + self.c(x), a=layer, b=layer, c=tied).double().eval()
+    before = dict(module.named_parameters())
+    x = torch.randn(3, dtype=torch.float64)
+    function = duat.from_torch(module, [x])
+    assert sorted(function.weights) == ["a.bias", "a.weight", "c.bias"]
+    assert all(each is before[name] for name, each in module.named_parameters())
+    moved = function.with_weights({"a.weight": jnp.zeros((3, 3))})(jnp.asarray(x.numpy()))
+    near(moved, (2 * layer.bias + tied.bias).detach().numpy(), within=1e-12)

@@ -1,5 +1,6 @@
 """Define the errors of the symbolic layer, each with the fault and the remedy, and the warning of an old name."""
 
+from typing import Any
 from warnings import warn
 
 
@@ -13,6 +14,12 @@ class ShapeMismatch(SymbolicError):
 
 class NumbersDiffer(SymbolicError):
     """Raised if the numbers of a function aren't those of the symbols that are said to describe it."""
+
+
+def in_one_line(value: Any) -> str:
+    """Return how something is written, in one line of at most 100 characters, for a message."""
+    written = " ".join(repr(value).split())
+    return written if len(written) <= 100 else f"{written[:99]}…"
 
 
 def warn_renamed(old: str, new: str) -> None:

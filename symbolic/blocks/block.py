@@ -300,9 +300,7 @@ class Block(BaseBlock):
         """
         from symbolic.evaluation.comparison import compare
 
-        layers = [functions] if callable(functions) else list(functions)
-        of_layers = [weights] * len(layers) if isinstance(weights, Mapping) else list(weights)
-        return self._certified(compare(self, layers, x, of_layers, activation, sizes))
+        return self._certified(compare(self, functions, x, weights, activation, sizes))
 
     def document(self, depth: int | None = None) -> str:
         """Return a LaTeX file that stands alone: the block, and the theorem of its closed form with its proof.

@@ -1,6 +1,6 @@
 """Check the expression that a layer is written as, and write it as an expression of `vec(x)`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -10,11 +10,11 @@ from sympy.polys.polyerrors import BasePolynomialError
 from symbolic.equality.collect import collect, collect_streams, nonlinearity_message
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import factored, normal_form
-from symbolic.errors import ShapeMismatch, SymbolicError
+from symbolic.errors import ShapeMismatch, SymbolicError, in_one_line
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import Index, IndexedSum
 from symbolic.expressions.operations import Vec
-from symbolic.expressions.parameter import Held, Ones, Parameter, Variable, Weight
+from symbolic.expressions.parameter import Held, Ones, Parameter, Variable, Weight, checked_shape
 from symbolic.theorems.residual_stack import ResidualStack, i
 
 _COUNTS_LAYERS = {"i", "j", "k", "m"}  # the names of the form's own indices, on paper
@@ -37,6 +37,13 @@ def wrong_letters(expression: Basic, streams: Iterable[Parameter], shared: tuple
     if unknown := sorted(set(shared) - letters):
         wrong.append(f"{', '.join(unknown)} is shared, and no letter of the layer")
     return wrong
+
+
+def check_names(keyword: str, names: Any) -> None:
+    """Raise if something else is given than the names that a keyword takes."""
+    if isinstance(names, str) or not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
+        example = repr(names) if isinstance(names, str) else "'A'"
+        raise SymbolicError(f"{keyword} is {names!r}: give a tuple of names, ({example},)")
 
 
 def result_of(layer: Any, x: Any) -> Any:
@@ -76,12 +83,12 @@ def result_of(layer: Any, x: Any) -> Any:
 def checked_layer(layer: Any, x: Parameter, shared: tuple[str, ...], own: tuple[str, ...]) -> MatrixExpr:
     """Return the expression of a layer if it can be one."""
     for keyword, names in {"shared": shared, "own": own}.items():
-        if isinstance(names, str):
-            raise SymbolicError(f"{keyword} is {names!r}: give a tuple, ({names!r},)")
+        check_names(keyword, names)
     expression = result_of(layer, x)
     if not isinstance(expression, MatrixExpr):
-        written = " ".join(repr(expression).split())
-        raise SymbolicError(f"the layer is {written}: give a function from the stream to a matrix expression")
+        raise SymbolicError(
+            f"the layer is {in_one_line(expression)}: give a function from the stream to a matrix expression"
+        )
     if expression.shape != x.shape:
         raise ShapeMismatch(
             f"the stream is {x.shape[0]} × {x.shape[1]} and the layer makes it {expression.shape[0]} ×"
@@ -126,8 +133,9 @@ def stream_of_shape(shape: Any) -> Parameter:
     """Return `x_i` of a shape, or `x'_i` of one column."""
     try:
         rows, columns = shape or (ResidualStack().width, 1)
-    except TypeError:
+    except (TypeError, ValueError):
         raise SymbolicError(f"the shape is {shape!r}: give rows and columns, (d, 1) or (N, M)") from None
+    rows, columns = checked_shape("x", rows, columns)
     return Variable("x'" if columns == 1 else "x", (i,), rows, columns)
 
 

@@ -3,16 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sympy import MatrixExpr, Tuple, ZeroMatrix
 
 from symbolic.blocks.base import BaseBlock
-from symbolic.blocks.layer import Inside, of_layer, result_of, visit, with_own_indices, wrong_letters
+from symbolic.blocks.layer import Inside, check_names, of_layer, result_of, visit, with_own_indices, wrong_letters
 from symbolic.equality.collect import collect_streams
 from symbolic.equality.definition import Definition
 from symbolic.equality.normal_form import factored, normal_form
-from symbolic.errors import ShapeMismatch, SymbolicError
+from symbolic.errors import ShapeMismatch, SymbolicError, in_one_line
 from symbolic.expressions.constructors import letter_of
 from symbolic.expressions.operations import Vec
 from symbolic.expressions.parameter import Inner, Parameter, Variable
@@ -64,8 +65,8 @@ class StreamBlock(BaseBlock):
         name: str = "block of several streams",
         shared: tuple[str, ...] = (),
     ) -> None:
+        self.streams = self._named = _streams(shape)
         self.name, self.names = name, tuple(shape)
-        self.streams = self._named = tuple(_stream(letter, size) for letter, size in _checked_shape(shape).items())
         written = _checked(layer, dict(zip(self.names, self.streams, strict=True)), shared)
         self.layer = tuple(
             Definition(x.xreplace({i: i + 1}), with_own_indices(of_layer(each, shared, ())), (i,))
@@ -171,17 +172,22 @@ class StreamBlock(BaseBlock):
         """
         from symbolic.evaluation.stream_comparison import compare_streams
 
-        layers = [functions] if callable(functions) else list(functions)
-        of_layers = [weights] * len(layers) if isinstance(weights, Mapping) else list(weights)
-        return self._certified(compare_streams(self, layers, x, of_layers, activation))
+        return self._certified(compare_streams(self, functions, x, weights, activation))
 
     def document(self) -> str:
         """Return a LaTeX file that stands alone: the block, and the theorem of its closed form with its proof."""
         return article(self.prove())
 
 
-def _checked_shape(shape: Any) -> Mapping[str, tuple[Any, Any]]:
-    """Return the shapes of the streams by name if they are shapes."""
+class _ByName(dict[str, Inner]):
+    """The streams by their names, which says so where a layer reads one that isn't there."""
+
+    def __missing__(self, name: Any) -> Inner:
+        raise SymbolicError(f"the layer reads a stream {name!r}: the streams are {', '.join(self)}")
+
+
+def _streams(shape: Any) -> tuple[Inner, ...]:
+    """Return the symbols of the streams if their shapes are given by name."""
     if not isinstance(shape, Mapping) or not shape:
         raise SymbolicError(
             f"the shape is {shape!r}: give that of every stream by its name, {{'x': (N, M), 'm': (K, M)}}"
@@ -189,24 +195,23 @@ def _checked_shape(shape: Any) -> Mapping[str, tuple[Any, Any]]:
     for name, size in shape.items():
         if not isinstance(size, tuple) or len(size) != 2:
             raise SymbolicError(f"the shape of {name} is {size!r}: give rows and columns, (d, 1) or (N, M)")
-    return shape
-
-
-def _stream(name: str, shape: tuple[Any, Any]) -> Inner:
-    return Inner(letter_of(name), (i,), *shape)
+    streams = {name: Inner(letter_of(name), (i,), *size) for name, size in shape.items()}
+    for first, second in combinations(streams, 2):
+        if streams[first].letter == streams[second].letter:
+            raise SymbolicError(f"{first} and {second} are one letter: give every stream its own")
+    return tuple(streams.values())
 
 
 def _checked(layer: Any, streams: dict[str, Inner], shared: tuple[str, ...]) -> tuple[MatrixExpr, ...]:
     """Return what a layer makes of every stream, in the streams' order, if it can be a layer."""
-    if isinstance(shared, str):
-        raise SymbolicError(f"shared is {shared!r}: give a tuple, ({shared!r},)")
-    result = result_of(layer, dict(streams))
+    check_names("shared", shared)
+    result = result_of(layer, _ByName(streams))
     if not isinstance(result, Mapping) or {*result} != {*streams}:
-        given = f"streams called {', '.join(map(str, result))}" if isinstance(result, Mapping) else repr(result)
+        given = f"streams called {', '.join(map(str, result))}" if isinstance(result, Mapping) else in_one_line(result)
         raise SymbolicError(f"the layer gives {given}: give one expression for each of {', '.join(streams)}, by name")
     for name, stream in streams.items():
         if not isinstance(result[name], MatrixExpr):
-            raise SymbolicError(f"the layer makes {name} {result[name]!r}: give a matrix expression")
+            raise SymbolicError(f"the layer makes {name} {in_one_line(result[name])}: give a matrix expression")
         if result[name].shape != stream.shape:
             raise ShapeMismatch(
                 f"the stream {name} is {stream.shape[0]} × {stream.shape[1]} and the layer makes it"

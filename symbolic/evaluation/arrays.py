@@ -9,7 +9,7 @@ from jax import Array
 from sympy import Integer, Symbol, solve, sympify
 
 from duat_jax.transform.recording import Recording
-from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError
+from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError, in_one_line
 from symbolic.evaluation.bridge import name_of, needed
 from symbolic.evaluation.flow import Values
 from symbolic.expressions.parameter import Held, Inner, Parameter, latin
@@ -31,8 +31,25 @@ class _Read(dict[str, Array]):
         raise SymbolicError(f"nothing called {name} is held in the function: held are {', '.join(self) or 'none'}")
 
 
-def _times(shape: tuple[Any, ...]) -> str:
+def times(shape: tuple[Any, ...]) -> str:
+    """Return a shape in words."""
     return " × ".join(map(str, shape)) or "a number"
+
+
+def array_of(name: str, value: Any) -> Array:
+    """Return an array if numbers are given."""
+    try:
+        return jnp.asarray(value)
+    except (TypeError, ValueError):
+        raise SymbolicError(f"{name} is {in_one_line(value)}: give an array of numbers") from None
+
+
+def stream_of(name: str, value: Any) -> Array:
+    """Return the array of a stream if its numbers needn't be whole."""
+    array = array_of(name, value)
+    if not jnp.issubdtype(array.dtype, jnp.inexact):
+        raise SymbolicError(f"{name} is of {array.dtype}: give it a floating-point dtype")
+    return array
 
 
 def _as_matrix(array: Array, parameter: Parameter) -> Array:
@@ -75,14 +92,16 @@ def arrays_of(block: Any, k: int, recording: Recording, weights: Mapping[str, An
             value = held[name]
         else:
             place = "hold(…, name) of the function" if moves else "weights"
-            missing.append(f"{name} ({_times(parameter.shape)}) in {place}")
+            missing.append(f"{name} ({times(parameter.shape)}) in {place}")
             continue
-        array = jnp.asarray(value)
+        array = array_of(name, value)
         arrays[parameter] = _as_matrix(array, parameter)
         if arrays[parameter].shape != parameter.shape:
-            wrong.append(f"{name} is {_times(array.shape)}, expected {_times(parameter.shape)}")
+            wrong.append(f"{name} is {times(array.shape)}, expected {times(parameter.shape)}")
     if missing:
-        raise SymbolicError(f"layer {k}: no array for {', '.join(missing)}; held are {', '.join(held) or 'none'}")
+        raise SymbolicError(
+            f"layer {k}: no array for {', '.join(missing)}: give each one there; held are {', '.join(held) or 'none'}"
+        )
     if wrong:
         others = ": a block has the same sizes in every layer; duat.unroll takes layers of other sizes" if k > 1 else ""
         raise ShapeMismatch(f"layer {k}: {'; '.join(sorted(wrong))}{others}")
@@ -123,7 +142,7 @@ def numbers_of_sizes(
     of_x = (x.size, 1) if block.stream.shape[1] == 1 else x.shape
     named = [] if isinstance(weights, Values) else _named_weights(block, weights)
     shapes = [(block.stream.shape, of_x)]
-    shapes += [(parameter.shape, jnp.shape(weights[name]) or (1,)) for parameter, name in named]
+    shapes += [(parameter.shape, array_of(name, weights[name]).shape or (1,)) for parameter, name in named]
     for written, shape in shapes:
         pairs = [(size.xreplace(numbers), number) for size, number in zip(written, shape, strict=False)]
         if any(size.is_Integer and size != number for size, number in pairs):
@@ -134,7 +153,7 @@ def numbers_of_sizes(
                 numbers[symbol] = next(roots, Integer(number))
     expected = tuple(size.xreplace(numbers) for size in block.stream.shape)
     if len(of_x) != 2 or expected != tuple(of_x):
-        raise ShapeMismatch(f"x is {_times(x.shape)}, expected {_times(expected)}")
+        raise ShapeMismatch(f"x is {times(x.shape)}, expected {times(expected)}")
     if unknown := sorted(map(str, symbols - numbers.keys())):
         raise SymbolicError(f"{', '.join(unknown)} is in no shape: give a number, sizes={{{unknown[0]}: 2}}")
     return {symbol: numbers[symbol] for symbol in symbols}

@@ -1,6 +1,6 @@
 """Compare a block's formulas, evaluated, with the function that they describe."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +12,7 @@ from sympy import MatrixExpr, Symbol, sympify
 from duat_jax.forms.closed_form import ClosedForm, unroll
 from duat_jax.forms.completeness import entrywise_completeness
 from symbolic.errors import NumbersDiffer, SymbolicError
-from symbolic.evaluation.arrays import arrays_of, letters_of, numbers_of_sizes
+from symbolic.evaluation.arrays import arrays_of, letters_of, numbers_of_sizes, stream_of
 from symbolic.evaluation.bridge import Activate, to_jax
 from symbolic.evaluation.flow import Values
 from symbolic.expressions.activation import Activation
@@ -105,21 +105,37 @@ def matched(form: ClosedForm, ours: Sequence[tuple[Array, ...]]) -> list[int]:
     return matched
 
 
-def check_layers(functions: Sequence[Layer], weights: Sequence[Any]) -> None:
-    """Raise if there isn't a function and a mapping of weights for each layer."""
-    if not functions or len(functions) != len(weights):
-        raise SymbolicError(
-            f"{len(functions)} functions and {len(weights)} mappings of weights: give one of each for a layer"
-        )
-    if not all(callable(function) for function in functions):
+def by_layer(functions: Any, weights: Any) -> tuple[list[Layer], list[Mapping[str, Any]]]:
+    """Return a function and its weights, by the letters as they are kept, for every layer."""
+    layers = [functions] if callable(functions) else _all_of(functions)
+    if layers is None or not all(map(callable, layers)):
         raise SymbolicError("a layer's function can't be called: give a marked function of the stream")
-    if not all(isinstance(of_layer, Mapping) for of_layer in weights):
+    of_layers = [weights] * len(layers) if isinstance(weights, Mapping) else _all_of(weights)
+    if of_layers is None or not all(isinstance(arrays, Mapping) for arrays in of_layers):
         raise SymbolicError("the weights of a layer are no mapping: give an array by letter")
+    if not layers or len(layers) != len(of_layers):
+        counts = ((len(layers), "function"), (len(of_layers), "mapping"))
+        given = " and ".join(f"{count} {noun}{'s' * (count != 1)}" for count, noun in counts)
+        raise SymbolicError(f"{given} of weights: give one of each for a layer")
+    return layers, [arrays if isinstance(arrays, Values) else _by_letter(arrays) for arrays in of_layers]
+
+
+def _all_of(several: Any) -> list[Any] | None:
+    return list(several) if isinstance(several, Iterable) else None
+
+
+def _by_letter(arrays: Mapping[Any, Any]) -> dict[str, Any]:
+    if wrong := [repr(name) for name in arrays if not isinstance(name, str)]:
+        raise SymbolicError(
+            f"{', '.join(wrong)} names no weight: give an array by letter, as it is written in the block"
+        )
+    return {latin(name): array for name, array in arrays.items()}
 
 
 def functions_by_name(block: Any, activation: Any, depth: int) -> dict[str, Activate]:
     """Return the activation functions of all layers by name, `σ[2]` for the one that is layer 2's own."""
-    of_layers = list(activation) if isinstance(activation, Sequence) else [activation] * depth
+    several = isinstance(activation, Sequence) and not isinstance(activation, str)
+    of_layers = list(activation) if several else [activation] * depth
     if len(of_layers) != depth:
         raise SymbolicError(f"activation functions of {len(of_layers)} layers for {depth}: give each layer its own")
     parts, missing = block.written.atoms(Activation), set()
@@ -129,7 +145,7 @@ def functions_by_name(block: Any, activation: Any, depth: int) -> dict[str, Acti
         for part in parts:
             function = of_layer if callable(of_layer) else known.get(part.function)
             name = part.of_layer(k).name if part.indices else part.name
-            missing |= {part.function} if function is None else set()
+            missing |= set() if callable(function) else {part.function}
             if functions.setdefault(name, function) != function:
                 raise SymbolicError(
                     f"{name} is one function in every layer of the block, and another one in layer {k} of those given:"
@@ -162,9 +178,9 @@ def _probe(block: Any, k: int, term: int | None = None) -> Parameter:
 
 def compare(
     block: Any,
-    functions: Sequence[Layer],
+    functions: Layer | Sequence[Layer],
     x: Array,
-    weights: Sequence[Mapping[str, Array]],
+    weights: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     activation: Activations | Sequence[Activations],
     sizes: Mapping[Symbol, int] | None = None,
 ) -> Numbers:
@@ -174,20 +190,16 @@ def compare(
     # program, the matrices by what they make of random vectors v and h. `σ` is taken as it is given, and seen at this
     # input alone. Of the stack: the closed form at the last depth beside all functions, one after the other. All of it
     # a second time at an input that is drawn at random: a letter that stands still has to be the same there.
-    check_layers(functions, weights)
-    by_name = functions_by_name(block, activation, len(functions))
-    x = jnp.asarray(x)
-    weights = [
-        arrays if isinstance(arrays, Values) else {latin(name): array for name, array in arrays.items()}
-        for arrays in weights
-    ]
-    block = block.with_sizes(numbers_of_sizes(block, x, weights[0], sizes or {}))
-    at_x = _Evaluated.at(block, functions, x, weights)
+    layers, of_layers = by_layer(functions, weights)
+    by_name = functions_by_name(block, activation, len(layers))
+    x = stream_of("x", x)
+    block = block.with_sizes(numbers_of_sizes(block, x, of_layers[0], sizes or {}))
+    at_x = _Evaluated.at(block, layers, x, of_layers)
     rows = tuple(_rows(block, at_x, by_name))
     if not all(row.holds for row in rows):
         return Numbers(rows)
-    at_other = _Evaluated.at(block, functions, another(x), weights, again=True)
-    check_still(block, len(functions), at_x.arrays, at_other.arrays)
+    at_other = _Evaluated.at(block, layers, another(x), of_layers, again=True)
+    check_still(block, len(layers), at_x.arrays, at_other.arrays)
     return Numbers((*rows, *(row._replace(at_second_input=True) for row in _rows(block, at_other, by_name))))
 
 

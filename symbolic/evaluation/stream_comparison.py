@@ -8,22 +8,22 @@ from jax import Array
 from sympy import MatrixExpr, sympify
 
 from duat_jax.forms.closed_form import ClosedForm, unroll
-from symbolic.errors import ShapeMismatch, SymbolicError
-from symbolic.evaluation.arrays import arrays_of
+from symbolic.errors import ShapeMismatch, SymbolicError, in_one_line
+from symbolic.evaluation.arrays import arrays_of, stream_of, times
 from symbolic.evaluation.bridge import Activate, to_jax
 from symbolic.evaluation.comparison import (
     Activations,
     ComparedNumber,
     Numbers,
     another,
-    check_layers,
+    by_layer,
     check_still,
     compared,
     functions_by_name,
     matched,
     random_like,
 )
-from symbolic.expressions.parameter import Parameter, latin
+from symbolic.expressions.parameter import Parameter
 from symbolic.theorems.residual_stack import i
 
 Streams = dict[str, Array]
@@ -31,41 +31,42 @@ Streams = dict[str, Array]
 
 def compare_streams(
     block: Any,
-    functions: Sequence[Callable[[Any], Any]],
+    functions: Callable[[Any], Any] | Sequence[Callable[[Any], Any]],
     x: Mapping[str, Any],
-    weights: Sequence[Mapping[str, Any]],
+    weights: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     activation: Activations | Sequence[Activations],
 ) -> Numbers:
     """Compare the formulas of a block of several streams, evaluated with a function's own parameters, with it."""
     # As `compare` does for one stream: every layer as it is written, its matrices on random vectors, and the closed
     # form at the last depth, at the input and at another one.
-    check_layers(functions, weights)
-    by_name = functions_by_name(block, activation, len(functions))
+    layers, of_layers = by_layer(functions, weights)
+    by_name = functions_by_name(block, activation, len(layers))
     entering = _checked(block, x)
-    named = [{latin(name): array for name, array in arrays.items()} for arrays in weights]
-    at_x = _EvaluatedStreams.at(block, functions, entering, named)
+    at_x = _EvaluatedStreams.at(block, layers, entering, of_layers)
     rows = tuple(_rows(block, at_x, by_name))
     if not all(row.holds for row in rows):
         return Numbers(rows)
-    at_other = _EvaluatedStreams.at(block, functions, {name: another(each) for name, each in entering.items()}, named)
-    check_still(block, len(functions), at_x.arrays, at_other.arrays)
+    at_other = _EvaluatedStreams.at(block, layers, {name: another(each) for name, each in entering.items()}, of_layers)
+    check_still(block, len(layers), at_x.arrays, at_other.arrays)
     return Numbers((*rows, *(row._replace(at_second_input=True) for row in _rows(block, at_other, by_name))))
 
 
 def _checked(block: Any, x: Mapping[str, Any]) -> Streams:
     """Return the arrays of the streams if they are what the block says."""
     if not isinstance(x, Mapping) or {*x} != {*block.names}:
-        raise SymbolicError(f"x is {x!r}: give an array for each of {', '.join(block.names)}, by name")
-    symbols = sorted({str(symbol) for size in block.stack.widths for symbol in size.free_symbols})
-    if symbols:
-        raise SymbolicError(f"{', '.join(symbols)} is a symbol: give the block numbers for its sizes to compare it")
-    streams = {name: jnp.asarray(x[name]) for name in block.names}
-    for stream in block.streams:
+        given = f"has streams called {', '.join(map(str, x))}" if isinstance(x, Mapping) else f"is {in_one_line(x)}"
+        raise SymbolicError(f"x {given}: give an array for each of {', '.join(block.names)}, by name")
+    sizes = block.written.free_symbols.union(*(stream.free_symbols for stream in block.streams))
+    if symbols := sorted(str(size) for size in sizes if size.is_positive and size.is_integer):
+        raise SymbolicError(
+            f"the block has symbols for sizes, {', '.join(symbols)}: write it with numbers to compare it"
+        )
+    arrays = {name: stream_of(name, x[name]) for name in block.names}
+    for (name, array), stream in zip(arrays.items(), block.streams, strict=True):
         rows, columns = stream.shape
-        if streams[stream.letter].shape not in ((rows, columns), *([(rows,)] if columns == 1 else [])):
-            expected, given = (" × ".join(map(str, shape)) for shape in (stream.shape, streams[stream.letter].shape))
-            raise ShapeMismatch(f"{stream.letter} is {given}, expected {expected}")
-    return streams
+        if array.shape not in ((rows, columns), *([(rows,)] if columns == 1 else [])):
+            raise ShapeMismatch(f"{name} is {times(array.shape)}, expected {times(stream.shape)}: give it that shape")
+    return arrays
 
 
 class _EvaluatedStreams(NamedTuple):
@@ -82,18 +83,25 @@ class _EvaluatedStreams(NamedTuple):
         forms: list[ClosedForm] = []
         arrays: dict[Parameter, Array] = {}
         for k, (function, of_layer) in enumerate(zip(functions, weights, strict=True), 1):
-            form = unroll(function, x)
+            try:
+                form = unroll(function, x)
+            except KeyError as error:
+                raise SymbolicError(
+                    f"layer {k} looks up {error}, which isn't there: the streams are {', '.join(x)}"
+                ) from error
             made = form.value if isinstance(form.value, Mapping) else {}
-            if {name: each.shape for name, each in made.items()} != {name: each.shape for name, each in x.items()}:
+            if {name: getattr(each, "shape", None) for name, each in made.items()} != {
+                name: each.shape for name, each in x.items()
+            }:
                 raise SymbolicError(
                     f"layer {k} gets {', '.join(x)} and returns something else: give a function from a dictionary of"
                     " streams to one of the same names and shapes"
                 )
             forms.append(form)
             arrays |= arrays_of(block, k, form.recording, of_layer)
-            for s, stream in enumerate(block.streams, 1):
-                arrays[stream.xreplace({i: sympify(k - 1)})] = x[stream.letter].reshape(stream.shape)
-                arrays[block.stack.x(k - 1, s)] = x[stream.letter].reshape(-1, 1)
+            for s, (name, stream) in enumerate(zip(block.names, block.streams, strict=True), 1):
+                arrays[stream.xreplace({i: sympify(k - 1)})] = x[name].reshape(stream.shape)
+                arrays[block.stack.x(k - 1, s)] = x[name].reshape(-1, 1)
             x = dict(form.value)
         return cls(forms, arrays)
 

@@ -12,7 +12,7 @@ from symbolic.expressions.indexed_sum import Index, IndexedSum
 from symbolic.expressions.matrix import UnitMatrix
 from symbolic.expressions.operand import operand
 from symbolic.expressions.operations import Diagonal, Hadamard, Kronecker, Vec
-from symbolic.expressions.parameter import GREEK, Held, Ones, Parameter, latin
+from symbolic.expressions.parameter import GREEK, Held, Ones, Parameter, checked_shape, latin
 from symbolic.expressions.scalar import Entry
 
 
@@ -116,6 +116,7 @@ def ones(size: Any) -> Ones:
     Args:
         size: its length.
     """
+    size, _ = checked_shape("a vector of ones", size, 1)
     return Ones("1", (size,), size, 1)
 
 
@@ -197,4 +198,4 @@ def identity(size: Any) -> UnitMatrix:
     Args:
         size: its number of rows.
     """
-    return UnitMatrix(size)
+    return UnitMatrix(checked_shape("the identity", size, size)[0])

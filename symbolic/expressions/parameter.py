@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable
+from operator import index
 from typing import Any, NamedTuple
 
-from sympy import Basic, Symbol, Tuple, sstr, sympify
+from sympy import Basic, Expr, Float, Integer, Symbol, Tuple, sstr, sympify
 from sympy.core.symbol import Str
 from sympy.printing.printer import Printer
 
@@ -76,6 +77,26 @@ class Letter(NamedTuple):
         return _UNICODE_NAMES.get(self.bare, GREEK.get(self.bare, self.bare)) + "′" * len(self.primes)
 
 
+def size_of(value: Any) -> Expr | None:
+    """Return a size as sympy has it, a whole number from 1 on or an expression of symbols; None if it is neither."""
+    try:
+        size = value if isinstance(value, Expr) else Integer(index(value))
+    except TypeError:
+        return None
+    if isinstance(value, bool) or (size.is_number and not size.is_Integer) or size.has(Float):
+        return None
+    return None if size.is_positive is False or size.is_integer is False else size
+
+
+def checked_shape(name: Any, rows: Any, columns: Any) -> tuple[Expr, Expr]:
+    """Return rows and columns as sympy has them if they are sizes."""
+    of_rows, of_columns = size_of(rows), size_of(columns)
+    if of_rows is None or of_columns is None:
+        written = " × ".join(str(size) if isinstance(size, Expr) else repr(size) for size in (rows, columns))
+        raise SymbolicError(f"{name} can't be {written}: sizes are positive integers or symbols")
+    return of_rows, of_columns
+
+
 class Parameter(Matrix):
     r"""A named matrix or vector, such as `W'_{i,1}` or `b'_{i,2}`.
 
@@ -98,12 +119,8 @@ class Parameter(Matrix):
 
     def __new__(cls, letter: Any, lower: Any, rows: Any, columns: Any, upper: Any = ()) -> "Parameter":
         """Return the symbol."""
+        rows, columns = checked_shape(letter, rows, columns)
         lower, upper = (Tuple(*(Symbol(k) if isinstance(k, str) else sympify(k) for k in ks)) for ks in (lower, upper))
-        if any(isinstance(size, str) for size in (rows, columns)):
-            raise SymbolicError(f"{letter} can't be {rows} × {columns}: a size is a number or a symbol, not a text")
-        rows, columns = sympify(rows), sympify(columns)
-        if any(size.is_positive is False or size.is_integer is False for size in (rows, columns)):
-            raise SymbolicError(f"{letter} can't be {rows} × {columns}: sizes are positive integers or symbols")
         return Basic.__new__(cls, Str(str(letter)), lower, rows, columns, upper)  # which are sympified above
 
     of_layer = False  # whether it is of a user's layer: never the same as one of the form's that has its letter

@@ -6,13 +6,13 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-from sympy import Identity, Integer, MatrixExpr, Symbol, ZeroMatrix, sympify
+from sympy import Identity, Integer, MatrixExpr, Symbol, ZeroMatrix
 
 from symbolic.equality.definition import Definition
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
-from symbolic.expressions.parameter import Parameter, Variable, i, j
+from symbolic.expressions.parameter import Parameter, Variable, i, j, size_of
 
 _DEEPEST = 100  # activations are nested once for every layer
 
@@ -58,7 +58,7 @@ class ResidualStack:
 
     def __post_init__(self) -> None:
         for size in (self.width, *self.sizes):
-            if sympify(size).is_positive is False or sympify(size).is_integer is False:
+            if size_of(size) is None:
                 raise SymbolicError(f"a size is {size}: give positive integers or symbols")
 
     @property

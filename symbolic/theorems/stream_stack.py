@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sympy import Identity, Integer, MatrixExpr, Symbol, ZeroMatrix, sympify
+from sympy import Identity, Integer, MatrixExpr, Symbol, ZeroMatrix
 
 from symbolic.equality.definition import Definition
 from symbolic.errors import SymbolicError
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.matrix import MatrixSum
-from symbolic.expressions.parameter import Parameter, Variable, i, j
+from symbolic.expressions.parameter import Parameter, Variable, i, j, size_of
 from symbolic.proof.hypotheses import HELD
 from symbolic.proof.step import Hypothesis, Step
 
@@ -47,7 +47,7 @@ class StreamStack:
 
     def __post_init__(self) -> None:
         for size in (*self.widths, *self.neurons):
-            if sympify(size).is_positive is False or sympify(size).is_integer is False:
+            if size_of(size) is None:
                 raise SymbolicError(f"a size is {size}: give positive integers or symbols")
         if not self.widths:
             raise SymbolicError("the stack has no stream: give the width of one or more")

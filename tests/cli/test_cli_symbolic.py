@@ -26,7 +26,7 @@ def test_derive_prints_text_latex_and_a_document():
     assert document.stdout.startswith(r"\documentclass")
     assert document.stdout.rstrip().endswith(r"\end{document}")
     assert "8 of 8 checks hold, by induction, with 14 definitions" in document.stdout
-    assert document.stdout.count("for an activation function") == 1
+    assert document.stdout.count("for any function of one number, applied entry by entry") == 1
     theirs = run("derive", "--proof", "--block", "post-norm", "--symbols", "papers", "--format", "latex")
     assert theirs.exit_code == 0, theirs.output
     assert r"\widehat{\mathbf{W}}'_{i,1} \mathbf{x}'_{0}" in theirs.stdout

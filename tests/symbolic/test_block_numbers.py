@@ -151,7 +151,7 @@ def test_a_tie_of_pre_activations_is_decided_by_what_flows_out():
         (lambda: Block(lambda x: matrix("V", d, d, i) * x), ("i counts the layers",)),
         (lambda: activation(3), ("3", "matrix expression")),
         (lambda: activation(A, "relu_6"), ("'relu_6'",)),
-        (lambda: held("H", "N", "N"), ("N × N", "not a text")),
+        (lambda: held("H", "N", "N"), ("'N' × 'N'", "positive integers or symbols")),
         (lambda: summed(lambda h: h, 1, 2), ("a sum takes",)),
         (lambda: summed(lambda h: summed(lambda k: A, 1, h), 1, 2), ("index h",)),
         (lambda: GATED.verify([], X, [], jax.nn.silu), ("0 functions",)),

@@ -195,7 +195,7 @@ def test_what_is_compared_has_to_be_given():
         block.verify(layer, x, {name: w for name, w in weights.items() if name != "V"}, FUNCTIONS)
     with pytest.raises(SymbolicError, match="gets x, m and returns something else"):
         block.verify(lambda s: s["x"], x, weights, FUNCTIONS)
-    with pytest.raises(SymbolicError, match="K, L, M, N is a symbol: give the block numbers"):
+    with pytest.raises(SymbolicError, match="the block has symbols for sizes, K, L, M, N, n: write it"):
         cross_attention(*sizes("N K M L n")).verify(layer, x, weights, FUNCTIONS)
 
 

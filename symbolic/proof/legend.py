@@ -10,6 +10,7 @@ from symbolic.expressions.latex import typeset
 from symbolic.expressions.operations import Diagonal, Hadamard, Kronecker, Vec
 from symbolic.expressions.ordered_product import OrderedProduct
 from symbolic.expressions.parameter import DOT, Held, Ones, Parameter, Variable, i, j
+from symbolic.expressions.scalar import Entry
 from symbolic.proof.derivation import Derivation
 from symbolic.proof.meanings import INDICES, NUMBERS, OF_LAYERS, OF_TITLE, SIZE
 from symbolic.proof.step import Step
@@ -208,7 +209,12 @@ def undefined_letters(derivation: Derivation) -> list[tuple[str, str, str]]:
     """Return LaTeX, shape and meaning of the letters that neither a definition of a derivation nor custom explains."""
     stated = (each for each in derivation.hypotheses if isinstance(each, Step))
     definitions = [step for step in (*stated, *derivation.given, *derivation.steps) if step.relation == ":="]
-    named = [step.left for step in definitions if isinstance(step.left, Parameter) and not _gives_next(step)]
+    lefts = [step.left.parent if isinstance(step.left, Entry) else step.left for step in definitions]
+    named = [
+        left
+        for left, step in zip(lefts, definitions, strict=True)
+        if isinstance(left, Parameter) and not _gives_next(step)
+    ]
     marks = {mark for left in named for mark in _bare(left.letter)[1]}
     defined = {typeset(_explained(p, p.letter, derivation)[0]) for p in named if not _bare(p.letter)[1]}
     signs = (*(_DECORATED[mark] for mark in marks), *(_OPERATIONS[kind] for kind in _CUSTOMARY))

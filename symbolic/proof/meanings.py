@@ -97,7 +97,7 @@ OF_TITLE = {
         "L": "the number of features of the memory",
         "m": "the number of features of a head",
         "H": "the number of heads",
-        "h": "a head",
+        "r": "a head",
         "k": "a number of layers, in sums",
     },
     "A recurrence over tokens": {

@@ -105,11 +105,12 @@ def memory(recursions: tuple[Definition, ...] | None = None) -> Derivation:
     tokens, slots, features, of_memory, of_head, heads = sizes("N S M L m H")
     y = Variable("y", (), slots, of_memory)
 
-    def values(h: Symbol) -> Any:
-        return matrix("V", of_memory, of_head, h) * matrix("O", of_head, features, h)
+    def values(r: Symbol) -> Any:
+        return matrix("V", of_memory, of_head, r) * matrix("O", of_head, features, r)
 
-    attention = vec(summed(lambda h: matrix("D", tokens, slots, h) * y * values(h), 1, heads))
-    reads = summed(lambda h: kronecker(matrix("D", tokens, slots, h), values(h).T), 1, heads) * vec(y)
+    # h is a term, so heads are counted by r.
+    attention = vec(summed(lambda r: matrix("D", tokens, slots, r) * y * values(r), 1, heads, "r"))
+    reads = summed(lambda r: kronecker(matrix("D", tokens, slots, r), values(r).T), 1, heads, "r") * vec(y)
     steps.append(equality(attention, reads, "cross-attention of the text to the memory y"))
     return Derivation(
         "A memory beside the text",

@@ -236,7 +236,12 @@ def one_decay() -> Derivation:
     read = Transpose(V) * vector("u", j) * (Transpose(of_state("b", j)) * of_state("c", n))
     (tokens,) = sizes("N")
     rows = [Parameter(letter, (), tokens, STATE) for letter in "CB"]
-    pattern = hadamard(rows[0] * Transpose(rows[1]), Parameter("Lambda", (), tokens, tokens))
+    of_pairs = Parameter("Lambda", (), tokens, tokens)
+    pattern = hadamard(rows[0] * Transpose(rows[1]), of_pairs)
+    entries = (
+        Step(Entry(of_pairs, i - 1, j - 1), decay(j, i), "definition, for 1 ≤ j ≤ i", None, ":="),
+        Step(Entry(of_pairs, i - 1, j - 1), Integer(0), "definition, for j > i", None, ":="),
+    )
     data = Variable("u", (), tokens, FEATURES)
     by = "by the recursions"
     steps = (
@@ -250,14 +255,14 @@ def one_decay() -> Derivation:
         equality(vec(pattern * data * V), kronecker(pattern, Transpose(V)) * vec(data), "all tokens at once"),
     )
     remark = (
-        "The rows of C, B and u are those of all tokens, and Λ has the decays from the token of its column to that of"
-        " its row, and 0 above the diagonal: so W' is that of attention with the pattern C B^T ⊙ Λ."
+        "The rows of C, B and u are those of all tokens, and an entry of Λ is the decay from the token of its column to"
+        " that of its row: so W' is that of attention with the pattern C B^T ⊙ Λ."
     )
     return Derivation(
         "Linear attention with one decay",
         steps,
         remark,
-        given=let_each(*decays),
+        given=(*let_each(*decays), *entries),
         premises=_premises(
             "The state decays by one number at each token, and every token writes its values into it", layer
         ),

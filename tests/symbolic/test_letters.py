@@ -1,5 +1,7 @@
 """Letters carry no meaning: a user's may be any of the form's own, which are told apart on paper."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -9,7 +11,7 @@ import duat_jax as duat
 from symbolic import Block, activation, derive, diag, equal, held, matrix, scalar, sizes, summed, typeset, vector
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.parameter import GREEK, Parameter
-from symbolic.proof.legend import letters_in_text
+from symbolic.proof.legend import letters, letters_in_text
 from symbolic.proof.theorem import theorem
 from symbolic.theorems.residual_stack import ResidualStack, i
 
@@ -174,6 +176,25 @@ def test_a_letter_is_explained_as_its_own_derivation_means_it(what, rows):
     table = letters_in_text(*derive(what))
     for row in rows:
         assert row in table, table
+
+
+INDICES = re.compile(r"[ᵢⱼₖₕₘₙₚᵣₛᵤ₀-₉₊₋,]+|⁽.*⁾")
+
+
+@pytest.mark.parametrize("what", ["streams", "memory", "recurrence"])
+def test_a_letter_of_several_streams_has_one_meaning(what):
+    for derivation in derive(what):
+        meanings = {}
+        for entry in letters([derivation]):
+            meanings.setdefault(INDICES.sub("", entry.text), set()).add(entry.words)
+        assert not {letter: words for letter, words in meanings.items() if len(words) > 1}
+
+
+def test_the_decays_of_all_tokens_are_defined_by_those_of_two():
+    *_, derivation = derive("recurrence")
+    assert "Λ[i,j] := λⱼ⁽ⁱ⁾    [definition, for 1 ≤ j ≤ i]" in str(derivation)
+    assert "Λ[i,j] := 0    [definition, for j > i]" in str(derivation)
+    assert r"\boldsymbol{\Lambda}\in" not in theorem(derivation)
 
 
 def test_a_users_size_isnt_that_of_another_derivation():

@@ -25,6 +25,7 @@ from symbolic.proof.typesetting import article
 from symbolic.theorems.residual_stack import i
 from symbolic.theorems.stream_stack import StreamStack
 from symbolic.theorems.streams import streams
+from symbolic.theorems.unrolled_streams import unroll_streams
 
 if TYPE_CHECKING:
     from symbolic.evaluation.comparison import Activations, Numbers
@@ -131,6 +132,19 @@ class StreamBlock(BaseBlock):
             f"The closed form of every stream, for the {self.name}", steps, (*self._read_off, *theorem.given)
         )
 
+    def unroll(self, depth: int) -> Derivation:
+        """Return the closed form of every stream at a depth, compared with the network of such blocks.
+
+        Args:
+            depth: number of layers.
+
+        Raises:
+            SymbolicError: if the streams read one another so often that there are more than 256 paths.
+        """
+        theorem = unroll_streams(depth, self.stack)
+        title, steps = f"The unrolled form of the {self.name} at depth {depth}", (*self._instance, *theorem.steps)
+        return self._derivation(title, steps, (*self._read_off, *theorem.given))
+
     def verify(
         self,
         functions: Callable[[Any], Any] | Sequence[Callable[[Any], Any]],
@@ -174,9 +188,13 @@ class StreamBlock(BaseBlock):
 
         return self._certified(compare_streams(self, functions, x, weights, activation))
 
-    def document(self) -> str:
-        """Return a LaTeX file that stands alone: the block, and the theorem of its closed form with its proof."""
-        return article(self.prove())
+    def document(self, depth: int | None = None) -> str:
+        """Return a LaTeX file that stands alone: the block, and the theorem of its closed form with its proof.
+
+        Args:
+            depth: number of layers at which the closed form is written out too; not at all if absent.
+        """
+        return article(self.prove(), *([] if depth is None else [self.unroll(depth)]))
 
 
 class _ByName(dict[str, Inner]):

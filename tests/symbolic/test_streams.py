@@ -9,10 +9,12 @@ from sympy import Identity, ZeroMatrix
 
 from symbolic.catalogue import derive
 from symbolic.equality.definition import Definition
+from symbolic.equality.normal_form import equal
 from symbolic.errors import SymbolicError
 from symbolic.evaluation.bridge import name_of, parameters_of, to_jax
 from symbolic.expressions.indexed_sum import IndexedSum
-from symbolic.theorems.residual_stack import i, j
+from symbolic.expressions.parameter import parameters_replaced
+from symbolic.theorems.residual_stack import ResidualStack, i, j
 from symbolic.theorems.stream_stack import StreamStack
 from symbolic.theorems.streams import streams
 
@@ -41,6 +43,42 @@ def test_a_matrix_that_is_absent_is_zero():
     without = StreamStack(absent=(("U", 1, 2), ("F", 1, 2), ("G", 2, 1)))
     assert streams(without).proved
     assert not any(f"U{index}" in str(streams(without)) for index in ("ᵢ₊₁,₁,₂", "ᵢ,₁,₂"))
+
+
+def as_equation_20(stack):
+    """Return the stack of Eq. 20 for a stack of one stream, and a translation of symbols into its own."""
+    one = ResidualStack(*stack.widths, stack.neurons, stack.functions, stack.couplings)
+    own = {
+        "x'": lambda k, s: one.x(k), "U": lambda k, s, r: one.W(k, 1), "F": lambda k, t, r: one.W(k, 2, t),
+        "G": lambda k, s, t: one.W(k, 3, t), "K": one.coupling, "b": lambda k, s: one.b(k, 3),
+        "f": lambda k, t: one.b(k, 2, t), "P": lambda k, s, r: one.P(k), "q": lambda k, s: one.q(k),
+        "B": lambda k, t, r: one.B(k, t), "c": one.c, "UAT": lambda k, s: one.UAT(k), "h": one.activation,
+        "a": lambda k, t: one.activated(one.pre_activation(k, t), k, t),
+    }  # fmt: skip
+
+    def put(parameter):
+        lower = [int(each) if each.is_Integer else each for each in parameter.lower]
+        if parameter.letter == "C":
+            return one.C(lower[0], *parameter.upper, lower[2])
+        return own[parameter.letter](*lower)
+
+    return one, lambda expression: parameters_replaced(expression, put)
+
+
+@pytest.mark.parametrize("terms", [0, 1, 3])
+def test_one_stream_has_the_recursions_of_equation_20_at_every_depth(terms):
+    stack = StreamStack.of(1, terms)
+    one, translated = as_equation_20(stack)
+    assert equal(translated(stack.layer[-1].right), one.general_term(K))
+    expected = {rule.left: rule for rule in one.recursions}
+    for rule in stack.recursions:
+        left, right = translated(rule.left), translated(rule.right)
+        if rule.left.letter == "h":  # which Eq. 20 has no letter for
+            assert equal(left, right)
+        else:
+            theirs = expected.pop(left)
+            assert equal(right, theirs.right) and (rule.variables, rule.where) == (theirs.variables, theirs.where)
+    assert not expected
 
 
 def replaced(left, right):

@@ -74,7 +74,7 @@ class ResidualStack:
     def _counted(self, *terms: int) -> tuple[int, ...]:
         return terms if len(self.sizes) > 1 else ()
 
-    def x(self, k: Any) -> Variable:
+    def x(self, k: Any) -> Parameter:
         """Return `x'_k`, the residual stream after layer k."""
         return Variable("x'", (k,), self.width, 1)
 

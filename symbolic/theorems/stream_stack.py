@@ -95,7 +95,7 @@ class StreamStack:
             return ZeroMatrix(*shape)
         return Parameter(letter, (k, row, column), *shape)
 
-    def x(self, k: Any, s: int) -> Variable:
+    def x(self, k: Any, s: int) -> Parameter:
         """Return `x'_{k,s}`, stream s after layer k."""
         return Variable("x'", (k, s), self.widths[s - 1], 1)
 

@@ -111,6 +111,6 @@ def test_held_out_files_share_as_many_lines_with_training_files_as_the_page_says
 
 
 def test_pages_count_families_and_notebooks_rightly():
-    assert len(measured()) == 45 and len(list((ROOT / "notebooks").glob("*.ipynb"))) == 12
+    assert len(measured()) == 45 and len(list((ROOT / "notebooks").glob("*.ipynb"))) == 13
     assert "forty-five families" in prose("../README.md")
-    assert len(re.findall(r"^\d+\. \[", (ROOT / "docs/tutorials/notebooks.md").read_text("utf-8"), re.MULTILINE)) == 12
+    assert len(re.findall(r"^\d+\. \[", (ROOT / "docs/tutorials/notebooks.md").read_text("utf-8"), re.MULTILINE)) == 13

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from duat_jax.errors import DuatError
+from duat_jax.operators.shapes import names_of
 
 
 def alike(x: Any, y: Any) -> tuple[Any, Any]:
@@ -29,16 +30,23 @@ def _as_floats(x: Any, y: Any) -> tuple[Any, ...]:
 def _require_alike(x: Any, y: Any) -> None:
     structures: list[Any] = [jax.tree.structure(tree) for tree in (x, y)]
     if structures[0] != structures[1]:
-        raise DuatError(
-            f"the two inputs differ in structure, {structures[0]} and {structures[1]}: give two of one structure"
-        )
+        first, second = names_of(x), names_of(y)
+        alone = {"first": _only(first, second), "second": _only(second, first)}
+        streams = ", ".join(f"{names} only in the {which}" for which, names in alone.items() if names)
+        kinds = streams or f"{structures[0]} and {structures[1]}"
+        raise DuatError(f"the two inputs differ in structure: {kinds}; give two of one structure")
     problems = [
-        f"{jax.tree_util.keystr(path) or 'the first'} is {_described(a)}, the other {_described(b)}"
-        for (path, a), b in zip(jax.tree_util.tree_leaves_with_path(x), jax.tree.leaves(y), strict=True)
+        f"{name or 'the first'} is {_described(a)}, the other {_described(b)}"
+        for name, a, b in zip(names_of(x), jax.tree.leaves(x), jax.tree.leaves(y), strict=True)
         if _described(a) != _described(b) or not _is_array(a)
     ]
     if problems:
         raise DuatError(f"the two inputs aren't arrays of one shape and dtype: {'; '.join(problems)}")
+
+
+def _only(names: list[str], others: list[str]) -> str:
+    """Format the names of streams that the others don't have."""
+    return ", ".join(name or "an array" for name in names if name not in others)
 
 
 def _is_array(leaf: Any) -> bool:

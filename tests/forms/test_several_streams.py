@@ -203,6 +203,19 @@ def test_a_stream_that_there_isnt_is_named():
     assert zeros_of(whole.input).keys() == STREAMS.keys()
 
 
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"image": jnp.ones((5, 3))}, r"image is \(4, 3\) of float64, the other \(5, 3\) of float64$"),
+        ({"audio": jnp.ones((4, 3))}, "differ in structure: audio only in the second; give two of one structure"),
+        ({"text": {"left": jnp.ones(3)}}, "structure: text only in the first, text.left only in the second; give two"),
+    ],
+)
+def test_two_inputs_of_other_streams_are_refused_by_the_streams_names(other, message):
+    with pytest.raises(duat.DuatError, match=message):
+        duat.secant(read)(STREAMS, STREAMS | other)
+
+
 def test_every_stream_sums_by_its_own_scale():
     large, small = jnp.full(3, 1e7, jnp.float32), jnp.ones(2, jnp.float32)
     right = entrywise_completeness({"a": large, "b": small}, [{"a": large, "b": small}])

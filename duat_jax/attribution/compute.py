@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float, Shaped
 
 from duat_jax.attribution.registry import METHODS, method_of
 from duat_jax.attribution.result import Attribution
@@ -146,7 +146,7 @@ def answer(model: Transformer, question: ContrastQuestion, method: str, unit: st
 def _scores(
     model: Transformer,
     reader: Reader,
-    real: Bool[Array, "tokens"],
+    real: Shaped[Array, "tokens"],
     embeddings: Float[Array, "rows tokens features"],
     stream: int | None,
     method: str,

@@ -222,7 +222,9 @@ class Input:
             help="The text that the model reads; [MASK] or <mask> marks the token to predict. With --out, a file."
         ),
     ] = None
-    pair: Annotated[str | None, typer.Option(help="The second text of a pair.")] = None
+    pair: Annotated[
+        str | None, typer.Option(help="The second text of a pair; of an encoder with a decoder, what the decoder said.")
+    ] = None
     image: Annotated[Path | None, typer.Option(help="The image that a vision model reads instead of a text.")] = None
 
     def read(self, source: Source) -> Any:
@@ -237,7 +239,8 @@ class Input:
         if self.image is not None or self.text is None:
             such = " without --image" if self.image is not None else ", in quotes"
             raise InvalidInput(f"a {family} model reads texts: give one{such}")
-        if self.pair is not None and source.config.head.kind == "next token":
+        two = source.config.decoder_start is not None
+        if self.pair is not None and source.config.head.kind == "next token" and not two:
             raise InvalidInput("a language model reads one text, and no pair: leave --pair out")
         if self.pair is not None and source.chat:
             raise InvalidInput("a pair of texts is no chat: leave --chat or --pair out")

@@ -175,7 +175,8 @@ def _baseline(
             return BASELINES[kind], as_it_is(inputs._replace(given=_blurred(config.image, inputs.given)))
         mean = inputs.given.mean((1, 2), keepdims=True, dtype=inputs.given.dtype)
         return MEAN_IMAGE, as_it_is(inputs._replace(given=np.broadcast_to(mean, inputs.given.shape)))
-    replaced = ~np.isin(inputs.given, special_tokens(tokenizer))
+    kept = special_tokens(tokenizer) + [token for token in (config.decoder_start,) if token is not None]
+    replaced = ~np.isin(inputs.given, kept)
     if kind == "mean":
         return BASELINES[kind], Reference(inputs, replaced)
     tokens = [] if tokenizer is None else _known(tokenizer, TOKENS[kind])
@@ -217,6 +218,11 @@ def _aligned(text: Inputs, other: Inputs, alignment: Any, problems: list[str]) -
         return other
     tokens, other_tokens = len(text.given), len(other.given)
     if alignment is None:
+        if tokens == other_tokens and not np.array_equal(text.real, other.real):
+            (here, _), (there, _) = (np.bincount(each.real, minlength=3)[1:] for each in (text, other))
+            problems.append(
+                f"the encoder reads {here} tokens of the text and {there} of the other text: give texts of as many"
+            )
         if tokens == other_tokens or not other_tokens:  # of what can't be read it has been said
             return other
         problems.append(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float, Shaped
 
 from duat_jax.inputs.baselines import ContrastQuestion, Reference, as_it_is
 from duat_jax.inputs.batching import bucket, row, stack
@@ -72,7 +72,7 @@ class Comparison(NamedTuple):
     difference: Float[Any, ""]
     reader: Reader
     stream: int | None
-    real: Bool[Any, "padded"]
+    real: Shaped[Any, "padded"]
     embeddings: Float[Array, "rows padded features"]
     recompute: Callable[[Transformer], Array]
 

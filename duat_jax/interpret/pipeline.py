@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float, Shaped
 
 from duat_jax.errors import DuatError, NotFinite
 from duat_jax.inputs.baselines import Reference
@@ -46,7 +46,7 @@ def embedded(model: Transformer, reference: Reference) -> Float[Array, "tokens f
 
 
 def forward_from(
-    model: Transformer, x: Float[Array, "tokens features"], real: Bool[Array, "tokens"], stream: int | None
+    model: Transformer, x: Float[Array, "tokens features"], real: Shaped[Array, "tokens"], stream: int | None
 ) -> ForwardPass:
     """Return the forward pass from embeddings, only as far as a target reads it."""
     return passed_on(real, model.states(x, real) if stream is None else model.stream(x, stream, real), stream)
@@ -151,14 +151,18 @@ def _value(model: Transformer, reader: Reader, inputs: Any, stream: int | None) 
     return reader.read(model, forward(model, inputs.given, inputs.real, streams, inputs.segments)).value
 
 
-def rows_of_tokens(config: Config, kind: str, parts: Marked[Array], tokens: int) -> Marked[Array]:
+def rows_of_tokens(config: Config, kind: str, parts: Marked[Array], real: Shaped[Array, "tokens"]) -> Marked[Array]:
     """Return the parts that have an axis of tokens, `[tokens, units]`, or of heads `[tokens, heads, head_features]`."""
     if config.marks is None:
-        rows = {key: part for key, part in parts.items() if part.ndim > 1 and len(part) == tokens}
-        return Marked({key: part if key.name == HEADS else part.reshape(tokens, -1) for key, part in rows.items()})
+        rows = {key: part for key, part in parts.items() if part.ndim > 1 and len(part) == len(real)}
+        return Marked({key: part if key.name == HEADS else part.reshape(len(real), -1) for key, part in rows.items()})
     known = {each.site: each for each in config.marks}
     return Marked(
-        {key: units.by_token(part) for key, part in parts.items() if (units := known.get(Site(kind, key))) is not None}
+        {
+            key: units.by_token(part, real)
+            for key, part in parts.items()
+            if (units := known.get(Site(kind, key))) is not None
+        }
     )
 
 

@@ -67,6 +67,7 @@ class MarkingPlan:
         whole: the values that are held whole.
         flowing: the values that flow to the result.
         streams: the values that are residual streams.
+        carried: of a sum that is one of several streams, the others.
         bodies: the plan of the body of every scan and rematerialised region.
         layers: the carry that is the stream of a scan over layers.
     """
@@ -79,6 +80,7 @@ class MarkingPlan:
     whole: set[int] = field(default_factory=set)
     flowing: set[int] = field(default_factory=set)
     streams: set[int] = field(default_factory=set)
+    carried: dict[int, tuple[int, ...]] = field(default_factory=dict)
     bodies: dict[Node, "MarkingPlan"] = field(default_factory=dict)
     layers: dict[Node, int] = field(default_factory=dict)
 
@@ -107,7 +109,7 @@ class Planner:
         self._decide(graph, [0.0] * len(moving))
         plan = MarkingPlan(graph)
         _demand(plan, graph.results)
-        plan.streams = residual_sums(graph, plan.flowing, plan.terms, plan.bodies)
+        plan.streams, plan.carried = residual_sums(graph, plan.flowing, plan.terms, plan.bodies)
         return plan
 
     def _decide(self, graph: ProgramGraph, costs: Sequence[float]) -> dict[int, float]:

@@ -25,6 +25,8 @@ from duat_jax.transform.parameters import checkpointed, mixed_axes_of, window_of
 
 MIXED, NEURONS = "mixed", "neurons"
 """The points of sums over held factors, such as outputs of heads, and of activations, times their gates."""
+STREAM, CARRIED = "stream", "carried"
+"""The points of one of several streams, and of each that is carried beside it to later operations."""
 NOT_ATTRIBUTED = "not_attributed"
 """The name of what is held whole, and stands in a decomposition as a bias."""
 SCALES = frozenset(
@@ -77,6 +79,9 @@ def run(plan: MarkingPlan, arrays: Sequence[Any], arguments: Sequence[Any], take
                 values[v] = _marked(plan, node, v, values)
                 if v in neurons:
                     values[v] = marks.point(values[v], NEURONS)
+                if v in plan.carried:
+                    values[v] = marks.point(values[v], STREAM)
+                    values |= {other: marks.point(values[other], CARRIED) for other in plan.carried[v]}
     return [read(ref) for ref in graph.results]
 
 

@@ -1,34 +1,58 @@
-"""Residual streams: sums through which everything that depends on the argument has to pass, with a term between two."""
+"""Residual streams: sums through which everything that depends on the argument has to pass, with a term between two.
 
-from collections.abc import Collection, Mapping
-from typing import Any
+Of several arguments, such as an encoder's text and its decoder's, a sum and what is carried beside it to later layers.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from duat_jax.marking.graph import Node, ProgramGraph
 
 
+class ResidualSums(NamedTuple):
+    """The sums of a graph through which everything that depends on its arguments passes.
+
+    Args:
+        streams: the values that are residual streams, the argument among them where it is one.
+        carried: of a sum that is one of several streams, the others, which later operations read.
+    """
+
+    streams: set[int]
+    carried: dict[int, tuple[int, ...]]
+
+
 def residual_sums(
     graph: ProgramGraph, flowing: Collection[int], terms: Collection[int], bodies: Mapping[Node, Any]
-) -> set[int]:
-    """Return the values of a graph that are residual streams, the argument among them where it is one."""
-    frontier, sums = {ref for ref in graph.results if isinstance(ref, int) and graph.moves(ref)}, []
+) -> ResidualSums:
+    """Return the residual streams of a graph, and those beside them of a graph of several arguments."""
+    frontier: set[int] = {ref for ref in graph.results if isinstance(ref, int) and graph.moves(ref)}
+    moving = [v for v in graph.arguments if graph.moves(v)]
+    sums: dict[int, tuple[int, ...]] = {}
     while frontier:
         latest = max(frontier)
         node = graph.producer.get(latest)
         if node is None:
             break
-        if frontier == {latest} and latest in flowing and len(graph.shape(latest)) > 1 and _is_sum(graph, latest):
-            sums.append(latest)
+        others = tuple(sorted(frontier - {latest}))
+        flows = all(v in flowing and len(graph.shape(v)) > 1 for v in frontier)
+        if flows and (len(moving) > 1 or not others) and _is_sum(graph, latest):
+            sums[latest] = others
         frontier = frontier.difference(node.results).union(node.moving_operands())
     ends = sorted([*terms, *(node.results[0] for node, plan in bodies.items() if plan.terms)])
-    streams: list[int] = []
-    for value in reversed(sums):
-        before = streams[-1] if streams else -1
-        if any(before < term <= value for term in ends):
-            streams.append(value)
-    moving = [v for v in graph.arguments if graph.moves(v)]
+
+    def after_terms(sums: Iterable[int]) -> list[int]:
+        """Return the sums that have a term between them and the one before."""
+        chosen: list[int] = []
+        for value in sums:
+            before = chosen[-1] if chosen else -1
+            if any(before < term <= value for term in ends):
+                chosen.append(value)
+        return chosen
+
+    streams = after_terms(v for v in reversed(sums) if not sums[v])
     if streams and len(moving) == 1 and graph.shape(moving[0]) == graph.shape(streams[0]):
         streams.append(moving[0])
-    return set(streams)
+    return ResidualSums(set(streams), {v: sums[v] for v in after_terms(v for v in reversed(sums) if sums[v])})
 
 
 def _is_sum(graph: ProgramGraph, value: int) -> bool:

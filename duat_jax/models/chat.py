@@ -27,8 +27,11 @@ _REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
 def is_chat(given: Any) -> bool:
-    """Return whether an argument is a list of messages."""
-    return isinstance(given, list | tuple) and len(given) > 0 and all(isinstance(each, Mapping) for each in given)
+    """Return whether an argument is a list of messages, and not one of texts of an encoder with a decoder."""
+    if not isinstance(given, list | tuple):
+        return False
+    messages = [isinstance(each, Mapping) and "encoder" not in each for each in given]
+    return bool(messages) and all(messages)
 
 
 @final

@@ -109,6 +109,7 @@ class Config:
         head: the read-out.
         pooling: how an encoder's hidden states become the vector of a text.
         marks: where the units of a model that PyTorch's code computes are, once it is loaded; nothing of a family.
+        decoder_start: the token that a decoder's text begins with, of a model whose encoder reads another text first.
     """
 
     family: str
@@ -128,6 +129,7 @@ class Config:
     head: Head = Head()
     pooling: Pooling = field(default=MEAN, repr=False)  # the deletion study's kept work alone depends on it
     marks: tuple[UnitLayout, ...] | None = field(default=None, repr=False, compare=False)
+    decoder_start: int | None = None
 
     def __str__(self) -> str:
         first = self.blocks[0]

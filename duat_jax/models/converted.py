@@ -2,27 +2,25 @@
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array
 
 from duat_jax.errors import BadCheckpoint, DuatError
 from duat_jax.extras import requiring
-from duat_jax.marking.automatic import auto
 from duat_jax.models.checkpoint.dtypes import valid_dtype
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.settings import HEAD_KINDS
 from duat_jax.models.config import Config
-from duat_jax.models.converted_config import OTHERWISE, config_of, read_out_of
-from duat_jax.models.layout import NO_LAYERS, UnitLayout, units_at
+from duat_jax.models.converted_config import LOGITS_BIAS, OTHERWISE, config_of, has_decoder, read_out_of
+from duat_jax.models.converted_stack import DECODER, ConvertedStack, arguments_of, at_tokens
 from duat_jax.models.transformer import Transformer
 from duat_jax.pytorch.module import (
     TorchFunction,
@@ -31,11 +29,6 @@ from duat_jax.pytorch.module import (
     torch_outputs,
     weights_of,
 )
-from duat_jax.transform import marks
-from duat_jax.transform.interpret import evaluate
-from duat_jax.transform.liveness import ProgramQuestion
-from duat_jax.transform.marks import stream
-from duat_jax.transform.program import trace
 
 AUTOMATIC = {
     "next token": "AutoModelForCausalLM",
@@ -46,58 +39,6 @@ AUTOMATIC = {
 """The class of transformers that loads a checkpoint with a read-out."""
 BY_CHOICE = "by choice"
 """The name under which transformers finds a sum over experts that is one of each token's choices after the other."""
-
-
-@final
-class ConvertedStack(nnx.Module):
-    """The layers of a PyTorch model, from embeddings to the states that logits are read from, marked by `duat.auto`.
-
-    Args:
-        function: the model as a JAX function, whose read-out is the identity.
-        output: the name of its output.
-    """
-
-    def __init__(self, function: TorchFunction, output: str) -> None:
-        self.weights = nnx.data(function.weights)
-        self.module, self.output = function.module, output
-
-    @property
-    def blocks(self) -> Any:
-        """No blocks: the layers are known as marks alone."""
-        raise DuatError(NO_LAYERS)
-
-    def __call__(
-        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
-    ) -> Float[Array, "... tokens _"]:
-        """Return the states."""
-        real = jnp.ones(x.shape[:-1], bool) if mask is None else jnp.broadcast_to(mask, x.shape[:-1])
-        function = TorchFunction(self.weights, self.module)
-        attention_mask = real.reshape(-1, real.shape[-1]).astype(int)
-
-        def states(x: Array) -> Array:
-            rows = x.reshape(-1, *x.shape[-2:])
-            output = function(inputs_embeds=rows, attention_mask=attention_mask, **_arguments(self.module))
-            return _at_tokens(output[self.output], rows.shape[1]).reshape(*x.shape[:-1], -1)
-
-        return auto(states)(stream(x, "layer"))
-
-    def until(
-        self, units: UnitLayout, x: Float[Array, "tokens features"], mask: Bool[Array, "tokens"] | None
-    ) -> Float[Array, "tokens _"]:
-        """Return a residual stream, with the marks before it."""
-        program, constants = trace(partial(self, mask=mask), x)
-        question = ProgramQuestion(wanted=frozenset({units.site}), value=False, marked=True)
-        return units.by_token(evaluate(program, constants, [x], question, {})[1][units.site])
-
-
-def _at_tokens(output: Any, tokens: int) -> Any:
-    """Return the output at every token; that of a whole text is the same at each."""
-    return output if output.ndim == 3 else output[:, None].repeat(tokens, 1)
-
-
-def _arguments(module: Any) -> dict[str, Any]:
-    """Return what a model of transformers is asked, beside its inputs."""
-    return {"use_cache": False} if hasattr(module.config.get_text_config(), "use_cache") else {}
 
 
 def _architecture(path: Path, head: str | None) -> tuple[Any, Any]:
@@ -191,34 +132,41 @@ def converted(module: Any, name: str) -> Transformer:
         module = whole.base_model
     module.config._experts_implementation = _experts_by_choice()
     # Ids in the middle: the first are often padding and masks, whose positions some models don't count.
-    sample = (config.vocab // 2 + torch.arange(min(8, config.positions))).remainder(config.vocab)[None]
-    keywords = {"attention_mask": torch.ones_like(sample), **_arguments(module)}
+    places = np.arange(min(8, config.positions))
+    sample = (config.vocab // 2 + places) % config.vocab
+    # An encoder reads the first three quarters.
+    real = 1 + (places >= 6) if has_decoder(module) else np.ones_like(places)
     output = "logits" if module is whole and kind != "hidden" else "last_hidden_state"
     try:
-        computed = torch_outputs(whole, (), {"input_ids": sample, **keywords})
+        computed = torch_outputs(whole, (), arguments_of(module, sample, real))
     except Exception as error:
         raise BadCheckpoint(f"{name}: PyTorch can't compute it: {_line(error)}") from None
     result = "last_hidden_state" if kind == "hidden" else "logits"
     if result not in computed:
         known = ", ".join(sorted(end for end, kind in HEAD_KINDS.items() if kind != "hidden"))
         raise DuatError(f"{name}: a {type(whole).__name__} is none of {known}: give head='hidden'{OTHERWISE}")
+    bias: Any = None if read_out is None else getattr(whole, LOGITS_BIAS, read_out.bias)
     if read_out is not None and module is whole:
         # Its logits are the states from which they are read.
         read_out.forward = torch.nn.Identity().forward
+        if hasattr(module, LOGITS_BIAS):
+            module.register_buffer(LOGITS_BIAS, torch.zeros(1, 1, dtype=bias.dtype))
         if config.head.cap is not None:
             module.config.get_text_config().final_logit_softcapping = None
     function = TorchFunction(weights_of(module), module)
     stack, table = ConvertedStack(function, output), _array(_embeddings(module.get_input_embeddings()))
-    config = dataclasses.replace(config, marks=_units(stack, table, sample.shape[-1]))
+    config = dataclasses.replace(config, marks=stack.layouts(table[: len(real)], real))
     model = Transformer(config, rngs=None, stack=stack)
     embedding: Any = model.embedding
     embedding.token = nnx.Param(table)
     if read_out is not None:
         model.head.unembedding = nnx.Param(_array(read_out.weight))
-        model.head.bias = None if read_out.bias is None else nnx.Param(_array(read_out.bias))
+        model.head.bias = None if bias is None else nnx.Param(_array(bias.reshape(-1)))
     elif kind == "classes":
         model.head.unembedding = nnx.Param(jnp.eye(config.head.outputs, dtype=embedding.token.dtype))
-    ours = jax.jit(lambda model, ids: model(ids[0]))(model, jnp.asarray(sample.numpy()))
+    ours = jax.jit(lambda model, ids: model(ids, segments=jnp.asarray(real - 1)))(model, jnp.asarray(sample))
+    if has_decoder(module):
+        ours = ours[real == DECODER]
     require_agreement(function, computed[result][0], ours, "a sample")
     return model
 
@@ -239,21 +187,6 @@ def _experts_by_choice() -> str:
     return BY_CHOICE
 
 
-def _units(stack: ConvertedStack, table: Array, tokens: int) -> tuple[UnitLayout, ...]:
-    """Return how the units of every mark lie that has one axis of tokens, which is found by texts of two lengths."""
-    lengths = tokens, tokens - 1
-    programs = [trace(stack, table[:1].repeat(length, 0))[0] for length in lengths]
-    layouts = []
-    for site in programs[0].of_kind(marks.STREAM, marks.POINT, marks.ACTIVATION):
-        if site not in programs[1].places:
-            continue
-        first, second = (program.place(site).shape for program in programs)
-        axes = [axis for axis, sizes in enumerate(zip(first, second, strict=False)) if sizes == lengths]
-        if len(axes) == 1 and not programs[0].place(site).loops:
-            layouts.append(units_at(site, first, axes[0]))
-    return tuple(layouts)
-
-
 def _array(tensor: Any) -> Array:
     return jnp.asarray(tensor.detach().numpy())
 
@@ -271,9 +204,7 @@ def require_source_agrees(model: Transformer, batch: Any, states: Callable[[], A
     stack = model.stack
     if not isinstance(stack, ConvertedStack):
         return
-    for row, mask, ours in zip(*map(np.asarray, (batch.given, batch.real, states())), strict=True):
-        tokens = int(mask.sum())
-        text = row[None, :tokens].astype(np.int64)
-        keywords = {"input_ids": text, "attention_mask": np.ones_like(text), **_arguments(stack.module)}
-        expected = _at_tokens(torch_outputs(stack.module, (), keywords)[stack.output], tokens)
-        require_agreement(TorchFunction({}, stack.module), expected[0], ours[:tokens], "this text")
+    for ids, real, ours in zip(*map(np.asarray, (batch.given, batch.real, states())), strict=True):
+        last = real == real.max()  # of an encoder with a decoder, the decoder's
+        output = torch_outputs(stack.module, (), arguments_of(stack.module, ids, real))[stack.output]
+        require_agreement(TorchFunction({}, stack.module), at_tokens(output, int(last.sum()))[0], ours[last], "this text")

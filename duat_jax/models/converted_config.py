@@ -13,6 +13,8 @@ OTHERWISE = (
     " its outputs"
 )
 CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "context_length")
+LOGITS_BIAS = "final_logits_bias"
+"""The name of what BART and its relatives add to logits."""
 LONGEST = 131_072
 """The longest text of a model whose configuration has no limit."""
 
@@ -39,7 +41,7 @@ def _table_of(module: Any) -> Any:
 def _head_of(module: Any, kind: str) -> Head:
     """Return how a model's logits are read from the states that its code computes."""
     read_out, settings = read_out_of(module, kind), module.config
-    bias = read_out is not None and read_out.bias is not None
+    bias = read_out is not None and (read_out.bias is not None or hasattr(module, LOGITS_BIAS))
     if kind == "classes":
         labels = tuple(str(settings.id2label[k]) for k in range(settings.num_labels))
         pool, filler = ("first", None) if read_out is None else ("last", settings.pad_token_id)
@@ -50,15 +52,40 @@ def _head_of(module: Any, kind: str) -> Head:
     return Head(kind=kind, outputs=len(read_out.weight), bias=bias, cap=cap)
 
 
+def has_decoder(module: Any) -> bool:
+    """Return whether a module is an encoder with a decoder."""
+    return bool(getattr(module.config, "is_encoder_decoder", False))
+
+
+def _start(module: Any) -> int | None:
+    """Return the token that a decoder's text begins with."""
+    places = getattr(module, "generation_config", None), module.config.get_text_config()
+    names = "decoder_start_token_id", "bos_token_id"
+    given = (getattr(settings, name, None) for name in names for settings in places)
+    return next((token for token in given if isinstance(token, int)), None)
+
+
+def _unfit(module: Any, kind: str, table: Any) -> str | None:
+    """Return why the two texts of an encoder with a decoder can't be read, if they can't."""
+    if module.main_input_name != "input_ids":
+        return f"its encoder's is of {module.main_input_name}"
+    if kind != "next token":
+        return "no next token is read from it"
+    decoder = module.get_decoder()
+    if not hasattr(decoder, "get_input_embeddings") or decoder.get_input_embeddings().weight is not table.weight:
+        return "its decoder has another table of embeddings, or none that is known"
+    return "its settings name no decoder_start_token_id" if _start(module) is None else None
+
+
 def config_of(module: Any, name: str) -> Config:
     """Return what is known of a model of transformers: sizes, and the kind of its read-out."""
     settings, name_of_class = module.config.get_text_config(), type(module).__name__
     kind = next((kind for end, kind in HEAD_KINDS.items() if name_of_class.endswith(end)), "hidden")
     table, problem = _table_of(module), None
-    if module.config.is_encoder_decoder:
-        problem = "reads two texts, an encoder's and a decoder's"
-    elif table is None:
+    if table is None:
         problem = "has no table of tokens' embeddings"
+    elif has_decoder(module) and (why := _unfit(module, kind, table)):
+        problem = f"reads two texts, an encoder's and a decoder's, and {why}"
     elif kind not in ("hidden", "classes") and not hasattr(read_out_of(module, kind), "weight"):
         problem = "has no linear read-out"
     if problem is not None:
@@ -69,21 +96,26 @@ def config_of(module: Any, name: str) -> Config:
         sizes = (getattr(settings, each, None) for each in names)
         return next((number for number in sizes if isinstance(number, int) and number > 0), default)
 
-    # What a block computes is the module's code: these stand for sizes alone.
-    block = BlockConfig(
-        arrangement="pre-norm",
-        features=features,
-        heads=size(("num_attention_heads",), 1),
-        head_features=1,
-        neurons=size(("intermediate_size",), 4 * features),
-    )
+    def blocks(side: str) -> tuple[BlockConfig, ...]:
+        """Return the blocks of an encoder or a decoder, or of the only side."""
+        # What a block computes is the module's code: these stand for sizes alone.
+        block = BlockConfig(
+            arrangement="pre-norm",
+            features=features,
+            heads=size((f"{side}_attention_heads", "num_attention_heads", "num_heads"), 1),
+            head_features=1,
+            neurons=size((f"{side}_ffn_dim", "intermediate_size", "d_ff"), 4 * features),
+        )
+        return (block,) * size((f"{side}_layers", f"num_{side}_layers", "num_hidden_layers", "num_layers"), 1)
+
     return Config(
         family=module.config.model_type,
-        blocks=(block,) * size(("num_hidden_layers", "num_layers"), 1),
+        blocks=blocks("encoder") + blocks("decoder") if has_decoder(module) else blocks(""),
         vocab=vocab,
         positions=size(CONTEXT, LONGEST),
         position_embedding=False,
         final_norm=False,
         head=_head_of(module, kind),
         marks=(),
+        decoder_start=_start(module) if has_decoder(module) else None,
     )

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, final
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from duat_jax.errors import DuatError
 from duat_jax.models.config import Config
@@ -42,7 +42,7 @@ class ReadOut(nnx.Module):
         self.bias = nnx.Param(jnp.zeros(head.outputs, dtype)) if head.bias else None
 
     def states(
-        self, x: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
+        self, x: Float[Array, "... tokens features"], mask: Shaped[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens _"]:
         """Return the prepared states, from which logits are read."""
         if self.config.pool == "mean":
@@ -55,7 +55,7 @@ class ReadOut(nnx.Module):
         return x if self.config.scale == 1.0 else self.config.scale * x
 
     def pooled(
-        self, states: Float[Array, "... tokens features"], mask: Bool[Array, "... tokens"] | None = None
+        self, states: Float[Array, "... tokens features"], mask: Shaped[Array, "... tokens"] | None = None
     ) -> Float[Array, "... features"]:
         """Return the state at which classes are read."""
         if mask is None:

@@ -1,5 +1,6 @@
 """The tokenizer that a model carries."""
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
@@ -109,5 +110,7 @@ def tokenizer_of(model: Any, tokenizer: Tokenizer | None = None, *inputs: Any) -
 
 
 def is_text(given: Any) -> bool:
-    """Return whether an input is a text or a chat, or a list with one."""
+    """Return whether an input is a text or a chat, or a list with one, or several by name."""
+    if isinstance(given, Mapping):
+        return any(map(is_text, given.values()))
     return isinstance(given, str) or is_chat(given) or (isinstance(given, list | tuple) and any(map(is_text, given)))

@@ -6,7 +6,7 @@ from typing import Any, final
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 from tokenizers import Tokenizer
 
 from duat_jax.errors import DuatError, InvalidInput
@@ -118,7 +118,7 @@ class Transformer(nnx.Module):
         return x if self.projection is None else self.projection(x)
 
     def stream(
-        self, x: Float[Array, "... tokens _"], layers: int, mask: Bool[Array, "... tokens"] | None = None
+        self, x: Float[Array, "... tokens _"], layers: int, mask: Shaped[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens features"]:
         """Return the residual stream after some of the layers.
 
@@ -132,7 +132,7 @@ class Transformer(nnx.Module):
         return Stack(self.stack.blocks[:layers])(self.first(x), mask)
 
     def hidden(
-        self, x: Float[Array, "... tokens _"], mask: Bool[Array, "... tokens"] | None = None
+        self, x: Float[Array, "... tokens _"], mask: Shaped[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens features"]:
         """Return the last hidden states for the embeddings `x_0`.
 
@@ -144,7 +144,7 @@ class Transformer(nnx.Module):
         return x if self.final_norm is None else self.final_norm(x)
 
     def states(
-        self, x: Float[Array, "... tokens _"], mask: Bool[Array, "... tokens"] | None = None
+        self, x: Float[Array, "... tokens _"], mask: Shaped[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens _"]:
         """Return the states from which logits are read: the last hidden states, prepared by the head.
 
@@ -183,7 +183,7 @@ class Transformer(nnx.Module):
         return self.embedding.token[...] if isinstance(self.embedding, TokenEmbedding) else None
 
     def output(
-        self, x: Float[Array, "... tokens _"], mask: Bool[Array, "... tokens"] | None = None
+        self, x: Float[Array, "... tokens _"], mask: Shaped[Array, "... tokens"] | None = None
     ) -> Float[Array, "..."]:
         """Return the model's output for the embeddings `x_0`: logits or hidden states.
 
@@ -209,7 +209,8 @@ class Transformer(nnx.Module):
             inputs: token ids, `[..., tokens]`; or for a vision model pixels, `[..., channels, height, width]`.
             mask: true for real tokens, false for padding on either side, `[..., tokens]`. Learned positions are counted
                 over real tokens.
-            segments: the segment of each token, `[..., tokens]`; all of segment 0 if absent.
+            segments: the segment of each token, `[..., tokens]`; all of segment 0 if absent. Where an encoder's text
+                stands before its decoder's, 0 for the one and 1 for the other.
 
         Raises:
             DuatError: if the mask isn't boolean.
@@ -223,7 +224,10 @@ class Transformer(nnx.Module):
             real = jnp.flip(jnp.cumsum(jnp.flip(inputs != self.config.head.filler, -1), -1), -1) > 0
             real = real.at[..., 0].set(True)  # a text of padding alone
             mask = real if mask is None else mask & real
-        output = self.output(self.embed(inputs, segments, mask), mask)
+        x = self.embed(inputs, segments, mask)
+        if self.config.decoder_start is not None and segments is not None:
+            mask = (jnp.asarray(segments) + 1) * (1 if mask is None else mask)
+        output = self.output(x, mask)
         return output if fits is None else jnp.where(fits, output, jnp.nan)
 
 

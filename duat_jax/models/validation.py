@@ -140,21 +140,32 @@ def _encoded(
 
 def checked_segments(config: Config, segments: Any, tokens: int, label: str, problems: list[str]) -> Any:
     """Validate the segment of each token; return `None` if the model has none."""
+    count = config.segments if config.decoder_start is None else 2
     if segments is None:
-        return np.zeros(tokens, np.int64) if config.segments else None
+        return np.zeros(tokens, np.int64) if count else None
     try:
         array = np.asarray(segments)
     except (ValueError, TypeError, OverflowError):
         array = np.asarray(None)
-    if not config.segments:
+    if not count:
         problems.append(f"a {config.family} model has no segments: leave them out of {label}")
     elif tokens and (array.shape != (tokens,) or array.dtype.kind not in "iu"):
         problems.append(f"{label}: segments must be {tokens} whole numbers, one for each token, not {quoted(segments)}")
-    elif tokens and (array.min() < 0 or array.max() >= config.segments):
-        problems.append(f"{label}: segments must lie between 0 and {config.segments - 1}, not {quoted(segments)}")
+    elif tokens and (array.min() < 0 or array.max() >= count):
+        problems.append(f"{label}: segments must lie between 0 and {count - 1}, not {quoted(segments)}")
+    elif tokens and config.decoder_start is not None and not _is_one_after_the_other(array):
+        problems.append(
+            f"{label}: segments must be 0 for the encoder's tokens and then 1 for the decoder's, at least one of each,"
+            f" not {quoted(segments)}"
+        )
     else:
         return array.astype(np.int64)
     return None
+
+
+def _is_one_after_the_other(segments: Int[np.ndarray, "tokens"]) -> bool:
+    """Return whether there are tokens of an encoder's text and after them those of its decoder's."""
+    return bool(segments[0] == 0 and segments[-1] == 1 and (np.diff(segments) >= 0).all())
 
 
 def checked_pixels(image: Image, pixels: Any, label: str, problems: list[str]) -> Float[np.ndarray, "_ _ _"]:

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -171,19 +172,24 @@ def _arrays(output: Any, convert: Any) -> Any:
 
 def _names(module: "torch.nn.Module") -> dict[Any, str]:
     """Return the scope of each module inside another one: `layers.3` for one of a list, else its own name."""
-    # What stands around the only list of layers, as `model` does, and a module without weights have none.
+    # What stands around all lists of layers, as `model` does, and a module without weights have none.  The layers of
+    # an encoder and of its decoder are counted on.
     import torch
 
     modules = dict(module.named_modules())
     lists = [name for name, each in modules.items() if isinstance(each, torch.nn.ModuleList)]
     outermost = [name for name in lists if not any(name.startswith(f"{other}.") for other in lists)]
+    has_decoder = getattr(getattr(module, "config", None), "is_encoder_decoder", False)
+    counted = outermost if len(outermost) == 1 or has_decoder else []
+    before = dict(zip(counted, accumulate((len(modules[name]) for name in counted), initial=0), strict=False))
     names: dict[Any, str] = {}
     for name, each in modules.items():
         around, _, last = name.rpartition(".")
         if around in lists:
-            names[each] = f"{'layers' if [around] == outermost else around.rpartition('.')[2]}.{last}"
-        elif next(each.parameters(), None) is not None and not f"{outermost[0] if outermost else ''}.".startswith(
-            f"{name}."
+            kind = around.rpartition(".")[2]
+            names[each] = f"layers.{before[around] + int(last)}" if around in before else f"{kind}.{last}"
+        elif next(each.parameters(), None) is not None and not (
+            outermost and all(other.startswith(f"{name}.") for other in outermost)
         ):
             names[each] = last
     return names

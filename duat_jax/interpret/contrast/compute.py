@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float, Shaped
 
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import InvalidInput
@@ -32,7 +32,7 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded, whole_number
 from duat_jax.nn.linear import PRECISION
 from duat_jax.transform import marks
-from duat_jax.transform.keys import Marked
+from duat_jax.transform.keys import Key, Marked
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -43,7 +43,7 @@ MIXED, ACTIVATED = (HEADS, program.MIXED), (NEURONS, program.NEURONS)
 
 
 class _ContrastParts(NamedTuple):
-    flow: Float[Array, "rows tokens"]
+    flow: Marked[Float[Array, "tokens"]]
     heads: Marked[Float[Array, "tokens heads"]]
     neurons: Marked[Float[Array, "tokens neurons"]]
     moved: Marked[Float[Array, ""]]
@@ -139,7 +139,8 @@ def answer(
         value=runs.value,
         predictions=runs.predictions,
         references=runs.references,
-        flow=parts.flow[:, :tokens],
+        flow=np.stack([part[:tokens] for part in parts.flow.values()]),
+        layers=tuple(_layer_before(row, key) for row, key in enumerate(parts.flow)),
         heads=Marked({key: part[:tokens] for key, part in parts.heads.items()}),
         neurons=Marked({key: part[:tokens] for key, part in parts.neurons.items()}),
         moved=Marked({key: float(part) for key, part in parts.moved.items()}),
@@ -152,11 +153,16 @@ def answer(
     return replace(found, head_runs=run_heads(model, runs, found.top_heads(head_runs))) if head_runs > 0 else found
 
 
+def _layer_before(row: int, key: Key) -> int | None:
+    """Return the layer after which a stream is; without a layer's scope they are counted, the embedding first."""
+    return key.layer if key.layer is not None or not row else row - 1
+
+
 @partial(jax.jit, static_argnames=("stream", "held"))
 def _split(
     model: Transformer,
     reader: Reader,
-    real: Bool[Array, "tokens"],
+    real: Shaped[Array, "tokens"],
     xs: Float[Array, "rows tokens features"],
     stream: int | None,
     held: bool | tuple[str, ...],
@@ -167,10 +173,10 @@ def _split(
         return reader.read(model, forward_from(model, x, real, stream)).value
 
     def parts_of(secant: Secant) -> _ContrastParts:
-        by_token, contributions = partial(rows_of_tokens, model.config, tokens=xs.shape[1]), secant.contributions
+        by_token, contributions = partial(rows_of_tokens, model.config, real=real), secant.contributions
         streams, units = by_token(marks.STREAM, contributions.streams), by_token(marks.POINT, contributions.points)
         return _ContrastParts(
-            jnp.stack([part.sum(-1) for part in _of_layers(streams)]),
+            _flow(streams, contributions.points, units),
             Marked({key: part.sum(-1) for key, part in units.items() if key.name in MIXED}),
             Marked({key: part for key, part in units.items() if key.name in ACTIVATED}),
             Marked({key: part.sum() for key, part in secant.moved.items()}),
@@ -208,7 +214,20 @@ def _moves(secant: Secant) -> Marked[LargestMoves]:
     )
 
 
-def _of_layers(rows: Marked[Array]) -> list[Array]:
-    """Return the parts of the stream after the embedding and after each layer, of which a layer may have several."""
-    of_layers: dict[Any, Array] = {key if key.layer is None else key.layer: part for key, part in rows.items()}
-    return list(of_layers.values())
+def _flow(streams: Marked[Array], points: Marked[Array], rows: Marked[Array]) -> Marked[Array]:
+    """Return the parts of every token after the embedding and after each layer; a layer's last stream stands for it.
+
+    One of several streams stands together with those that are carried beside it, if all of them have rows of tokens.
+    """
+    cuts: list[list[Key]] = []
+    for key in points:
+        if key.name == program.STREAM:
+            cuts.append([key])
+        elif key.name == program.CARRIED:
+            cuts[-1].append(key)
+    whole = {keys[0]: sum((rows[key] for key in keys[1:]), rows[keys[0]]) for keys in cuts if {*keys} <= {*rows}}
+    whole |= streams
+    outside = {key: part for key, part in streams.items() if key.layer is None}
+    of_layers = {key.layer: (key, part) for key, part in whole.items() if key.layer is not None}
+    inside = dict(of_layers[layer] for layer in sorted(of_layers))
+    return Marked({key: part.sum(-1) for key, part in (outside | inside).items()})

@@ -1,13 +1,14 @@
 """The parts of a contrast that heads have, and what the model says where it is run again without one."""
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from duat_jax.deprecation import renamed_fields
 from duat_jax.display.view import Table
 from duat_jax.kinds import kept_as
 from duat_jax.models.vocabulary.token import token_label
-from duat_jax.transform.keys import Key
+from duat_jax.transform.keys import Key, Marked
 
 HEAD_RUNS = (
     "part: of the difference, from all tokens together. The others are changes of the number on A. run as on B: the"
@@ -58,24 +59,31 @@ class HeadRuns(NamedTuple):
     removed: float
 
 
-def table_of_runs(head_runs: Sequence[HeadRuns], tokens: Sequence[str]) -> Table:
+def table_of_runs(head_runs: Sequence[HeadRuns], tokens: Sequence[str], heads: Marked[Any]) -> Table:
     """Return the changes that the largest heads make when they are replaced and removed."""
-    first = head_runs[0].head
+    # Where a layer has several attentions, its heads are counted on, as in `duat.edits.Heads`.
+    before: dict[Key, int] = {}
+    in_layer: Counter[int | None] = Counter()
+    for key, parts in heads.items():
+        before[key] = in_layer[key.layer]
+        in_layer[key.layer] += parts.shape[-1]
+    names = [f"{head.layer}.{before[head.mixed] + head.head}" for head, *_ in head_runs]
+    layer, number = names[0].split(".")
     return Table(
         "The largest heads, run again",
         ("head", "token", "part", "run as on B", "zero: predicted", "run with zero"),
         tuple(
             (
-                f"{head.layer}.{head.head}",
+                name,
                 f"{head.token_index} {token_label(tokens[head.token_index])}",
                 head.contribution,
                 replaced,
                 predicted,
                 removed,
             )
-            for head, replaced, predicted, removed in head_runs
+            for name, (head, replaced, predicted, removed) in zip(names, head_runs, strict=True)
         ),
-        note=f"{first.layer}.{first.head} is head {first.head} of layer {first.layer}. {HEAD_RUNS}",
+        note=f"{names[0]} is head {number} of layer {layer}. {HEAD_RUNS}",
         labels=2,
         ranked=True,
     )

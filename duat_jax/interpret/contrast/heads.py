@@ -6,7 +6,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from duat_jax.forms.decomposition import KINDS
 from duat_jax.interpret.comparison import Comparison
@@ -46,7 +46,7 @@ def run_heads(model: Transformer, runs: Comparison, heads: Sequence[HeadPart]) -
 def _run(
     model: Transformer,
     reader: Reader,
-    real: Bool[Array, "tokens"],
+    real: Shaped[Array, "tokens"],
     xs: Float[Array, "rows tokens features"],
     places: Int[Array, "chosen three"],
     layouts: tuple[UnitLayout, ...],
@@ -62,7 +62,7 @@ def _run(
 
     def values(x: Array) -> list[Array]:
         seen = record_kinds(states, x, [marks.POINT]).seen
-        return [units.by_token(seen[units.site]) for units in layouts]
+        return [units.by_token(seen[units.site], real) for units in layouts]
 
     def run(place: Array, others: list[Array]) -> Array:
         """Return the number where one head's output is another."""
@@ -70,7 +70,7 @@ def _run(
         for layer, (units, other) in enumerate(zip(layouts, others, strict=True)):
             tokens, heads, _ = jnp.indices(other.shape, place.dtype)
             here = ((layer == place[0]) & (tokens == place[1]) & (heads == place[2])).astype(other.dtype)
-            edits[units.site] = Edit(*map(units.as_they_lie, (1 - here, here * other)))
+            edits[units.site] = Edit(*(units.as_they_lie(each, real) for each in (1 - here, here * other)))
         return read(edit(states, edits)(xs[0])).value
 
     recording = record_kinds(states, xs[0], [*KINDS, marks.POINT])
@@ -84,7 +84,7 @@ def _run(
     }
     _, pulled = pull_back(recording, question_of(recording, None, linear=zeros), None, before.readout, zeros)
     parts = [
-        (units.by_token(pulled[added]) * units.by_token(recording.seen[units.site])).sum(-1)
+        (units.by_token(pulled[added], real) * units.by_token(recording.seen[units.site], real)).sum(-1)
         for units, added in zip(layouts, zeros, strict=True)
     ]
     return changes[:, :-1].mean(1), changes[:, -1], parts

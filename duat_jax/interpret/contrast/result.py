@@ -77,6 +77,8 @@ class Contrast(Displayed):
         predictions: what the model says on it; empty for an encoder.
         references: what it is contrasted with.
         flow: parts of every token in the stream after the embedding and after each layer, `[layers + 1, tokens]`.
+        layers: of each row of `flow` the layer after which it is, `None` of the embedding: all layers, but of a model
+            by its PyTorch code those whose stream was found; a decoder's are counted on from its encoder's.
         heads: parts of what each head mixes at every token, `[tokens, heads]`, in the order of computation.
         neurons: parts of every neuron of every MLP, `[tokens, neurons]`.
         moved: parts of what was held at its midpoint, by name.
@@ -98,6 +100,7 @@ class Contrast(Displayed):
     predictions: tuple[Prediction, ...]
     references: tuple[Compared, ...]
     flow: Float[np.ndarray, "rows tokens"]
+    layers: tuple[int | None, ...]
     heads: Marked[Float[np.ndarray, "tokens heads"]]
     neurons: Marked[Float[np.ndarray, "tokens neurons"]]
     moved: Marked[float]
@@ -121,7 +124,7 @@ class Contrast(Displayed):
     @property
     def rows(self) -> tuple[str, ...]:
         """The labels of the rows of the flow."""
-        return ("embedding", *(f"layer {i}" for i in range(len(self.flow) - 1)))
+        return tuple("embedding" if layer is None else f"layer {layer}" for layer in self.layers)
 
     def top_neurons(self, count: int) -> list[Neuron]:
         """Return the neurons with the largest parts by size.
@@ -157,7 +160,7 @@ class Contrast(Displayed):
         # A layer with several marks of one kind has no rows for them: they are parts of the same cell twice.
         marks_in = Counter((key.layer, kind) for kind in ("heads", "neurons") for key in getattr(self, kind))
         several = {layer for (layer, _), count in marks_in.items() if count > 1}
-        layers = [None, *(None if i in several else i for i in range(len(self.flow) - 1))]
+        layers = [None if layer in several else layer for layer in self.layers]
         token = int(np.abs(self.flow[0]).argmax())
         move = next((each for each in self.top_moves(1) if each.key.layer is not None), None)
         move_parts = () if move is None else (move.key.layer, move.head, move.part)
@@ -190,14 +193,20 @@ class Contrast(Displayed):
                 ),
             ),
             units=(
-                UnitTable("head", ("part",), HEADS, None, _unit_parts(self.heads)),
-                UnitTable("neuron", ("part",), NEURONS, "everything else in the stream", _unit_parts(self.neurons)),
+                UnitTable("head", ("part",), HEADS, None, _unit_parts(self.heads, self.layers)),
+                UnitTable(
+                    "neuron",
+                    ("part",),
+                    NEURONS,
+                    "everything else in the stream",
+                    _unit_parts(self.neurons, self.layers),
+                ),
             ),
             added=(
                 *named_parts("Held at its midpoint, and moved", self.moved.items()),
                 *named_parts(DISCONTINUITIES, self.discontinuities.items()),
             ),
-            tables=(table_of_runs(self.head_runs, self.tokens),) if self.head_runs else (),
+            tables=(table_of_runs(self.head_runs, self.tokens, self.heads),) if self.head_runs else (),
             notes=self.notes,
             image=self.image,
         )
@@ -207,7 +216,7 @@ class Contrast(Displayed):
         of_layers = {key.layer: each.view() for key, each in self.moves.items() if key.layer is not None}
         if len(of_layers) < len(self.moves):
             return ()
-        return None, *(of_layers.get(layer) for layer in range(len(self.flow) - 1))
+        return tuple(None if layer is None else of_layers.get(layer) for layer in self.layers)
 
     def _headline(self, token: int, move: Move | None) -> str:
         """Return the headline: which token makes the difference, and which head brings most of it."""
@@ -260,7 +269,7 @@ class Contrast(Displayed):
             self,
             model=model,
             dtype=self.completeness.dtype,
-            flow=dict(zip(("embedding", *(f"layers.{i}" for i in range(len(self.flow) - 1))), self.flow, strict=True)),
+            flow=dict(zip((row.replace("layer ", "layers.") for row in self.rows), self.flow, strict=True)),
             top_heads=self.top_heads(count),
             top_neurons=self.top_neurons(count),
             head_runs=self.head_runs,
@@ -270,7 +279,9 @@ class Contrast(Displayed):
         return f"Contrast({self.target}: {self.difference:+.6g}, error {float(self.completeness.error):+.1e})"
 
 
-def _unit_parts(parts: Marked[Float[np.ndarray, "tokens units"]]) -> tuple[UnitParts, ...]:
+def _unit_parts(
+    parts: Marked[Float[np.ndarray, "tokens units"]], layers: tuple[int | None, ...]
+) -> tuple[UnitParts, ...]:
     """Return the parts of units by their layers; a layer with units of several kinds has no row for them."""
     kinds = {key: key._replace(number=0) for key in parts}
     in_layer = Counter(key.layer for key in set(kinds.values()))
@@ -278,7 +289,8 @@ def _unit_parts(parts: Marked[Float[np.ndarray, "tokens units"]]) -> tuple[UnitP
     def unit_parts(key: Key, part: np.ndarray) -> UnitParts:
         number = [f"[{key.number}]"] if key.number else []
         label = " ".join([*(scope.replace("layers.", "layer ") for scope in key.scope), *number]) or str(key)
-        row = None if key.layer is None or in_layer[key.layer] > 1 else key.layer + 1
+        alone = key.layer is not None and in_layer[key.layer] == 1
+        row = layers.index(key.layer) if alone and key.layer in layers else None
         return UnitParts(label, row, (part,), range(part.shape[-1]))
 
     return tuple(unit_parts(key, part) for key, part in parts.items())

@@ -197,7 +197,7 @@ def _split(
             """Return the states, and by name what is added to each read-out of them."""
             return model.states(x, inputs.real), {name: offset(jnp.stack(each), name) for name, each in added.items()}
 
-        by_token = partial(rows_of_tokens, model.config, marks.ACTIVATION, tokens=len(inputs.real))
+        by_token = partial(rows_of_tokens, model.config, marks.ACTIVATION, real=inputs.real)
         recording = record_kinds(read_from, model.embed(inputs.given, inputs.segments), _KINDS)
 
         def parts(readout: Any, target: Occurrence | None) -> _Parts:
@@ -223,7 +223,7 @@ def _split(
             if stream is not None:
                 units = streams_of(model.config, stream)[0]
                 target = next(step for step in recording.streams if step.site == units.site)
-                readouts = [units.as_they_lie(readings[k].readout) for k in same]
+                readouts = [units.as_they_lie(readings[k].readout, inputs.real) for k in same]
             if len(same) == 1:  # mapping over one would be traced and compiled for nothing
                 result[same[0]] = parts(readouts[0], target)
                 continue

@@ -288,7 +288,7 @@ def _run(
     model: Transformer, reader: Reader, inputs: Inputs, slots: tuple[Slots, ...], edits: list[Edit], stream: int | None
 ) -> tuple[Reading, Predicted]:
     """Return the target's reading with edits, and the most probable outputs where it reads the last states."""
-    states = edit(_states(model, inputs.real, stream), at_marks(slots, edits))
+    states = edit(_states(model, inputs.real, stream), at_marks(slots, edits, jnp.asarray(inputs.real)))
     passed = passed_on(inputs.real, states(model.embed(inputs.given, inputs.segments)), stream)
     return read(model, reader, passed) if stream is None else (reader.read(model, passed), None)
 
@@ -304,12 +304,13 @@ def _split(
     stream: int | None,
 ) -> Split:
     """Split the effect of all edits over every edited value, by the table of contributions and by the secant."""
-    x, states = model.embed(inputs.given, inputs.segments), _states(model, inputs.real, stream)
+    x, real = model.embed(inputs.given, inputs.segments), jnp.asarray(inputs.real)
+    states = _states(model, real, stream)
     edits = jax.tree.map(lambda array: array.astype(x.dtype), edits)
 
     def number(edits: list[Edit]) -> Array:
-        edited = edit(states, at_marks(slots, edits))(x)
-        return reader.read(model, passed_on(inputs.real, edited, stream)).value
+        edited = edit(states, at_marks(slots, edits, real))(x)
+        return reader.read(model, passed_on(real, edited, stream)).value
 
     sites = {site: Site(marks.ADDED[site.kind], site.key) for each in slots for site in each.sites}
     recording = record_kinds(states, x, {*KINDS, *(site.kind for site in sites)})
@@ -318,7 +319,8 @@ def _split(
     on_marks = {site: pulled[added] for site, added in sites.items()}
 
     def frozen(slots: Slots, edit: Edit) -> Array:
-        return slots.at_slots(on_marks) * ((edit.kept - 1) * slots.at_slots(recording.seen) + edit.added)
+        seen = slots.at_slots(recording.seen, real)
+        return slots.at_slots(on_marks, real) * ((edit.kept - 1) * seen + edit.added)
 
     def parts_of(secant: Secant) -> tuple[list[Array], list[Array]]:
         return list(map(frozen, slots, edits)), [parts.kept + parts.added for parts in secant.parts]

@@ -47,7 +47,6 @@ def part_of(contrast: Contrast, selection: Selected) -> float:
     """Return the part of a contrast that some values of the text have."""
     key = selection.mark.site.key
     if selection.units is None:
-        row = key.number if key.layer is None else key.layer + 1
-        return float(contrast.flow[row][list(selection.tokens)].sum())
+        return float(contrast.flow[contrast.layers.index(key.layer)][list(selection.tokens)].sum())
     parts = contrast.heads if key in contrast.heads else contrast.neurons
     return float(parts[key][selection.entries].sum())

@@ -194,13 +194,22 @@ def _in_layer(config: Config, layers: int, layer: Any, unit: str, given: Any, pr
         problems.append(f"layer {quoted(layer)} is none of the {layers} before what is read, counted from 0")
         return None
     marks = {"neuron": neurons_of, "head": heads_of}[unit](config, number)
-    if len(marks) != 1:
-        known = ", ".join(str(mark.site.key) for mark in marks) or "none"
+    known = ", ".join(str(mark.site.key) for mark in marks) or "none"
+    each = marks[0].shape[0] if marks else 0
+    if not marks or any(mark.shape != marks[0].shape for mark in marks):
         problems.append(f"layer {number} has no marks of its {unit}s alone, but {known}: edit its stream")
         return None
-    if (units := _indices(given, unit, marks[0].shape[0], problems)) is None:
+    # Where a layer has several attentions, its heads are counted on, in the order in which they are computed.
+    if (units := _indices(given, unit, each * len(marks), problems)) is None:
         return None
-    return marks[0], f"layer {number}, {unit}{'s' if len(units) > 1 else ''} {some(units)}", units
+    if len(of_marks := {number // each for number in units}) > 1:
+        problems.append(
+            f"layer {number}: the {unit}s are of several marks, {known}, of {each} each: edit one at a time"
+        )
+        return None
+    (which,) = of_marks
+    label = f"layer {number}, {unit}{'s' if len(units) > 1 else ''} {some(units)}"
+    return marks[which], label, tuple(number % each for number in units)
 
 
 def _indices(given: Any, what: str, count: int, problems: list[str], *, least: int = 0) -> tuple[int, ...] | None:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from duat_jax.inputs.batching import power_of_two
 from duat_jax.interpret.intervene.places import Selected
@@ -36,9 +36,9 @@ class Slots:
     units: UnitLayout = field(metadata={"static": True})
     numbers: Int[np.ndarray, "slots"] | Int[Array, "slots"]
 
-    def at_slots(self, values: dict[Site, Array]) -> Float[Array, "slots tokens *shape"]:
+    def at_slots(self, values: dict[Site, Array], real: Shaped[Array, "tokens"]) -> Float[Array, "slots tokens *shape"]:
         """Return the values of each slot's mark, token by token."""
-        return jnp.stack([self.units.by_token(values[site]) for site in self.sites])[self.numbers]
+        return jnp.stack([self.units.by_token(values[site], real) for site in self.sites])[self.numbers]
 
 
 def slots_of(config: Config, layers: int, places: Sequence[Selected]) -> tuple[Slots, ...]:
@@ -48,7 +48,7 @@ def slots_of(config: Config, layers: int, places: Sequence[Selected]) -> tuple[S
     every += [units for number in range(layers + 1) for units in streams_of(config, number)]
     groups: dict[tuple[Any, ...], list[UnitLayout]] = {}
     for units in every:
-        groups.setdefault((units.site.kind, units.site.key.name, units.axis, units.others), []).append(units)
+        groups.setdefault((units.site.kind, units.site.key.name, *units[1:]), []).append(units)
     slots = []
     for group in groups.values():
         sites = tuple(units.site for units in group)
@@ -77,7 +77,7 @@ def slot_of(slots: Sequence[Slots], place: Selected) -> tuple[int, int]:
     return kind, list(slots[kind].numbers).index(slots[kind].sites.index(site))
 
 
-def at_marks(slots: Iterable[Slots], edits: Iterable[Edit]) -> dict[Site, Edit]:
+def at_marks(slots: Iterable[Slots], edits: Iterable[Edit], real: Shaped[Array, "tokens"]) -> dict[Site, Edit]:
     """Return the edit of every mark: that of its slot, or none."""
     of_marks: dict[Site, Edit] = {}
     for each, (kept, added, _) in zip(slots, edits, strict=True):
@@ -85,5 +85,5 @@ def at_marks(slots: Iterable[Slots], edits: Iterable[Edit]) -> dict[Site, Edit]:
             here = (each.numbers == number).reshape(-1, *[1] * (kept.ndim - 1)).astype(kept.dtype)
             # Sums of products with 0 and 1, which are exact on every device.
             whole = (here * kept).sum(0) + (1 - here.sum()), (here * added).sum(0)
-            of_marks[site] = Edit(*map(each.units.as_they_lie, whole))
+            of_marks[site] = Edit(*(each.units.as_they_lie(values, real) for values in whole))
     return of_marks

@@ -261,7 +261,7 @@ def _recorded(model: Transformer, inputs: Inputs) -> Recording:
 @jax.jit
 def _seen(model: Transformer, inputs: Inputs, slots: Slots) -> Array:
     """Return the values on an input at the mark of the first slot, `[tokens, *shape]`."""
-    return slots.at_slots(_recorded(model, inputs).seen)[0]
+    return slots.at_slots(_recorded(model, inputs).seen, jnp.asarray(inputs.real))[0]
 
 
 @jax.jit

@@ -17,6 +17,7 @@ HEAD_KINDS = {
     "ForCausalLM": "next token",
     "LMHeadModel": "next token",
     "ForConditionalGeneration": "next token",
+    "MTModel": "next token",  # Marian's
     "ForMaskedLM": "masked token",
     "ForSequenceClassification": "classes",
     "ForImageClassification": "classes",

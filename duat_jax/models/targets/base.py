@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from duat_jax.models.config import Config
 from duat_jax.models.targets.description import NamedOutput, TargetDescription
@@ -28,7 +28,7 @@ class ForwardPass(NamedTuple):
         streams: the wanted residual streams before layer `i`, by `i`; the last one is after all layers.
     """
 
-    real: Bool[Array, "tokens"]
+    real: Shaped[Array, "tokens"]
     states: Float[Array, "tokens features"]
     streams: dict[int, Float[Array, "tokens features"]]
 
@@ -44,7 +44,7 @@ class ForwardPass(NamedTuple):
 def forward(
     model: Transformer,
     inputs: Any,
-    real: Bool[Array, "tokens"],
+    real: Shaped[Array, "tokens"],
     streams: tuple[int, ...] = (),
     segments: Int[Array, "tokens"] | None = None,
 ) -> ForwardPass:

@@ -1,0 +1,226 @@
+"""Encoders with decoders as checkpoints: two texts on one axis of tokens, answered exactly by every question."""
+
+from functools import cache
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tokenizers
+import torch
+import transformers
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+
+import duat_jax as duat
+from duat_jax.inputs.model_inputs import encode_pair
+from duat_jax.models.converted import converted
+from tests.command import run
+from tests.helpers import near
+
+SIZES = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+SIZES |= {"d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "decoder_start_token_id": 1, "pad_token_id": 0}
+T5 = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 2}
+T5 |= {"decoder_start_token_id": 1}
+MODELS = {
+    "t5": (transformers.T5Config, transformers.T5ForConditionalGeneration, T5),
+    "gated t5": (
+        transformers.T5Config,
+        transformers.T5ForConditionalGeneration,
+        T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    ),
+    "bart": (transformers.BartConfig, transformers.BartForConditionalGeneration, SIZES),
+    "marian": (transformers.MarianConfig, transformers.MarianMTModel, SIZES),
+}
+LAYERS = 4
+GIVEN = {"encoder": [5, 6, 7, 8], "decoder": [1, 4, 9]}
+OTHER = {"encoder": [5, 9, 7, 8], "decoder": [1, 4, 9]}
+CROSS_HEADS = {
+    "t5": "decoder.block.0.layer.1.EncDecAttention.o",
+    "bart": "model.decoder.layers.0.encoder_attn.out_proj",
+}
+
+
+def module_of(name):
+    """Return a small model of random weights, which are large enough that its logits differ."""
+    config, architecture, sizes = MODELS[name]
+    torch.manual_seed(0)
+    module = architecture(config(vocab_size=50, **sizes)).double().eval()
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    if hasattr(module, "final_logits_bias"):
+        module.final_logits_bias.normal_()
+    return module
+
+
+@cache
+def model_of(name):
+    """Return the same as a model of this package."""
+    return converted(module_of(name), "a model")
+
+
+def said_by(module, given):
+    """Return PyTorch's logits at the decoder's tokens."""
+    with torch.no_grad():
+        ids = {"input_ids": torch.tensor([given["encoder"]]), "decoder_input_ids": torch.tensor([given["decoder"]])}
+        return module(**ids, use_cache=False).logits[0].numpy()
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def models(request):
+    """The model by PyTorch, the model of this package, its name, and how far norms in single precision let them be."""
+    within = 1e-5 if "t5" in request.param else 1e-10
+    return module_of(request.param), model_of(request.param), request.param, within
+
+
+def test_logits_are_those_of_pytorch_beside_padding_too(models):
+    module, model, _, within = models
+    ids, segments = jnp.array([5, 6, 7, 8, 1, 4, 9]), jnp.array([0, 0, 0, 0, 1, 1, 1])
+    near(model(ids, segments=segments)[4:], said_by(module, GIVEN), within=within)
+    shorter = {"encoder": [5, 6], "decoder": [1]}
+    first, second = duat.explain(model, [GIVEN, shorter], 7)
+    near(first.completeness.value, said_by(module, GIVEN)[-1, 7], within=within)
+    near(second.completeness.value, said_by(module, shorter)[-1, 7], within=within)
+    assert (first.tokens, second.tokens) == (tuple("5678149"), tuple("561"))
+
+
+def test_parts_of_both_texts_sum(models):
+    _, model, _, _ = models
+    found = duat.explain(model, GIVEN, 7)
+    assert found.completeness.verdict == found.collapse_completeness.verdict == "holds"
+    assert np.abs(found.collapse).min() > 0
+    for key, part in found.coefficients.items():
+        elsewhere = part[4:] if "encoder" in key.scope else part[:4]
+        assert not elsewhere.any() and part.any()
+
+
+def test_the_difference_stands_in_both_streams_after_every_layer(models):
+    module, model, _, within = models
+    found = duat.contrast(model, GIVEN, OTHER, 7)
+    difference = said_by(module, GIVEN)[-1, 7] - said_by(module, OTHER)[-1, 7]
+    assert found.layers == (None, 0, 1, 2, 3) and found.completeness.verdict == "holds"
+    near(found.flow.sum(1), np.full(LAYERS + 1, difference), within=10 * within)
+    embedding, first, second, third, last = found.flow
+    assert embedding[1] and not np.delete(embedding, 1).any()
+    assert first[:4].all() and not first[4:].any() and second[:4].all() and not second[4:].any()
+    assert third.all(), "what crosses later is still the encoder's"
+    assert not last[:-1].any()
+
+
+@pytest.mark.parametrize("name", CROSS_HEADS)
+def test_the_heads_of_a_layer_are_counted_on_from_one_attention_to_the_next(name):
+    module, model = module_of(name), model_of(name)
+    found = duat.intervene(model, GIVEN, duat.edits.Heads(2, 3).set(0), 7)
+    before = said_by(module, GIVEN)
+    with torch.no_grad():  # the second head of the cross-attention
+        module.get_submodule(CROSS_HEADS[name]).weight[:, 8:] = 0
+    near(found.effects[0].alone, said_by(module, GIVEN)[-1, 7] - before[-1, 7], within=1e-4)
+    assert found.completeness.verdict == "holds"
+    contrast = duat.contrast(model, GIVEN, OTHER, 7, head_runs=8)
+    names = [row[0] for row in contrast.view().tables[0].rows]
+    assert any(label.startswith(("2.3", "3.3")) for label in names)
+
+
+def test_a_baseline_keeps_the_token_that_the_decoder_begins_with():
+    model = model_of("t5")
+    found = duat.contrast(model, GIVEN, duat.baselines.Mean(), 7)
+    assert found.flow[0, 4] == 0 and np.count_nonzero(found.flow[0]) == 6
+
+
+QUESTIONS = {
+    "attribute": lambda model: duat.attribute(model, GIVEN, OTHER, 7),
+    "intervene, neurons of the decoder": lambda model: duat.intervene(
+        model, GIVEN, duat.edits.Neurons(3, [2], tokens=-1).set(1.0), 7
+    ),
+    "intervene, neurons of the encoder": lambda model: duat.intervene(
+        model, GIVEN, duat.edits.Neurons(0, [2], tokens=1).set(1.0), 7
+    ),
+    "intervene, another text": lambda model: duat.intervene(
+        model, GIVEN, duat.edits.Heads(3, 2).set(duat.edits.FromInput(OTHER)), 7
+    ),
+    "many references": lambda model: duat.contrast(model, GIVEN, [OTHER, {**GIVEN, "decoder": [1, 3, 9]}], 7),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_questions_are_answered_exactly(question):
+    found = QUESTIONS[question](model_of("bart"))
+    if isinstance(found, duat.results.Attribution):
+        near(found.scores.sum(), found.difference, within=1e-5)
+    else:
+        assert found.completeness.verdict == "holds"
+
+
+REFUSED = {
+    "no encoder": ({"decoder": [3]}, "streams called decoder: give the encoder's text, or both"),
+    "another name": ({"encoder": [5], "image": [3]}, "streams called encoder, image"),
+    "an empty decoder": ({"encoder": [5], "decoder": []}, "of the decoder is empty"),
+    "ids beyond": (
+        {"encoder": [50], "decoder": [90]},
+        "of the encoder has token id 50.*of the decoder has token id 90",
+    ),
+    "segments in turns": (duat.TokenizedText([5, 6, 7], [1, 0, 1]), "0 for the encoder's tokens and then 1"),
+    "other lengths": (
+        GIVEN | {"encoder": [5, 6], "decoder": [1, 2, 3, 4, 5]},
+        "the encoder reads 2 tokens of the text and 4",
+    ),
+}
+
+
+@pytest.mark.parametrize("given", REFUSED)
+def test_texts_that_cannot_be_read_are_refused_in_one_line(given):
+    model, (inputs, message) = model_of("t5"), REFUSED[given]
+    with pytest.raises(duat.InvalidInput, match=message) as refusal:
+        duat.contrast(model, inputs, GIVEN, 7)
+    assert "\n" not in str(refusal.value)
+    with pytest.raises(duat.InvalidInput, match="reads two texts"):
+        model(jnp.array([5, 6, 7]))
+
+
+def tokenizer_of_words():
+    """Return a tokenizer that ends every text, as those of T5 do."""
+    words = ["<pad>", "<s>", "</s>", "<unk>", *"abcdefghij"]
+    made = tokenizers.Tokenizer(WordLevel({word: k for k, word in enumerate(words)}, unk_token="<unk>"))
+    made.pre_tokenizer = Whitespace()
+    made.add_special_tokens(words[:3])
+    made.post_processor = TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+    return made
+
+
+def test_a_decoder_goes_on_with_what_it_said():
+    model, tokenizer = model_of("t5"), tokenizer_of_words()
+    pair = encode_pair(tokenizer, "a b c", "d e", model.config)
+    assert pair.ids.tolist() == [4, 5, 6, 2, 1, 7, 8] and pair.segments.tolist() == [0, 0, 0, 0, 1, 1, 1]
+    by_name = duat.explain(model, {"encoder": "a b c", "decoder": "d e"}, "f", tokenizer=tokenizer)
+    assert by_name.tokens == ("a", "b", "c", "</s>", "<s>", "d", "e")
+    near(by_name.completeness.value, duat.explain(model, pair, 9).completeness.value, within=1e-12)
+    alone = duat.explain(model, "a b c", 9, tokenizer=tokenizer)
+    assert alone.tokens == ("a", "b", "c", "</s>", "<s>") and alone.target.position == 4
+
+
+def test_a_checkpoint_is_answered_by_commands(tmp_path):
+    module_of("t5").float().save_pretrained(tmp_path)
+    tokenizer_of_words().save(str(tmp_path / "tokenizer.json"))
+    model = ["--model", tmp_path]
+    shown = run("explain", "a b c", "--pair", "d e", *model)
+    assert shown.exit_code == 0 and "token 6, 'e'" in shown.output and "holds" in shown.output, shown.output
+    shown = run("contrast", "a b c", "--pair", "d e", "--reference", "a f c", *model)
+    assert shown.exit_code == 0 and "layer 3" in shown.output and "holds" in shown.output, shown.output
+
+
+UNFIT = {
+    "whisper": (
+        transformers.WhisperConfig,
+        transformers.WhisperForConditionalGeneration,
+        "encoder's is of input_features",
+    ),
+    "two tables": (transformers.MarianConfig, transformers.MarianMTModel, "another table of embeddings"),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_cannot_be_read_says_why(name):
+    config, architecture, message = UNFIT[name]
+    sizes = SIZES | {"share_encoder_decoder_embeddings": False, "num_mel_bins": 4, "vocab_size": 50}
+    with pytest.raises(duat.DuatError, match=message):
+        converted(architecture(config(**sizes)), "a model")

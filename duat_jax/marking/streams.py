@@ -34,8 +34,8 @@ def residual_sums(
         if node is None:
             break
         others = tuple(sorted(frontier - {latest}))
-        flows = all(v in flowing and len(graph.shape(v)) > 1 for v in frontier)
-        if flows and (len(moving) > 1 or not others) and _is_sum(graph, latest):
+        arrays = all(graph.is_float(v) and len(graph.shape(v)) > 1 for v in frontier)
+        if latest in flowing and arrays and (len(moving) > 1 or not others) and _is_sum(graph, latest):
             sums[latest] = others
         frontier = frontier.difference(node.results).union(node.moving_operands())
     ends = sorted([*terms, *(node.results[0] for node, plan in bodies.items() if plan.terms)])

@@ -207,4 +207,6 @@ def require_source_agrees(model: Transformer, batch: Any, states: Callable[[], A
     for ids, real, ours in zip(*map(np.asarray, (batch.given, batch.real, states())), strict=True):
         last = real == real.max()  # of an encoder with a decoder, the decoder's
         output = torch_outputs(stack.module, (), arguments_of(stack.module, ids, real))[stack.output]
-        require_agreement(TorchFunction({}, stack.module), at_tokens(output, int(last.sum()))[0], ours[last], "this text")
+        require_agreement(
+            TorchFunction({}, stack.module), at_tokens(output, int(last.sum()))[0], ours[last], "this text"
+        )

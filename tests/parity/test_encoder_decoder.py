@@ -121,6 +121,45 @@ def test_the_heads_of_a_layer_are_counted_on_from_one_attention_to_the_next(name
     assert any(label.startswith(("2.3", "3.3")) for label in names)
 
 
+def without_token(module, name):
+    """Take the encoder's token 1 away from all layers of a decoder of T5, or from its last one alone."""
+
+    def all_layers(_, given):
+        return (given[0] * torch.tensor([1.0, 0, 1, 1], dtype=given[0].dtype)[:, None],)
+
+    def last_layer(_, given, named):
+        (named["key_value_states"],) = all_layers(None, [named["key_value_states"]])
+        return given, named
+
+    if name == "all":
+        return module.encoder.final_layer_norm.register_forward_pre_hook(all_layers)
+    return module.decoder.block[1].layer[1].EncDecAttention.register_forward_pre_hook(last_layer, with_kwargs=True)
+
+
+@pytest.mark.parametrize(("stream", "layers"), [(2, "all"), (3, "last")])
+def test_what_is_carried_to_later_layers_can_be_edited(stream, layers):
+    module, model = module_of("t5"), model_of("t5")
+    before = said_by(module, GIVEN)[-1, 7]
+    without_token(module, layers)
+    found = duat.intervene(model, GIVEN, duat.edits.Stream(stream, tokens=1).scale(0), 7)
+    near(found.effects[0].alone, said_by(module, GIVEN)[-1, 7] - before, within=1e-4)
+    assert found.completeness.verdict == "holds"
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (duat.edits.Stream(3).scale(0), "stream 3 is at tokens 4 to 6, or at 0 to 3: name tokens of one"),
+        (duat.edits.Stream(3, tokens=[1, 5]).scale(0), "stream 3 is at tokens 4 to 6, or at 0 to 3"),
+        (duat.edits.Neurons(0, 3, tokens=5).set(0), "layer 0, neuron 3 is at tokens 0 to 3: name"),
+        (duat.edits.Heads(2, [1, 2]).set(0), "the heads are of several marks"),
+    ],
+)
+def test_an_edit_names_tokens_of_one_text(edit, message):
+    with pytest.raises(duat.InvalidInput, match=message):
+        duat.intervene(model_of("t5"), GIVEN, edit, 7)
+
+
 def test_a_baseline_keeps_the_token_that_the_decoder_begins_with():
     model = model_of("t5")
     found = duat.contrast(model, GIVEN, duat.baselines.Mean(), 7)

@@ -215,9 +215,9 @@ def check(
 
 def _checked(given: Edit, config: Config, question: Question | None, problems: list[str]) -> Selected | None:
     """Return the values that are edited, or nothing where there is a problem with them."""
-    tokens = question.tokens if question else 0
+    real = question.input.real if question else np.zeros(0, bool)
     layers = config.layers if question is None or question.target.stream is None else question.target.stream
-    selection = given.place._select(config, tokens, layers, problems)
+    selection = given.place._select(config, real, layers, problems)
     source = given.added if isinstance(given.added, ValueSource) else None
     if source is not None and question is not None:
         source._check(config, question.input, selection, question.tokenizer, problems)

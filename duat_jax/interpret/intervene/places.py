@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import numpy as np
+from jaxtyping import Shaped
 
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.layout import UnitLayout
-from duat_jax.models.units import heads_of, neurons_of, streams_of
+from duat_jax.models.units import both_streams_of, heads_of, neurons_of
 from duat_jax.models.validation import whole_number
 from duat_jax.transform.editing import Edit
 
@@ -17,8 +18,8 @@ SHOWN = 4
 """The largest number of tokens or units that a message names."""
 
 
-Mark = tuple[UnitLayout, str, tuple[int, ...] | None]
-"""A mark, what is edited there in words, and which units."""
+Marks = tuple[list[UnitLayout], str, tuple[int, ...] | None]
+"""A mark, or one for each stream; what is edited there in words, and which units."""
 
 
 class Selected(NamedTuple):
@@ -91,16 +92,29 @@ class Editable(ABC):
         """
         return Edit(None, direction, self)
 
-    def _select(self, config: Config, tokens: int, layers: int, problems: list[str]) -> Selected | None:
-        """Return the values of a text of so many tokens, or nothing where there is a problem or the text is empty."""
-        mark = self._mark(config, layers, problems)
-        every = self.tokens is None
-        rows = tuple(range(tokens)) if every else _indices(self.tokens, "token", tokens, problems, least=-tokens)
-        return Selected(*mark, rows, every) if mark and rows else None
+    def _select(
+        self, config: Config, real: Shaped[np.ndarray, "tokens"], layers: int, problems: list[str]
+    ) -> Selected | None:
+        """Return the values of a text's tokens, or nothing where there is a problem or the text is empty."""
+        found, tokens, every = self._marks(config, layers, problems), len(real), self.tokens is None
+        if found is None:
+            return None
+        layouts, name, units = found
+        rows = None if every else _indices(self.tokens, "token", tokens, problems, least=-tokens)
+        if not tokens or (rows is None and not every):
+            return None
+        of_each = [np.flatnonzero(real == each.stream) if each.stream else np.arange(tokens) for each in layouts]
+        chosen = of_each[0] if rows is None and len(layouts) == 1 else rows
+        for layout, known in zip(layouts, of_each, strict=True):
+            if chosen is not None and np.isin(chosen, known).all():
+                return Selected(layout, name, units, tuple(map(int, chosen)), every)
+        there = ", or at ".join(f"{known[0]} to {known[-1]}" for known in of_each)
+        problems.append(f"{name} is at tokens {there}: name tokens of one of the two texts")
+        return None
 
     @abstractmethod
-    def _mark(self, config: Config, layers: int, problems: list[str]) -> Mark | None:
-        """Return the mark, its name in words and which units, or nothing where there is a problem."""
+    def _marks(self, config: Config, layers: int, problems: list[str]) -> Marks | None:
+        """Return the marks, their name in words and which units, or nothing where there is a problem."""
 
 
 @final
@@ -123,7 +137,7 @@ class Neurons(Editable):
     neurons: Any
     tokens: Any = None
 
-    def _mark(self, config: Config, layers: int, problems: list[str]) -> Mark | None:
+    def _marks(self, config: Config, layers: int, problems: list[str]) -> Marks | None:
         return _in_layer(config, layers, self.layer, "neuron", self.neurons, problems)
 
 
@@ -147,7 +161,7 @@ class Heads(Editable):
     heads: Any
     tokens: Any = None
 
-    def _mark(self, config: Config, layers: int, problems: list[str]) -> Mark | None:
+    def _marks(self, config: Config, layers: int, problems: list[str]) -> Marks | None:
         return _in_layer(config, layers, self.layer, "head", self.heads, problems)
 
 
@@ -169,17 +183,17 @@ class Stream(Editable):
     layers: Any
     tokens: Any = None
 
-    def _mark(self, config: Config, layers: int, problems: list[str]) -> Mark | None:
+    def _marks(self, config: Config, layers: int, problems: list[str]) -> Marks | None:
         number = whole_number(self.layers)
         if number is None or not 0 <= number <= layers:
             problems.append(f"stream {quoted(self.layers)} isn't there before what is read: give 0 to {layers}")
             return None
-        if not (streams := streams_of(config, number)):
+        if not (streams := both_streams_of(config, number)):
             problems.append(
                 f"stream {number} isn't known: its code has no sum that is the stream after layer {number - 1}"
             )
             return None
-        return streams[0], f"stream {number}", None
+        return streams, f"stream {number}", None
 
 
 def some(numbers: tuple[int, ...]) -> str:
@@ -187,7 +201,7 @@ def some(numbers: tuple[int, ...]) -> str:
     return ", ".join(map(str, numbers[:SHOWN])) + (f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else "")
 
 
-def _in_layer(config: Config, layers: int, layer: Any, unit: str, given: Any, problems: list[str]) -> Mark | None:
+def _in_layer(config: Config, layers: int, layer: Any, unit: str, given: Any, problems: list[str]) -> Marks | None:
     """Return the mark of a layer's heads or neurons, its name in words and which units."""
     number = whole_number(layer)
     if number is None or not 0 <= number < layers:
@@ -209,7 +223,7 @@ def _in_layer(config: Config, layers: int, layer: Any, unit: str, given: Any, pr
         return None
     (which,) = of_marks
     label = f"layer {number}, {unit}{'s' if len(units) > 1 else ''} {some(units)}"
-    return marks[which], label, tuple(number % each for number in units)
+    return [marks[which]], label, tuple(number % each for number in units)
 
 
 def _indices(given: Any, what: str, count: int, problems: list[str], *, least: int = 0) -> tuple[int, ...] | None:

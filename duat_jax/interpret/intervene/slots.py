@@ -13,7 +13,7 @@ from duat_jax.inputs.batching import power_of_two
 from duat_jax.interpret.intervene.places import Selected
 from duat_jax.models.config import Config
 from duat_jax.models.layout import UnitLayout
-from duat_jax.models.units import heads_of, neurons_of, streams_of
+from duat_jax.models.units import both_streams_of, heads_of, neurons_of
 from duat_jax.transform.editing import Edit
 from duat_jax.transform.keys import Site
 
@@ -45,7 +45,7 @@ def slots_of(config: Config, layers: int, places: Sequence[Selected]) -> tuple[S
     """Return slots for the marks of some edits."""
     edited = dict.fromkeys(place.mark.site for place in places)
     every = [units for layer in range(layers) for units in (*heads_of(config, layer), *neurons_of(config, layer))]
-    every += [units for number in range(layers + 1) for units in streams_of(config, number)]
+    every += [units for number in range(layers + 1) for units in both_streams_of(config, number)]
     groups: dict[tuple[Any, ...], list[UnitLayout]] = {}
     for units in every:
         groups.setdefault((units.site.kind, units.site.key.name, *units[1:]), []).append(units)

@@ -130,7 +130,7 @@ class SteeringVector(ValueSource):
     def _check(
         self, config: Config, inputs: Inputs, place: Selected | None, tokenizer: "Tokenizer | None", problems: list[str]
     ) -> None:
-        if place is not None and place.mark.site.kind != marks.STREAM:
+        if place is not None and place.units is not None:
             problems.append(f"{place.name} isn't a stream: steer a stream along the direction between two texts")
         if not np.isfinite(self.strength):
             problems.append(f"the strength {self.strength} isn't finite: give a number")

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, final
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
@@ -57,9 +56,8 @@ class ConvertedStack(nnx.Module):
                 " model(ids, segments=…) with 0 for the encoder's and 1 for the decoder's, or give a mask of 1 and 2"
             )
         real = jnp.ones(x.shape[:-1], bool) if mask is None else jnp.broadcast_to(mask, x.shape[:-1])
-        rows = stream(x, "layer").reshape(-1, *x.shape[-2:])
-        states = self._of_two if has_decoder(self.module) else self._of_one
-        return states(rows, real.reshape(-1, real.shape[-1])).reshape(*x.shape[:-1], -1)
+        x = stream(x, "layer")
+        return self._of_two(x, real) if has_decoder(self.module) else self._marked({ENCODER: real})({ENCODER: x})
 
     def until(
         self, units: UnitLayout, x: Float[Array, "tokens features"], mask: Shaped[Array, "tokens"] | None
@@ -72,9 +70,9 @@ class ConvertedStack(nnx.Module):
 
     def layouts(self, x: Float[Array, "tokens features"], real: Int[np.ndarray, "tokens"]) -> tuple[UnitLayout, ...]:
         """Return how units lie at every mark with one axis of tokens, which is found by texts of two lengths."""
-        streams = {int(each): x[None, real == each] for each in np.unique(real)}
-        shorter = {each: rows[:, 1:] for each, rows in streams.items()}
-        ones = [{each: jnp.ones(rows.shape[:2], bool) for each, rows in texts.items()} for texts in (streams, shorter)]
+        streams = {int(each): x[real == each] for each in np.unique(real)}
+        shorter = {each: rows[1:] for each, rows in streams.items()}
+        ones = [{each: jnp.ones(len(rows), bool) for each, rows in texts.items()} for texts in (streams, shorter)]
         programs = [trace(self._marked(mask), texts)[0] for mask, texts in zip(ones, (streams, shorter), strict=True)]
         layouts = [units_at(Site(marks.STREAM, Key((), "layer", 0)), x.shape, 0, 0)]
         for site in programs[0].of_kind(marks.STREAM, marks.POINT, marks.ACTIVATION):
@@ -85,39 +83,35 @@ class ConvertedStack(nnx.Module):
                 (axis, each if len(streams) > 1 else 0)
                 for axis, sizes in enumerate(zip(first, second, strict=False))
                 for each, rows in streams.items()
-                if sizes == (rows.shape[1], rows.shape[1] - 1)
+                if sizes == (len(rows), len(rows) - 1)
             ]
             if len(axes) == 1:
                 layouts.append(units_at(site, first, *axes[0]))
         return tuple(layouts)
 
-    def _marked(self, real: dict[int, Shaped[Array, "rows tokens"]]) -> Callable[[dict[int, Array]], Array]:
-        """Return the function from the rows of each stream to the states, marked."""
+    def _marked(self, real: dict[int, Shaped[Array, "... tokens"]]) -> Callable[[dict[int, Array]], Array]:
+        """Return the function from the embeddings of each stream to the states, marked."""
 
         def states(streams: dict[int, Array]) -> Array:
-            given = {"inputs_embeds": streams[ENCODER], "attention_mask": real[ENCODER].astype(int)}
-            if DECODER in streams:
-                given["decoder_inputs_embeds"] = streams[DECODER]
-                given["decoder_attention_mask"] = real[DECODER].astype(int)
+            rows = {each: x.reshape(-1, *x.shape[-2:]) for each, x in streams.items()}
+            masks = {each: mask.reshape(-1, mask.shape[-1]).astype(int) for each, mask in real.items()}
+            given = {"inputs_embeds": rows[ENCODER], "attention_mask": masks[ENCODER]}
+            if DECODER in rows:
+                given |= {"decoder_inputs_embeds": rows[DECODER], "decoder_attention_mask": masks[DECODER]}
             output = TorchFunction(self.weights, self.module)(**given, **arguments(self.module))[self.output]
-            return at_tokens(output, streams[max(streams)].shape[1])
+            *texts, tokens, _ = streams[max(streams)].shape
+            return at_tokens(output, tokens).reshape(*texts, tokens, -1)
 
         return auto(states)
 
-    def _of_one(self, rows: Float[Array, "rows tokens features"], real: Shaped[Array, "rows tokens"]) -> Array:
-        """Return the states of texts."""
-        return self._marked({ENCODER: real})({ENCODER: rows})
-
-    def _of_two(self, rows: Float[Array, "rows tokens features"], real: Shaped[Array, "rows tokens"]) -> Array:
+    def _of_two(self, x: Float[Array, "... tokens features"], real: Shaped[Array, "... tokens"]) -> Array:
         """Return the decoder's states at its tokens, which come after the encoder's, and zeros at those."""
         encoder, decoder = real == ENCODER, real == DECODER
-        moved, before = jax.vmap(partial(jnp.roll, axis=0)), encoder.sum(-1)
-        streams = {
-            ENCODER: jnp.where(encoder[..., None], rows, 0),
-            DECODER: moved(jnp.where(decoder[..., None], rows, 0), -before),
-        }
-        states = self._marked({ENCODER: encoder, DECODER: moved(decoder, -before)})(streams)
-        return jnp.where(decoder[..., None], moved(states, before), 0)
+        moved = jnp.vectorize(partial(jnp.roll, axis=0), signature="(t,f),()->(t,f)")
+        before, of_tokens = encoder.sum(-1), decoder[..., None]
+        streams = {ENCODER: jnp.where(encoder[..., None], x, 0), DECODER: moved(jnp.where(of_tokens, x, 0), -before)}
+        masks = {ENCODER: encoder, DECODER: moved(of_tokens, -before)[..., 0]}
+        return jnp.where(of_tokens, moved(self._marked(masks)(streams), before), 0)
 
 
 def at_tokens(output: Any, tokens: int) -> Any:

@@ -20,7 +20,7 @@ LLAVA = transformers.LlavaConfig(
     vision_config=transformers.CLIPVisionConfig(**IMAGES, **SIZES),
     image_token_index=49,
 )
-T5 = transformers.T5Config(d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, decoder_start_token_id=1, **TEXT)
+T5 = transformers.T5Config(d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, vocab_size=50)
 LOADED = {
     # The first has a read-out that is more than linear: its activation is of a whole text, of none of its tokens.
     "classes of an encoder": (transformers.RoFormerForSequenceClassification, ROFORMER, ["classifier.gelu"]),
@@ -66,7 +66,12 @@ def test_a_decoder_reads_classes_at_the_last_token_that_is_no_padding(tmp_path):
 
 
 REFUSED = {
-    "an encoder and a decoder": (transformers.T5ForConditionalGeneration, T5, "reads two texts, an encoder's and a"),
+    "a decoder without a beginning": (
+        transformers.T5ForConditionalGeneration,
+        T5,
+        "reads two texts, .* its settings name",
+    ),
+    "classes of two texts": (transformers.T5ForSequenceClassification, T5, "reads two texts, .* no next token is read"),
     "classes of tokens": (transformers.RoFormerForTokenClassification, ROFORMER, "is none of .*: give head='hidden'"),
     "an image": (
         transformers.Dinov2ForImageClassification,

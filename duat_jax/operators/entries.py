@@ -109,9 +109,11 @@ def summed(dtype: Any) -> Any:
 def _over_units(linear: LinearMap, total: Array, step: Callable[[Array, Array, Array], Array]) -> Array:
     """Fold `step(total, k, A e_k)` over batches of unit vectors `e_k` of the input."""
     size, dtype = math.prod(linear.input.shape), linear.input.dtype
+    if not size:
+        return total
     batches = -(-size // at_once(linear))
     # The last batch is padded with indices beyond the entries: their vectors are zero.
-    entries = jnp.arange(batches * -(-size // max(batches, 1))).reshape(batches, -1)
+    entries = jnp.arange(batches * -(-size // batches)).reshape(batches, -1)
 
     def apply(total: Array, k: Array) -> tuple[Array, None]:
         units = jax.nn.one_hot(k, size, dtype=dtype).reshape(-1, *linear.input.shape)

@@ -55,6 +55,18 @@ def test_the_diagonal_is_that_of_the_matrix(make):
     assert duat.operators.diagonal(made).shape == INPUTS
 
 
+@pytest.mark.parametrize(
+    ("inputs", "outputs"), [((0, 2), (3, 2)), ((3, 2), (0, 2)), ((3, 0), (3, 2)), ((0, 2), (0, 2))]
+)
+def test_a_map_from_or_to_nothing_has_norms_of_zero(inputs, outputs):
+    made, _ = function(0, outputs, inputs)
+    norms = duat.operators.token_norms(made)
+    assert norms.shape == (outputs[0], inputs[0]) and not norms.any()
+    assert float(duat.operators.frobenius(made)) == 0
+    if inputs == outputs:
+        assert duat.operators.diagonal(made).shape == inputs
+
+
 @pytest.mark.parametrize("at_once", [1, 3, 7, 20])
 def test_in_batches_every_entry_is_met_once(at_once, monkeypatch):
     monkeypatch.setattr(entries, "NUMBERS", at_once * 20)

@@ -264,10 +264,11 @@ class Affinity:
     ) -> list[Provenance]:
         name, outputs = equation.primitive.name, equation.outvars
         flowing = [k for k, operand in enumerate(operands) if operand.sources]
-        constant = any(operand.constant for operand in operands)
         if not flowing:
-            keeps_zero = linear_operands(equation, (0,)) is not None and not adds_a_constant(equation)
-            return [Provenance(constant=constant or not keeps_zero)] * len(outputs)
+            zeros = [k for k, operand in enumerate(operands) if not operand.constant]
+            factors = linear_operands(equation, zeros)
+            vanishes = factors and set(factors) <= set(zeros) and not adds_a_constant(equation)
+            return [ZERO if vanishes else CONSTANT] * len(outputs)
         combined = reduce(Provenance.__or__, operands)
         if name in ("cond", "shard_map") and flowing[0] >= (name == "cond"):
             skipped = int(name == "cond")

@@ -155,7 +155,9 @@ class _Evaluation:
     ) -> tuple[list, Seen]:
         """Run a scan in two passes: first the results that don't flow, then, given these, those that do."""
         needed = self.live[here]
-        flows_out = self.flows.results.get(here, (True,) * len(needed))
+        # Without steps, stacked results don't flow, even if they are computed from carries that do.
+        every = (True,) * len(needed)
+        flows_out = self.flows.results.get(here, every) if scan_of(equation)[2] else every
         flowing = [k for k, flag in enumerate(needed) if flag and flows_out[k]]
         steady = [k for k, flag in enumerate(needed) if flag and not flows_out[k]]
         results: dict[int, Any] = {}

@@ -209,6 +209,11 @@ CONSTANTS = {
     "a constant of a jit": (lambda x: jax.jit(lambda x: x + jnp.arange(6.0))(x), 60.0),
     "a constant of a remat": (lambda x: jax.checkpoint(lambda x: x + jnp.arange(6.0))(x), 60.0),
     "what is overwritten": (lambda x: jnp.ones((4, 6)).at[0].set(x[0]), 18.0),
+    "a product of constants": (lambda x: x + jnp.full(6, 2.0) * jnp.full(6, 3.0), 144.0),
+    "a sum with zeros": (lambda x: x + (jnp.zeros(6) + jnp.ones(6)), 24.0),
+    "a function of zeros": (lambda x: x + jnp.exp(jnp.zeros(6)), 24.0),
+    "the first entry": (lambda x: x + jnp.full(6, 2.0)[jnp.zeros(6, int)], 48.0),
+    "what is set in zeros": (lambda x: x + jnp.zeros(6).at[0].set(5.0), 20.0),
 }
 
 
@@ -218,6 +223,19 @@ def test_what_no_mark_accounts_for_is_unmarked(what):
     parts = duat.decompose(lambda x: fn(x).sum(), make_input())
     close(parts.unmarked, expected)
     assert parts.completeness.verdict == "holds"
+
+
+ZEROS = {
+    "a product": lambda x: x + jnp.zeros(6) * jnp.exp(jnp.ones(6)),
+    "a quotient": lambda x: x + jnp.zeros(6) / jnp.exp(jnp.ones(6)),
+    "a product of matrices": lambda x: x + jnp.ones((4, 3)) @ jnp.zeros((3, 6)),
+    "entries": lambda x: x + jnp.zeros(9)[INDICES[0]],
+}
+
+
+@pytest.mark.parametrize("what", ZEROS)
+def test_what_is_zero_by_a_factor_is_no_constant(what):
+    assert not duat.record(ZEROS[what])(make_input()).traced.affinity.adds_a_constant(None)
 
 
 NOT_LINEAR = {

@@ -25,7 +25,7 @@ def decay(step, states):
     return jnp.exp(-step[..., None] * jnp.arange(1.0, states + 1))
 
 
-def scanned(x, states=STATES):
+def scanned(x, states=STATES, start=jnp.zeros):
     """Compute a selective scan token by token, `h_n = a_n ⊙ h_{n-1} + u_n b_nᵀ`, `y_n = h_n c_n`."""
     held = [duat.hold(gate, name) for gate, name in zip(gates_of(x, states), "abc", strict=True)]
 
@@ -34,7 +34,7 @@ def scanned(x, states=STATES):
         state = decay(time, states) * state + u[:, None] * into
         return state, state @ out
 
-    return jax.lax.scan(step, jnp.zeros((x.shape[1], states)), (*held, x))[1]
+    return jax.lax.scan(step, start((x.shape[1], states)), (*held, x))[1]
 
 
 def associative(x, states=STATES):
@@ -106,4 +106,49 @@ def test_no_state_of_a_recurrence_is_kept():
     }
     kept = {name: jax.jit(fn).lower(x).compile().memory_analysis().temp_size_in_bytes for name, fn in asked.items()}
     assert max(kept["table"], kept["collapse"]) < tokens * features * states * 8 / 2
-    assert kept["difference"] < kept["gradient"]
+    assert kept["difference"] < kept["gradient"] / 2
+
+
+def test_a_difference_in_the_weights_of_scanned_layers_keeps_a_stream_for_every_layer():
+    """Blocks of layers would copy the weights that fill no block."""
+    weights, x = jnp.ones((7, 8, 8)) / 8, jnp.ones(8)
+
+    def number(weights):
+        return jax.lax.scan(lambda x, w: (jnp.tanh(w @ x), None), x, weights)[0].sum()
+
+    split = duat.secant(number)(weights, 2 * weights)
+    chex.assert_trees_all_close(split.parts.sum(), number(weights) - number(2 * weights), rtol=1e-10)
+    assert str(jax.make_jaxpr(lambda w: duat.secant(number)(w, 2 * w).parts)(weights)).count("= scan[") == 2
+
+
+@pytest.mark.parametrize(("start", "scans"), [(jnp.zeros, 2), (jnp.ones, 3)])
+def test_only_a_start_that_may_differ_from_zero_is_evaluated(start, scans):
+    """A table runs a scan forwards and once in reverse; a third run is that of what has no mark."""
+    x = jax.random.normal(jax.random.key(0), (TOKENS, FEATURES))
+
+    def number(x):
+        return scanned(x, start=start).sum()
+
+    parts = duat.decompose(number, x)
+    chex.assert_trees_all_close(parts.unmarked, number(x) - parts.input.sum(), atol=1e-12)
+    assert str(jax.make_jaxpr(lambda x: duat.decompose(number, x).unmarked)(x)).count("= scan[") == scans
+
+
+def test_a_scan_without_steps_gives_its_start_and_nothing_else():
+    def states(x):
+        def step(state, u):
+            state = duat.stream(duat.hold(jnp.cos(state), "gate") * state + duat.term(jax.nn.relu, u, "unit"), "state")
+            return state, state
+
+        return jax.lax.scan(step, x, jnp.zeros((0, 2)))
+
+    x, weights = jnp.array([1.0, -2.0]), jnp.array([3.0, 4.0])
+
+    def number(x):
+        last, all_states = states(x)
+        return last @ weights + all_states.sum()
+
+    assert duat.decompose(number, x).input.tolist() == duat.secant(number)(x, 0 * x).parts.tolist() == [3.0, -8.0]
+    replayed = duat.replay(states, duat.record(states)(x).dynamics)(x)
+    assert replayed[0].tolist() == x.tolist() and replayed[1].shape == (0, 2)
+    assert duat.unroll(lambda x: states(x)[1], x).input_map().dense().shape == (0, 2)

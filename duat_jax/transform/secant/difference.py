@@ -14,6 +14,7 @@ from jax import lax
 from jax.extend import core
 from jaxtyping import Array
 
+from duat_jax.transform.blocks_of_steps import scan_in_blocks
 from duat_jax.transform.calls import RECOMPUTED, SubProgram, scan_of, sub_program
 from duat_jax.transform.identities import fence_p
 from duat_jax.transform.interpret import Seen
@@ -196,10 +197,15 @@ class _DifferenceEvaluation:
 
         # The first axis of scanned arrays counts steps, that of stacked values the two inputs.
         xs = ([_exchanged(flow) for flow in operands[first + carries :]], inside, of_layers)
-        # In a recurrence over what moves, only the carries of every step are stored.
-        moves = any(flow.moves for flow in operands[first + carries :])
-        body_of_step = jax.checkpoint(step, prevent_cse=False) if moves else step
-        after, (stacked, seen) = lax.scan(body_of_step, before, xs, length=length, reverse=reverse, unroll=unroll)
+        # In a recurrence over what moves, only carries are stored: those between blocks of steps where they are larger
+        # than what a step reads, as states beside tokens are; else those of every step, as streams beside weights.
+        arguments: Any = zip(body.jaxpr.invars[first:], (*before, *operands[first + carries :]), strict=True)
+        sizes = [v.aval.size if flow.moves else 0 for v, flow in arguments]
+        state, moving = sum(sizes[:carries]), sum(sizes[carries:])
+        large = 0 < moving <= state
+        scan = scan_in_blocks if large else lax.scan
+        body_of_step = jax.checkpoint(step, prevent_cse=False) if moving and not large else step
+        after, (stacked, seen) = scan(body_of_step, before, xs, length=length, reverse=reverse, unroll=unroll)
         return [*after, *map(_exchanged, stacked)], seen
 
     def _as(self, flow: ChangedValue, v: core.Var, path: Path) -> ChangedValue:

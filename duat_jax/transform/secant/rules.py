@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.extend import core
 from jaxtyping import Array
 
+from duat_jax.transform.identities import fence_p
 from duat_jax.transform.parameters import mixed_axes_of, power_of, reduced_axes_of
 from duat_jax.transform.primitives import ALL, ELEMENTWISE, LINEAR, apply, linear_operands
 from duat_jax.transform.secant import elementwise_secants as secants
@@ -190,6 +191,8 @@ def _quotient(a: ChangedValue, b: ChangedValue) -> Array:
 
 
 def _elementwise(f: Callable[..., Array], name: str, operands: Sequence[ChangedValue]) -> Array:
+    if name == "exp":
+        operands = list(map(_computed_apart, operands))
     flowing = [k for k, operand in enumerate(operands) if operand.change is not None]
     shape = jnp.broadcast_shapes(*(jnp.shape(operand.both[0]) for operand in operands))  # bounds may be single numbers
     points = [tuple(jnp.broadcast_to(z, shape) for z in operand.both) for operand in operands]
@@ -198,6 +201,14 @@ def _elementwise(f: Callable[..., Array], name: str, operands: Sequence[ChangedV
         _where_finite(c, operands[k]) * operands[k].change for c, k in zip(slopes, flowing, strict=True)
     )
     return sum(remaining, start=first)
+
+
+def _computed_apart(operand: ChangedValue) -> ChangedValue:
+    """Return a value at both inputs that isn't fused with what is computed from it."""
+    # A compiler for CPUs evaluates exponentials of a difference of two fused values entry by entry, not in vectors.
+    if operand.apart or not operand.moves:
+        return operand
+    return ChangedValue(fence_p.bind(operand.value), True, operand.change)
 
 
 def _where_finite(slope: Array, operand: ChangedValue) -> Array:

@@ -99,6 +99,8 @@ def test_the_difference_stands_in_both_streams_after_every_layer(models):
     found = duat.contrast(model, GIVEN, OTHER, 7)
     difference = said_by(module, GIVEN)[-1, 7] - said_by(module, OTHER)[-1, 7]
     assert found.layers == (None, 0, 1, 2, 3) and found.completeness.verdict == "holds"
+    (note,) = found.notes
+    assert note.startswith("Layers before layer 2 are the encoder's, and so are the tokens before token 4;")
     near(found.flow.sum(1), np.full(LAYERS + 1, difference), within=10 * within)
     embedding, first, second, third, last = found.flow
     assert embedding[1] and not np.delete(embedding, 1).any()

@@ -17,7 +17,7 @@ from duat_jax.forms.split import Split, split_between
 from duat_jax.inputs.baseline_kinds import Baseline
 from duat_jax.inputs.baselines import ContrastQuestion, ask_contrast
 from duat_jax.inputs.images import seen_image
-from duat_jax.inputs.model_inputs import ManyInputs, OneInput
+from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.interpret.comparison import compare_runs
 from duat_jax.interpret.contrast.heads import run_heads
 from duat_jax.interpret.contrast.result import Contrast
@@ -26,6 +26,7 @@ from duat_jax.interpret.moves import SOURCES, LargestMoves, edges_of, largest_mo
 from duat_jax.interpret.pipeline import forward_from, rows_of_tokens
 from duat_jax.marking import program
 from duat_jax.models.checkpoint.problems import quoted
+from duat_jax.models.config import Config
 from duat_jax.models.sites import HEADS, NEURONS, PATTERN, VALUES
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
@@ -147,10 +148,22 @@ def answer(
         moves=Marked({key: edges_of(each, tokens) for key, each in parts.moves.items()}),
         discontinuities=split.discontinuities,
         completeness=split.completeness,
-        notes=(*question.notes, *split.notes),
+        notes=(*question.notes, *_two_texts(model.config, question.inputs), *split.notes),
         image=None if image is None else seen_image(image, question.inputs.given),
     )
     return replace(found, head_runs=run_heads(model, runs, found.top_heads(head_runs))) if head_runs > 0 else found
+
+
+def _two_texts(config: Config, inputs: Inputs) -> list[str]:
+    """Return, of an encoder with a decoder, which layers and tokens are whose, as a sentence."""
+    if config.decoder_start is None:
+        return []
+    own = (each.site.key for each in config.marks or () if each.stream == 2 and each.site.key.name != program.CARRIED)
+    first = min(key.layer for key in own if key.layer is not None)
+    return [
+        f"Layers before layer {first} are the encoder's, and so are the tokens before token"
+        f" {np.count_nonzero(inputs.real == 1)}; the others are the decoder's."
+    ]
 
 
 def _layer_before(row: int, key: Key) -> int | None:

@@ -258,6 +258,15 @@ def many_words():
     return model
 
 
+def test_the_log_probability_of_a_token_that_is_nearly_certain_keeps_its_digits():
+    """Its parts are as small as `1 − p`, and so is their rounding."""
+    model = duat.load()
+    ids = model.tokenizer.encode("def read(self, path):\n    with open(path, 'rb')").ids
+    found = duat.explain(model, ids, duat.targets.LogProbability())
+    assert -0.01 < found.value < 0 and found.completeness.verdict == "holds"
+    assert abs(found.completeness.error) < 1e-5 * abs(found.value)
+
+
 @pytest.mark.parametrize("ask", [duat.explain, differently], ids=["explain", "contrast"])
 def test_a_log_probability_over_a_large_vocabulary_keeps_its_digits(ask):
     assert ask(many_words(), [5, 6, 3], duat.targets.LogProbability(7)).completeness.verdict == "holds"

@@ -121,12 +121,15 @@ class LogProbability(ReadByItself):
         token = jnp.argmax(logits.values) if self.token is None else self.token
         logs = jax.nn.log_softmax(logits.values)
         probabilities = jnp.exp(logs)
-        weights, rows = in_blocks(probabilities * logits.ratios), in_blocks(logits.rows)
-        mean = jnp.einsum("bv,bvf->bf", weights, rows, precision=PRECISION).sum(0)
+        # `l_t − Σ p_v l_v`: where `p_t` is nearly 1, the difference of one and it would be rounding.
+        others = probabilities.at[token].set(0)
+        weights = (-others).at[token].set(others.sum())
+        blocks, rows = in_blocks(weights * logits.ratios), in_blocks(logits.rows)
+        direction = jnp.einsum("bv,bvf->bf", blocks, rows, precision=PRECISION).sum(0)
         return reading(
             logs[token],
-            one_row(passed.states, self.position, logits.direction(token) - mean),
-            logits.constants[token] - jnp.dot(probabilities, logits.constants, precision=PRECISION),
+            one_row(passed.states, self.position, direction),
+            jnp.dot(weights, logits.constants, precision=PRECISION),
             token,
             -jnp.dot(probabilities, logs, precision=PRECISION),
         )

@@ -19,7 +19,7 @@ EXAMPLES = {name: fn for name, fn in (LINEAR | NONLINEAR | JUMPING).items() if n
 
 def numbers_of(secant):
     """Return every number that a secant says but what it says of its marks' own values."""
-    return jax.tree.leaves(secant._replace(changes=()) if isinstance(secant, duat.results.Secant) else secant)
+    return jax.tree.leaves(secant._replace(changes=(), middles=()) if isinstance(secant, duat.results.Secant) else secant)
 
 
 def finite_entries(fn):

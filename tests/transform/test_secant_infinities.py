@@ -19,7 +19,9 @@ EXAMPLES = {name: fn for name, fn in (LINEAR | NONLINEAR | JUMPING).items() if n
 
 def numbers_of(secant):
     """Return every number that a secant says but what it says of its marks' own values."""
-    return jax.tree.leaves(secant._replace(changes=(), middles=()) if isinstance(secant, duat.results.Secant) else secant)
+    if isinstance(secant, duat.results.Secant):
+        secant = secant._replace(changes=(), middles=())
+    return jax.tree.leaves(secant)
 
 
 def finite_entries(fn):

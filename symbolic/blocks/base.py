@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 class BaseBlock(ABC):
-    """One layer that is written as an expression of its streams.
-
-    Args:
-        name: its name.
-        written: what the layer makes of its streams.
-    """
+    """One layer that is written as an expression of its streams: `written` is what it makes of them."""
 
     name: str
     written: Basic

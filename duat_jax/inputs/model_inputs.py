@@ -97,7 +97,8 @@ def checked_input(
         pixels = checked_pixels(config.image, given, name, problems)
         return Inputs(pixels, np.ones(config.positions, bool), None)
     if isinstance(given, Encoding):
-        given = TokenizedText(given.ids, given.type_ids if config.segments > 1 else None)
+        alone = config.decoder_start is not None
+        given = given.ids if alone else TokenizedText(given.ids, given.type_ids if config.segments > 1 else None)
     if config.decoder_start is not None and not isinstance(given, TokenizedText):
         given = _of_two(config, config.decoder_start, given, name, problems, tokenizer)
     text = given if isinstance(given, TokenizedText) else TokenizedText(given)

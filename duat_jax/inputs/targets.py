@@ -6,6 +6,7 @@ import numpy as np
 
 from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.models.config import Config
+from duat_jax.models.converted_stack import ENCODER
 from duat_jax.models.targets.base import FITTING, Target
 from duat_jax.models.targets.classes import ClassLogit
 from duat_jax.models.targets.logit import Logit
@@ -99,7 +100,7 @@ def _places(config: Config, text: Inputs, name: str, mask: tuple[int, str] | Non
     """Return where a text can be read; a masked language model is read at the only mask."""
     tokens = len(text.real)
     if config.head.kind != "masked token":
-        return Places(tokens, -1)
+        return Places(tokens, -1, encoder=0 if config.decoder_start is None else int((text.real == ENCODER).sum()))
     if mask is None:
         return Places(tokens, "which token is the mask isn't known without its tokenizer: give a position")
     places = np.flatnonzero(text.given == mask[0])

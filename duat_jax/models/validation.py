@@ -48,11 +48,13 @@ class Places(NamedTuple):
         tokens: its length; 0 if unknown.
         default: the default position, or a sentence that says why there is none.
         tokenizer: the model's tokenizer, if it was given: makes token ids of what is named by its text.
+        encoder: how many of them are an encoder's, before its decoder's; the last states are the decoder's.
     """
 
     tokens: int
     default: int | str
     tokenizer: "Tokenizer | None" = None
+    encoder: int = 0
 
 
 def whole_number(value: Any) -> int | None:
@@ -141,7 +143,7 @@ def _encoded(
 def checked_segments(config: Config, segments: Any, tokens: int, label: str, problems: list[str]) -> Any:
     """Validate the segment of each token; return `None` if the model has none."""
     count = config.segments if config.decoder_start is None else 2
-    if segments is None:
+    if segments is None and config.decoder_start is None:
         return np.zeros(tokens, np.int64) if count else None
     try:
         array = np.asarray(segments)
@@ -222,6 +224,12 @@ def checked_position(position: Any, places: Places, problems: list[str]) -> int:
     if place is None or not -tokens <= place < tokens:
         problems.append(
             f"position {quoted(position)} is outside the text's {tokens} tokens: give {-tokens} to {tokens - 1}"
+        )
+        return 0
+    if place % tokens < places.encoder < tokens:
+        problems.append(
+            f"position {quoted(position)} is a token of the encoder, and the decoder alone says something, at the"
+            f" text's tokens {places.encoder} to {tokens - 1}: give one of them"
         )
         return 0
     return place % tokens

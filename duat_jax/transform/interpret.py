@@ -117,7 +117,8 @@ class _Evaluation:
         inner = enters(self.program, equation, here, linear=self.question.affine)
         if site is not None:
             # A marked literal of the program isn't an array yet.
-            seen = {site: jnp.asarray(operands[0])} if site in self.question.wanted else {}
+            wanted = site in self.question.wanted
+            seen = {site: jnp.asarray(operands[0])} if wanted else {}
             if site in self.question.linearised:
                 slope, at_zero = provided[Site(marks.SLOPE, site.key)], provided[Site(marks.AT_ZERO, site.key)]
                 z = environment[Site(marks.PRE_ACTIVATION, site.key)]
@@ -125,7 +126,8 @@ class _Evaluation:
             value = self.mark(equation, site, operands[0], provided)
             if site.kind == marks.PRE_ACTIVATION:
                 environment[site] = value
-            return [value], seen
+            # Where marks stay marks, what ends with one has it too.
+            return [value], {site: value} if wanted and self.question.marked else seen
         if inner is None:
             results = apply(equation, operands)
             if (gated := self.program.gated.get(here)) and gated.activation in self.question.shared:

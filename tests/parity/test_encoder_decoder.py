@@ -168,6 +168,54 @@ def test_a_baseline_keeps_the_token_that_the_decoder_begins_with():
     assert found.flow[0, 4] == 0 and np.count_nonzero(found.flow[0]) == 6
 
 
+DIRECTION = np.linspace(-1.0, 2.0, 16)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        duat.targets.Logit(7, position=1),
+        duat.targets.LogProbability(7, position=-4),
+        duat.targets.Direction(DIRECTION, position=0),
+        duat.targets.Direction(DIRECTION, stream=4, position=3),
+    ],
+)
+def test_nothing_is_read_at_a_token_of_the_encoder_after_the_decoder(target):
+    with pytest.raises(duat.InvalidInput, match="is a token of the encoder.* the text's tokens 4 to 6") as refusal:
+        duat.explain(model_of("bart"), GIVEN, target)
+    assert "\n" not in str(refusal.value)
+
+
+def test_every_token_of_the_decoder_can_be_read():
+    said = said_by(module_of("bart"), GIVEN)
+    logs = torch.log_softmax(torch.tensor(said), -1).numpy()
+    targets = [duat.targets.Logit(7, position=5), duat.targets.LogProbability(7, position=4)]
+    first, second = duat.explain(model_of("bart"), GIVEN, targets)
+    near(first.completeness.value, said[1, 7], within=1e-10)
+    near(second.completeness.value, logs[0, 7], within=1e-10)
+
+
+def test_a_direction_is_read_in_one_stream_and_its_difference_stands_in_every_row():
+    module, model = module_of("bart"), model_of("bart")
+    unnormed, normed = [], []  # the last stream is the sum that the last layer's norm reads
+
+    def keep(_, given, out):
+        unnormed.append(given[0][0, -1].numpy())
+        normed.append(out[0, -1].numpy())
+
+    module.get_decoder().layers[1].final_layer_norm.register_forward_hook(keep)
+    for given in (GIVEN, OTHER):
+        said_by(module, given)
+    with pytest.raises(duat.InvalidInput, match="each of the two texts has its own there; give 0, 4, or none"):
+        duat.contrast(model, GIVEN, OTHER, duat.targets.Direction(DIRECTION, stream=2))
+    embedded = duat.explain(model, GIVEN, duat.targets.Direction(DIRECTION, stream=0, position=1))
+    assert embedded.completeness.verdict == "holds" and embedded.completeness.value
+    found = duat.contrast(model, GIVEN, OTHER, duat.targets.Direction(DIRECTION, stream=LAYERS))
+    near(found.flow.sum(1), np.full(LAYERS + 1, (unnormed[0] - unnormed[1]) @ DIRECTION), within=1e-8)
+    states = duat.contrast(model, GIVEN, OTHER, duat.targets.Direction(DIRECTION))
+    near(states.flow.sum(1), np.full(LAYERS + 1, (normed[0] - normed[1]) @ DIRECTION), within=1e-8)
+
+
 QUESTIONS = {
     "attribute": lambda model: duat.attribute(model, GIVEN, OTHER, 7),
     "intervene, neurons of the decoder": lambda model: duat.intervene(
@@ -200,6 +248,7 @@ REFUSED = {
         {"encoder": [50], "decoder": [90]},
         "of the encoder has token id 50.*of the decoder has token id 90",
     ),
+    "no segments": (duat.TokenizedText([5, 6, 7]), "segments must be 3 whole numbers"),
     "segments in turns": (duat.TokenizedText([5, 6, 7], [1, 0, 1]), "0 for the encoder's tokens and then 1"),
     "other lengths": (
         GIVEN | {"encoder": [5, 6], "decoder": [1, 2, 3, 4, 5]},
@@ -235,6 +284,8 @@ def test_a_decoder_goes_on_with_what_it_said():
     by_name = duat.explain(model, {"encoder": "a b c", "decoder": "d e"}, "f", tokenizer=tokenizer)
     assert by_name.tokens == ("a", "b", "c", "</s>", "<s>", "d", "e")
     near(by_name.completeness.value, duat.explain(model, pair, 9).completeness.value, within=1e-12)
+    encoded = duat.explain(model, tokenizer.encode("a b c"), 9, tokenizer=tokenizer)
+    assert encoded.tokens == ("a", "b", "c", "</s>", "<s>")
     alone = duat.explain(model, "a b c", 9, tokenizer=tokenizer)
     assert alone.tokens == ("a", "b", "c", "</s>", "<s>") and alone.target.position == 4
 

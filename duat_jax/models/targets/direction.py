@@ -48,7 +48,18 @@ class Direction(ReadByItself):
             layers = None
         streams = [] if layers is None else streams_of(config, layers)
         if layers is not None and not streams:
-            problems.append(f"the stream after layer {layers - 1} isn't known: no sum in the model's code is it")
+            known = [number for number in range(config.layers + 1) if streams_of(config, number)]
+            why = (
+                "no sum in the model's code is it"
+                if config.decoder_start is None
+                else "each of the two texts has its own there"
+            )
+            problems.append(
+                f"the stream after layer {layers - 1} isn't known as one: {why}; give {', '.join(map(str, known))}, or"
+                " none for the last hidden states"
+            )
+        if streams and not streams[0].stream:
+            places = places._replace(encoder=0)  # a token of either text has its row there
         features = streams[0].shape[-1] if streams else config.state_features
         return Direction(
             checked_vector(features, self.vector, problems), layers, checked_position(self.position, places, problems)

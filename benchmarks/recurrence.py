@@ -1,4 +1,4 @@
-"""Claim: of selective scans a table costs 2.5 × the forward pass and a difference 2.5 × the gradient, at most.
+"""Claim: of selective scans a table costs 2.5 × the forward pass and a difference 1.6 × the gradient, at most.
 
 Run `make install && python -m benchmarks.recurrence` on two quiet cores (ten minutes).
 

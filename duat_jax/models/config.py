@@ -129,7 +129,7 @@ class Config:
     head: Head = Head()
     pooling: Pooling = field(default=MEAN, repr=False)  # the deletion study's kept work alone depends on it
     marks: tuple[UnitLayout, ...] | None = field(default=None, repr=False, compare=False)
-    decoder_start: int | None = None
+    decoder_start: int | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         first = self.blocks[0]

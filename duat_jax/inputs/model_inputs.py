@@ -52,7 +52,7 @@ OneInput = (
 )
 """A text, a chat's messages, token ids, or an image's pixels; an array with one axis more holds many, which its type
 doesn't say. For an encoder with a decoder both their texts, by name."""
-ENCODER, DECODER = STREAMS = "encoder", "decoder"
+TEXTS = "encoder", "decoder"
 """The names of the two texts of an encoder with a decoder."""
 ManyInputs = Sequence[OneInput]
 """Several texts or images."""
@@ -115,15 +115,15 @@ def _of_two(
     config: Config, start: int, given: Any, name: str, problems: list[str], tokenizer: "Tokenizer | None"
 ) -> TokenizedText:
     """Return an encoder's text and its decoder's as one; the decoder's is begun where nothing of it is given."""
-    texts, before = given if isinstance(given, Mapping) else {ENCODER: given}, len(problems)
-    if not {ENCODER} <= {*texts} <= {*STREAMS}:
+    texts, before = given if isinstance(given, Mapping) else {"encoder": given}, len(problems)
+    if not {"encoder"} <= {*texts} <= {*TEXTS}:
         problems.append(
             f"{name} has streams called {', '.join(map(str, texts))}: give the encoder's text, or both,"
             ' {"encoder": …, "decoder": …}'
         )
         return TokenizedText([start, start], [0, 1])
-    encoder = checked_ids(config, texts[ENCODER], f"{name} of the encoder", problems, tokenizer)
-    decoder, said = np.array([start]), texts.get(DECODER)
+    encoder = checked_ids(config, texts["encoder"], f"{name} of the encoder", problems, tokenizer)
+    decoder, said = np.array([start]), texts.get("decoder")
     if said is not None:
         decoder = checked_ids(config, said, f"{name} of the decoder", problems, tokenizer)
     if len(problems) > before:
@@ -138,7 +138,7 @@ def encode_pair(tokenizer: "Tokenizer", text: str, pair: str, config: Config) ->
     """Return a pair of texts as one, with a model's special tokens around them and of each token the segment."""
     if config.decoder_start is not None:
         problems: list[str] = []
-        texts = {ENCODER: text, DECODER: pair}
+        texts = {"encoder": text, "decoder": pair}
         both = _of_two(config, config.decoder_start, texts, "the text", problems, tokenizer)
         if problems:
             raise InvalidInput("; ".join(problems))

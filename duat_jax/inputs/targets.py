@@ -6,7 +6,7 @@ import numpy as np
 
 from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.models.config import Config
-from duat_jax.models.converted_stack import ENCODER
+from duat_jax.models.layout import ENCODER
 from duat_jax.models.targets.base import FITTING, Target
 from duat_jax.models.targets.classes import ClassLogit
 from duat_jax.models.targets.logit import Logit

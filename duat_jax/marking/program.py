@@ -16,6 +16,7 @@ from duat_jax.marking.graph import Node, ProgramGraph, Ref
 from duat_jax.marking.plan import MarkingPlan
 from duat_jax.marking.products import SUMS
 from duat_jax.marking.regions import region
+from duat_jax.marking.streams import CARRIED, STREAM
 from duat_jax.transform import marks
 from duat_jax.transform.calls import scan_of
 from duat_jax.transform.diagnosis import library_function
@@ -25,8 +26,6 @@ from duat_jax.transform.parameters import checkpointed, mixed_axes_of, window_of
 
 MIXED, NEURONS = "mixed", "neurons"
 """The points of sums over held factors, such as outputs of heads, and of activations, times their gates."""
-STREAM, CARRIED = "stream", "carried"
-"""The points of one of several streams, and of each that is carried beside it to later operations."""
 NOT_ATTRIBUTED = "not_attributed"
 """The name of what is held whole, and stands in a decomposition as a bias."""
 SCALES = frozenset(

@@ -7,6 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from duat_jax.marking.graph import Node, ProgramGraph
+from duat_jax.transform.keys import Key
+
+STREAM, CARRIED = "stream", "carried"
+"""The points of one of several streams, and of each that is carried beside it to later operations."""
 
 
 class ResidualSums(NamedTuple):
@@ -53,6 +57,17 @@ def residual_sums(
     if streams and len(moving) == 1 and graph.shape(moving[0]) == graph.shape(streams[0]):
         streams.append(moving[0])
     return ResidualSums(set(streams), {v: sums[v] for v in after_terms(v for v in reversed(sums) if sums[v])})
+
+
+def streams_together(points: Iterable[Key]) -> list[list[Key]]:
+    """Return the points that carry everything together, in their order: a stream, and what is carried beside it."""
+    together: list[list[Key]] = []
+    for key in points:
+        if key.name == STREAM:
+            together.append([key])
+        elif key.name == CARRIED and together:
+            together[-1].append(key)
+    return together
 
 
 def _is_sum(graph: ProgramGraph, value: int) -> bool:

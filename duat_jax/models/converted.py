@@ -19,11 +19,13 @@ from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.settings import HEAD_KINDS
 from duat_jax.models.config import Config
-from duat_jax.models.converted_config import LOGITS_BIAS, OTHERWISE, config_of, has_decoder, read_out_of
-from duat_jax.models.converted_stack import DECODER, ConvertedStack, arguments_of, at_tokens
+from duat_jax.models.converted_config import LOGITS_BIAS, OTHERWISE, config_of, read_out_of
+from duat_jax.models.converted_stack import ConvertedStack, arguments_of, at_tokens
+from duat_jax.models.layout import DECODER
 from duat_jax.models.transformer import Transformer
 from duat_jax.pytorch.module import (
     TorchFunction,
+    has_decoder,
     require_agreement,
     torch_and_torchax,
     torch_outputs,

@@ -7,6 +7,7 @@ from duat_jax.errors import DuatError
 from duat_jax.models.checkpoint.settings import HEAD_KINDS
 from duat_jax.models.config import Config, Head
 from duat_jax.nn.config import BlockConfig
+from duat_jax.pytorch.module import has_decoder
 
 OTHERWISE = (
     "; duat.from_torch(module, inputs) takes any module, and duat.decompose(…, marks='auto') explains a number of"
@@ -50,11 +51,6 @@ def _head_of(module: Any, kind: str) -> Head:
         return Head()
     cap = getattr(settings.get_text_config(), "final_logit_softcapping", None)
     return Head(kind=kind, outputs=len(read_out.weight), bias=bias, cap=cap)
-
-
-def has_decoder(module: Any) -> bool:
-    """Return whether a module is an encoder with a decoder."""
-    return bool(getattr(module.config, "is_encoder_decoder", False))
 
 
 def _start(module: Any) -> int | None:

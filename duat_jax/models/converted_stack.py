@@ -11,18 +11,14 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.marking.automatic import auto
-from duat_jax.models.converted_config import has_decoder
-from duat_jax.models.layout import NO_LAYERS, UnitLayout, units_at
-from duat_jax.pytorch.module import TorchFunction
+from duat_jax.models.layout import DECODER, ENCODER, NO_LAYERS, UnitLayout, units_at
+from duat_jax.pytorch.module import TorchFunction, has_decoder
 from duat_jax.transform import marks
 from duat_jax.transform.interpret import evaluate
 from duat_jax.transform.keys import Key, Site
 from duat_jax.transform.liveness import ProgramQuestion
 from duat_jax.transform.marks import stream
 from duat_jax.transform.program import trace
-
-ENCODER, DECODER = 1, 2
-"""The numbers of the two streams of an encoder with a decoder."""
 
 
 @final

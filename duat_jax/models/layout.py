@@ -9,6 +9,8 @@ from jaxtyping import Array, Float, Int, Shaped
 from duat_jax.marking.program import MIXED
 from duat_jax.transform.keys import Site
 
+ENCODER, DECODER = 1, 2
+"""The numbers of the two streams of an encoder with a decoder."""
 NO_LAYERS = (
     "a model that PyTorch's code computes has no layers of this package, which this question is about: explain,"
     " contrast or edit it, or attribute its tokens"
@@ -24,7 +26,7 @@ class UnitLayout(NamedTuple):
         axis: the axis of tokens.
         others: the sizes of the other axes, in their order.
         shape: of the units of one token: `[neurons]`, `[heads, head_features]`, or of a stream `[features]`.
-        stream: whose tokens these are, 1 of an encoder and 2 of its decoder, whose array begins with its own first
+        stream: whose tokens these are, `ENCODER` or `DECODER`, whose array begins with its own first
             token; 0 where a model reads one text.
     """
 

@@ -125,7 +125,7 @@ class Transformer(nnx.Module):
         Args:
             x: the embeddings, `[..., tokens, features]`.
             layers: the number of layers before it.
-            mask: true for real tokens, `[..., tokens]`.
+            mask: true for real tokens, `[..., tokens]`; of two texts, 1 for the encoder's and 2 for the decoder's.
         """
         if self.config.marks is not None:
             return self.stack.until(streams_of(self.config, layers)[0], x, mask)
@@ -138,7 +138,7 @@ class Transformer(nnx.Module):
 
         Args:
             x: the embeddings, `[..., tokens, features]`.
-            mask: true for real tokens, `[..., tokens]`.
+            mask: true for real tokens, `[..., tokens]`; of two texts, 1 for the encoder's and 2 for the decoder's.
         """
         x = self.stack(self.first(x), mask)
         return x if self.final_norm is None else self.final_norm(x)
@@ -150,7 +150,7 @@ class Transformer(nnx.Module):
 
         Args:
             x: the embeddings, `[..., tokens, features]`.
-            mask: true for real tokens, `[..., tokens]`.
+            mask: true for real tokens, `[..., tokens]`; of two texts, 1 for the encoder's and 2 for the decoder's.
         """
         return self.head.states(self.hidden(x, mask), mask)
 
@@ -191,7 +191,7 @@ class Transformer(nnx.Module):
 
         Args:
             x: the embeddings, `[..., tokens, features]`.
-            mask: true for real tokens, `[..., tokens]`.
+            mask: true for real tokens, `[..., tokens]`; of two texts, 1 for the encoder's and 2 for the decoder's.
         """
         states, kind = self.states(x, mask), self.config.head.kind
         if kind == "hidden":

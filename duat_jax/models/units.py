@@ -1,7 +1,8 @@
 """The marks of the units of a model: heads, neurons and streams, by layer."""
 
-from duat_jax.marking.program import CARRIED, MIXED, STREAM
+from duat_jax.marking.program import MIXED
 from duat_jax.marking.program import NEURONS as ACTIVATED
+from duat_jax.marking.streams import streams_together
 from duat_jax.models import sites
 from duat_jax.models.config import Config
 from duat_jax.models.layout import UnitLayout
@@ -36,14 +37,9 @@ def both_streams_of(config: Config, layers: int) -> list[UnitLayout]:
     """Return the marks of all residual streams after some layers: of an encoder with a decoder one of each."""
     if streams := streams_of(config, layers):
         return streams
-    cuts: list[list[UnitLayout]] = []
-    for each in config.marks or ():
-        if each.site.kind == marks.POINT and each.site.key.layer == layers - 1:
-            if each.site.key.name == STREAM:
-                cuts.append([])
-            if each.site.key.name in (STREAM, CARRIED) and cuts:
-                cuts[-1].append(each)
-    return cuts[-1] if cuts else []
+    points = {each.site.key: each for each in config.marks or () if each.site.kind == marks.POINT}
+    together = streams_together(key for key in points if key.layer == layers - 1)
+    return [points[key] for key in together[-1]] if together else []
 
 
 def _native(site: Site, shape: tuple[int, ...]) -> UnitLayout:

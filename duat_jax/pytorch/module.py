@@ -103,10 +103,13 @@ class TorchFunction:
         raise DuatError(f"torchax {torchax.__version__} has no {names}, which the module computes")
 
     def with_weights(self, weights: Mapping[str, jax.Array]) -> "TorchFunction":
-        """Return the function with other arrays in the place of some weights, as functions of which it is explained.
+        """Return the function with other arrays in the place of some weights, so that it is explained over these.
 
         Args:
             weights: arrays by the weights' names, of their shapes and dtypes.
+
+        Returns:
+            The function; the others of its weights are the same arrays.
 
         Raises:
             DuatError: for a name that the module doesn't have, and for another shape or dtype.
@@ -170,6 +173,11 @@ def _arrays(output: Any, convert: Any) -> Any:
     return convert(output) if hasattr(output, "detach") else None
 
 
+def has_decoder(module: "torch.nn.Module") -> bool:
+    """Return whether a module is an encoder with a decoder of Hugging Face transformers."""
+    return bool(getattr(getattr(module, "config", None), "is_encoder_decoder", False))
+
+
 def _names(module: "torch.nn.Module") -> dict[Any, str]:
     """Return the scope of each module inside another one: `layers.3` for one of a list, else its own name."""
     # What stands around all lists of layers, as `model` does, and a module without weights have none.  The layers of
@@ -179,8 +187,7 @@ def _names(module: "torch.nn.Module") -> dict[Any, str]:
     modules = dict(module.named_modules())
     lists = [name for name, each in modules.items() if isinstance(each, torch.nn.ModuleList)]
     outermost = [name for name in lists if not any(name.startswith(f"{other}.") for other in lists)]
-    has_decoder = getattr(getattr(module, "config", None), "is_encoder_decoder", False)
-    counted = outermost if len(outermost) == 1 or has_decoder else []
+    counted = outermost if len(outermost) == 1 or has_decoder(module) else []
     before = dict(zip(counted, accumulate((len(modules[name]) for name in counted), initial=0), strict=False))
     names: dict[Any, str] = {}
     for name, each in modules.items():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import duat_jax as duat
-from duat_jax.marking.program import CARRIED, STREAM
+from duat_jax.marking.streams import CARRIED, STREAM
 from tests.helpers import near
 
 LAYERS, TOKENS, FEATURES = 3, {"memory": 4, "text": 3}, 5

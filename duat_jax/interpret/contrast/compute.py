@@ -25,8 +25,10 @@ from duat_jax.interpret.many_inputs import answers_each_input
 from duat_jax.interpret.moves import SOURCES, LargestMoves, edges_of, largest_moves
 from duat_jax.interpret.pipeline import forward_from, rows_of_tokens
 from duat_jax.marking import program
+from duat_jax.marking.streams import CARRIED, streams_together
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
+from duat_jax.models.layout import DECODER, ENCODER
 from duat_jax.models.sites import HEADS, NEURONS, PATTERN, VALUES
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
@@ -158,11 +160,11 @@ def _two_texts(config: Config, inputs: Inputs) -> list[str]:
     """Return, of an encoder with a decoder, which layers and tokens are whose, as a sentence."""
     if config.decoder_start is None:
         return []
-    own = (each.site.key for each in config.marks or () if each.stream == 2 and each.site.key.name != program.CARRIED)
+    own = (each.site.key for each in config.marks or () if each.stream == DECODER and each.site.key.name != CARRIED)
     first = min(key.layer for key in own if key.layer is not None)
     return [
         f"Layers before layer {first} are the encoder's, and so are the tokens before token"
-        f" {np.count_nonzero(inputs.real == 1)}; the others are the decoder's."
+        f" {np.count_nonzero(inputs.real == ENCODER)}; the others are the decoder's."
     ]
 
 
@@ -232,13 +234,8 @@ def _flow(streams: Marked[Array], points: Marked[Array], rows: Marked[Array]) ->
 
     One of several streams stands together with those that are carried beside it, if all of them have rows of tokens.
     """
-    cuts: list[list[Key]] = []
-    for key in points:
-        if key.name == program.STREAM:
-            cuts.append([key])
-        elif key.name == program.CARRIED:
-            cuts[-1].append(key)
-    whole = {keys[0]: sum((rows[key] for key in keys[1:]), rows[keys[0]]) for keys in cuts if {*keys} <= {*rows}}
+    together = [keys for keys in streams_together(points) if {*keys} <= {*rows}]
+    whole = {keys[0]: sum((rows[key] for key in keys[1:]), rows[keys[0]]) for keys in together}
     whole |= streams
     outside = {key: part for key, part in streams.items() if key.layer is None}
     of_layers = {key.layer: (key, part) for key, part in whole.items() if key.layer is not None}

@@ -99,14 +99,10 @@ def _is_neurons(plan: MarkingPlan, ref: Ref) -> bool:
     if node is None or ref in plan.terms:
         return ref in plan.terms
     graph = plan.graph
-    made_of = [
-        operand
-        for k in node.action.flowing
-        if isinstance(operand := node.operands[k], int) and _is_neurons(plan, operand)
-    ]
     return node.name in SCALES and any(
-        node.name != "broadcast_in_dim" or math.prod(graph.shape(operand)) == math.prod(graph.shape(ref))
-        for operand in made_of
+        _is_neurons(plan, operand)
+        and (node.name != "broadcast_in_dim" or math.prod(graph.shape(operand)) == math.prod(graph.shape(ref)))
+        for operand in (node.operands[k] for k in node.action.flowing)
     )
 
 

@@ -224,6 +224,18 @@ def test_marks_of_the_user_are_kept():
     assert not not_attributed
 
 
+def test_marking_takes_as_many_steps_as_the_program_has_operations():
+    """Each of forty residual layers doubles the ways back to the input: following them all would never end."""
+
+    def fn(x):
+        for _ in range(40):
+            x = x + (0.1 * x @ W) @ jnp.tanh(W).T
+        return (jax.nn.relu(x @ W) @ W.T).sum()
+
+    program, _ = trace(duat.auto(fn), X)
+    assert [str(site.key) for site in program.sites.values() if site.kind == "activation"] == ["relu"]
+
+
 def bilinear(x):
     return ((x @ W) * (x @ (W + 1))).sum()
 

@@ -212,6 +212,11 @@ AnyNumber = Annotated[
 ]
 
 
+Pair = Annotated[
+    str | None, typer.Option(help="The second text of a pair; of an encoder with a decoder, what the decoder said.")
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Input:
     """Options of what a model reads: a text, a pair of texts, or an image."""
@@ -222,9 +227,7 @@ class Input:
             help="The text that the model reads; [MASK] or <mask> marks the token to predict. With --out, a file."
         ),
     ] = None
-    pair: Annotated[
-        str | None, typer.Option(help="The second text of a pair; of an encoder with a decoder, what the decoder said.")
-    ] = None
+    pair: Pair = None
     image: Annotated[Path | None, typer.Option(help="The image that a vision model reads instead of a text.")] = None
 
     def read(self, source: Source) -> Any:

@@ -1,5 +1,6 @@
 """Encoders with decoders as checkpoints: two texts on one axis of tokens, answered exactly by every question."""
 
+import json
 from functools import cache
 
 import jax.numpy as jnp
@@ -151,9 +152,14 @@ def test_what_is_carried_to_later_layers_can_be_edited(stream, layers):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (duat.edits.Stream(3).scale(0), "stream 3 is at tokens 4 to 6, or at 0 to 3: name tokens of one"),
+        (
+            duat.edits.Stream(3).scale(0),
+            "stream 3 is at tokens 4 to 6, or at 0 to 3: name tokens of one, or 'encoder' or 'decoder'",
+        ),
         (duat.edits.Stream(3, tokens=[1, 5]).scale(0), "stream 3 is at tokens 4 to 6, or at 0 to 3"),
         (duat.edits.Neurons(0, 3, tokens=5).set(0), "layer 0, neuron 3 is at tokens 0 to 3: name"),
+        (duat.edits.Neurons(0, 3, tokens="decoder").set(0), "layer 0, neuron 3 is at tokens 0 to 3: name"),
+        (duat.edits.Stream(3, tokens="both").set(0), "token 'both' is none of 7"),
         (duat.edits.Heads(2, [1, 2]).set(0), "the heads are of several marks"),
     ],
 )
@@ -290,14 +296,89 @@ def test_a_decoder_goes_on_with_what_it_said():
     assert alone.tokens == ("a", "b", "c", "</s>", "<s>") and alone.target.position == 4
 
 
-def test_a_checkpoint_is_answered_by_commands(tmp_path):
-    module_of("t5").float().save_pretrained(tmp_path)
-    tokenizer_of_words().save(str(tmp_path / "tokenizer.json"))
-    model = ["--model", tmp_path]
-    shown = run("explain", "a b c", "--pair", "d e", *model)
-    assert shown.exit_code == 0 and "token 6, 'e'" in shown.output and "holds" in shown.output, shown.output
-    shown = run("contrast", "a b c", "--pair", "d e", "--reference", "a f c", *model)
-    assert shown.exit_code == 0 and "layer 3" in shown.output and "holds" in shown.output, shown.output
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """The options of a checkpoint with a tokenizer."""
+    path = tmp_path_factory.mktemp("t5")
+    module_of("t5").float().save_pretrained(path)
+    tokenizer_of_words().save(str(path / "tokenizer.json"))
+    return "--model", path
+
+
+COMMANDS = {
+    "explain": (),
+    "contrast": ("--reference", "a f c"),
+    "attribute": ("--reference", "a f c"),
+    "intervene": ("--reference", "a f c", "--edit", "head 3:2 set reference", "--edit", "stream 3@encoder scale 0.5"),
+    "steer": ("--towards", "a b", "--away", "g h", "--layers", "3", "--tokens", "decoder"),
+}
+
+
+def tokens_of(shown):
+    return json.loads(shown.stdout)["tokens"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_line_of_a_file_has_its_own_pair(command, checkpoint, tmp_path):
+    lines = {"text": "a b c", "pair": "d e"}, {"text": "a b c"}
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = run(command, tmp_path / "a.jsonl", "--out", tmp_path / "out", *COMMANDS[command], *checkpoint)
+    rows = [json.loads(line) for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()]
+    assert result.exit_code == 0 and [row["pair"] for row in rows] == ["d e", None], result.output
+    for row, pair in zip(rows, (("--pair", "d e"), ()), strict=True):
+        alone = run(command, "a b c", *pair, *COMMANDS[command], *checkpoint, "--json", "-")
+        assert alone.exit_code == 0 and row["result"] == json.loads(alone.stdout), alone.output
+        assert row["result"]["tokens"] == ["a", "b", "c", "</s>", "<s>", *(["d", "e"] if pair else [])]
+
+
+def test_a_patch_is_from_a_reference_with_the_same_pair(checkpoint):
+    _, path = checkpoint
+    given, other = ({"encoder": text, "decoder": "d e"} for text in ("a b c", "a f c"))
+    edit = duat.edits.Heads(3, 2).set(duat.edits.FromInput(other))
+    expected = duat.intervene(duat.load(path), given, edit)
+    asked = "intervene", "a b c", "--pair", "d e", "--reference", "a f c", "--edit", "head 3:2 set reference"
+    found = json.loads(run(*asked, *checkpoint, "--json", "-").stdout)
+    near(found["difference"], expected.difference, within=1e-6)
+    assert found["effects"][0]["change"] == "layer 3, head 2, every token: set to the values on the other text"
+
+
+def test_a_pair_of_a_model_of_one_text_is_refused():
+    asked = run("steer", "a", "--towards", "a", "--away", "b", "--layers", 1, "--pair", "c")
+    assert asked.exit_code == 2 and "reads one text, and no pair: leave --pair out" in asked.stderr
+
+
+def last_state(module, stream, encoder, decoder):
+    """Return what PyTorch has at the last token of a text in a stream of BART: the sum that a layer's norm reads."""
+    side, layer = ("encoder", stream - 1) if stream <= 2 else ("decoder", stream - 3)
+    kept = []
+
+    def keep(_, given):
+        kept.append(given[0][0, -1].numpy())
+
+    handle = getattr(module.model, side).layers[layer].final_layer_norm.register_forward_pre_hook(keep)
+    said_by(module, {"encoder": encoder, "decoder": decoder})
+    handle.remove()
+    return kept[0]
+
+
+@pytest.mark.parametrize(("stream", "text"), [(1, "encoder"), (3, "decoder")])
+def test_a_direction_is_taken_at_the_last_token_of_the_text_that_is_steered(stream, text):
+    module, model, tokenizer = module_of("bart"), model_of("bart"), tokenizer_of_words()
+    there, tokens = {"encoder": (range(4), "encoder"), "decoder": (range(4, 7), "decoder")}[text]
+    towards, away = (
+        last_state(module, stream, tokenizer.encode(each).ids, [1]) for each in ("a b", "g h c")
+    )  # the decoder has only the token that it begins with
+    by_name = duat.edits.Stream(stream, tokens=tokens).steer(duat.edits.SteeringVector("a b", "g h c", 2))
+    found = duat.intervene(model, GIVEN, by_name, 7, tokenizer=tokenizer)
+    assert found.effects[0].tokens == tuple(there)
+    by_hand = duat.edits.Stream(stream, tokens=list(there)).steer(2 * (towards - away))
+    near(found.difference, duat.intervene(model, GIVEN, by_hand, 7).difference, within=1e-9)
+
+
+def test_a_direction_of_zeros_is_refused():
+    steered = duat.edits.Stream(0, tokens=-1).steer(duat.edits.SteeringVector("a b", "g h"))
+    with pytest.raises(duat.InvalidInput, match="stream 0: .* 'a b' and 'g h' have the same values"):
+        duat.intervene(model_of("bart"), GIVEN, steered, 7, tokenizer=tokenizer_of_words())
 
 
 UNFIT = {

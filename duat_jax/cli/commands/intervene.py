@@ -7,7 +7,7 @@ import typer
 
 from duat_jax.cli.command import CODE, command
 from duat_jax.cli.groups import Fields, OldName
-from duat_jax.cli.options import ModelOfTexts, Number, Source, TextOrFile
+from duat_jax.cli.options import Input, ModelOfTexts, Number, Pair, Source, TextOrFile
 from duat_jax.cli.output import Answer, PageFiles
 from duat_jax.cli.progress import working
 from duat_jax.errors import InvalidInput
@@ -47,6 +47,7 @@ def intervene(
         typer.Option(help="Another text of as many tokens, for edits that 'set reference' (patching)."),
         OldName("--versus"),
     ] = None,
+    pair: Pair = None,
     source: ModelOfTexts,
     number: Token,
     files: PageFiles,
@@ -60,7 +61,7 @@ def intervene(
     edits = parse_edits(edit, reference or "")
     if (reference is None) == any(map(is_patch, edits)):
         raise InvalidInput("--edit '… set reference' sets values to those on --reference TEXT: give both, or neither")
-    return _answer(source, number, text, edits, reference)
+    return _answer(source, number, Input(text=text, pair=pair), edits, reference)
 
 
 @command(
@@ -74,28 +75,43 @@ def steer(
     away: Annotated[str, typer.Option(help="A text that it is pushed away from.")],
     layers: Annotated[int, typer.Option(min=0, help="After how many layers the direction is added.")],
     strength: Annotated[float, typer.Option(help="How often the direction is added.")] = 1.0,
+    tokens: Annotated[
+        str | None,
+        typer.Option(
+            help="At which tokens it is added, such as 4,5 or -1; of an encoder with a decoder also 'encoder' or"
+            " 'decoder', for those of one text. Every token if absent."
+        ),
+    ] = None,
+    pair: Pair = None,
     source: ModelOfTexts,
     number: Token,
     files: PageFiles,
 ) -> Answer:
-    """Add a direction to the residual stream at every token: from one text's last token to that of another."""
+    """Add a direction to the residual stream: from one text's last token to that of another."""
     from duat_jax.edits import SteeringVector, Stream
+    from duat_jax.interpret.intervene.written import read_tokens
 
-    return _answer(source, number, text, [Stream(layers).steer(SteeringVector(towards, away, strength))])
+    place = Stream(layers, None if tokens is None else read_tokens(tokens))
+    edits = [place.steer(SteeringVector(towards, away, strength))]
+    return _answer(source, number, Input(text=text, pair=pair), edits)
 
 
-def _answer(source: Source, number: Number, text: str, edits: "Sequence[Edit]", reference: str | None = None) -> Answer:
+def _answer(
+    source: Source, number: Number, input: Input, edits: "Sequence[Edit]", reference: str | None = None
+) -> Answer:
     """Run the model with edits, and beside a contrast with the reference if there is one."""
     config = source.open("call duat.intervene in Python for them")
     from duat_jax.interpret.intervene.compute import check
-    from duat_jax.interpret.intervene.patching import intervene_beside_contrast
+    from duat_jax.interpret.intervene.patching import from_reference, intervene_beside_contrast
 
-    question = number.arguments(source)
+    question, text = number.arguments(source), input.read(source)
+    other = None if reference is None else input.paired(source, reference)
+    edits = from_reference(edits, other)
     if config.marks is None:  # the marks of a model by its PyTorch code are known once it is loaded
         check(source, text, edits, **question)
     model = source.load()
     with working("Running the model with the edits"):
-        result = intervene_beside_contrast(model, text, edits, reference, **question)
+        result = intervene_beside_contrast(model, text, edits, other, **question)
     return Answer(
         result=result,
         record=result.as_dict(source.name),

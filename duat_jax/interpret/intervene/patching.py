@@ -43,6 +43,11 @@ def is_patch(edit: Edit) -> bool:
     return isinstance(edit.added, FromInput)
 
 
+def from_reference(edits: Sequence[Edit], reference: Any) -> list[Edit]:
+    """Return edits, those to the values on another text with the reference in its place."""
+    return [edit._replace(added=FromInput(reference)) if is_patch(edit) else edit for edit in edits]
+
+
 def part_of(contrast: Contrast, selection: Selected) -> float:
     """Return the part of a contrast that some values of the text have."""
     key = selection.mark.site.key

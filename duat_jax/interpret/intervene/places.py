@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from jaxtyping import Shaped
 
+from duat_jax.inputs.model_inputs import TEXTS
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.layout import UnitLayout
@@ -100,7 +101,10 @@ class Editable(ABC):
         if found is None:
             return None
         layouts, name, units = found
-        rows = None if every else _indices(self.tokens, "token", tokens, problems, least=-tokens)
+        if config.decoder_start is not None and isinstance(self.tokens, str) and self.tokens in TEXTS:
+            rows = tuple(np.flatnonzero(real == 1 + TEXTS.index(self.tokens)))
+        else:
+            rows = None if every else _indices(self.tokens, "token", tokens, problems, least=-tokens)
         if not tokens or (rows is None and not every):
             return None
         of_each = [np.flatnonzero(real == each.stream) if each.stream else np.arange(tokens) for each in layouts]
@@ -109,7 +113,7 @@ class Editable(ABC):
             if chosen is not None and np.isin(chosen, known).all():
                 return Selected(layout, name, units, tuple(map(int, chosen)), every)
         there = ", or at ".join(f"{known[0]} to {known[-1]}" for known in of_each)
-        problems.append(f"{name} is at tokens {there}: name tokens of one of the two texts")
+        problems.append(f"{name} is at tokens {there}: name tokens of one, or {' or '.join(map(repr, TEXTS))}")
         return None
 
     @abstractmethod
@@ -125,7 +129,8 @@ class Neurons(Editable):
     Args:
         layer: the layer, from 0.
         neurons: one, or several of them; of experts, those of a token's first choice come first.
-        tokens: one, or several of them, negative ones counted from the end; every token if absent.
+        tokens: one, or several of them, negative ones counted from the end; every token if absent. Of an
+            encoder with a decoder also `"encoder"` or `"decoder"`: those of one text.
 
     Example:
         >>> import duat_jax as duat
@@ -149,7 +154,8 @@ class Heads(Editable):
     Args:
         layer: the layer, from 0.
         heads: one, or several of them.
-        tokens: to which they carry, one or several, negative ones counted from the end; every token if absent.
+        tokens: to which they carry, one or several, negative ones counted from the end; every token if absent. Of an
+            encoder with a decoder also `"encoder"` or `"decoder"`: those of one text.
 
     Example:
         >>> import duat_jax as duat
@@ -172,7 +178,8 @@ class Stream(Editable):
 
     Args:
         layers: the number of layers before it, from 0 to all.
-        tokens: one, or several of them, negative ones counted from the end; every token if absent.
+        tokens: one, or several of them, negative ones counted from the end; every token if absent. Of an
+            encoder with a decoder also `"encoder"` or `"decoder"`: those of one text.
 
     Example:
         >>> import duat_jax as duat

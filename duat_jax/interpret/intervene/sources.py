@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from duat_jax.errors import InvalidInput
 from duat_jax.forms.decomposition import KINDS
 from duat_jax.inputs.baselines import Reference
 from duat_jax.inputs.batching import bucket, padded
-from duat_jax.inputs.model_inputs import Inputs, checked_input
+from duat_jax.inputs.model_inputs import Inputs, TokenizedText, checked_input
 from duat_jax.interpret.attention.held_pattern import pattern_of, point_of
 from duat_jax.interpret.intervene.places import Selected
 from duat_jax.interpret.intervene.slots import Slots, slots_of
@@ -77,7 +78,8 @@ class FromInput(ValueSource):
     _verb = SET
 
     def _how(self) -> str:
-        return f"set to the values on {'the other text' if isinstance(self.inputs, str) else 'another input'}"
+        is_text = isinstance(self.inputs, str | TokenizedText)
+        return f"set to the values on {'the other text' if is_text else 'another input'}"
 
     def _check(
         self, config: Config, inputs: Inputs, place: Selected | None, tokenizer: "Tokenizer | None", problems: list[str]
@@ -104,6 +106,8 @@ class FromInput(ValueSource):
 @dataclass(frozen=True, eq=False)
 class SteeringVector(ValueSource):
     """The direction from one text to another, at their last tokens in the same stream: steering.
+
+    An encoder with a decoder encodes both texts, and its decoder has only the token that it begins with.
 
     Args:
         towards: the text that it leads to.
@@ -142,11 +146,19 @@ class SteeringVector(ValueSource):
             checked_input(config, text, f"the text {name}", problems, tokenizer)
 
     def _values(self, model: Transformer, inputs: Inputs, place: Selected, tokenizer: "Tokenizer | None") -> np.ndarray:
+        # Of an encoder with a decoder, at the last token of the one whose stream is steered.
+        stream = inputs.real[place.tokens[-1]]
         towards, away = (
-            _values_at(model, checked, place)[len(checked.real) - 1].astype(np.float64)
+            _values_at(model, checked, place)[np.flatnonzero(checked.real == stream)[-1]].astype(np.float64)
             for text in (self.towards, self.away)
             for checked in [checked_input(model.config, text, "the text", [], tokenizer)]
         )
+        if np.array_equal(towards, away):
+            texts = f"{quoted(self.towards)} and {quoted(self.away)}"
+            raise InvalidInput(
+                f"{place.name}: the direction is zero: {texts} have the same values at their last token: give other"
+                " texts, or a later stream"
+            )
         return self.strength * (towards - away)
 
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from duat_jax.errors import InvalidInput
+from duat_jax.inputs.model_inputs import TEXTS
 from duat_jax.interpret.intervene.places import Editable, Heads, Neurons, Stream
 from duat_jax.interpret.intervene.sources import FromInput, HeadMove, MeanEmbedding, SteeringVector
 from duat_jax.models.checkpoint.problems import quoted
@@ -15,7 +16,7 @@ _UNIT = r"\d{1,18}"
 """The number of a layer, a unit or a token, of so many digits as every `int` reads."""
 _INDEX = f"-?{_UNIT}"
 _SEVERAL = rf"{_INDEX}(?:,{_INDEX})*"
-_AT = rf"(?:@(?P<tokens>{_SEVERAL}))?"
+_AT = rf"(?:@(?P<tokens>{_SEVERAL}|{'|'.join(TEXTS)}))?"
 _MULTIPLIED = rf"(?P<verb>set|scale) (?P<value>{_NUMBER})"
 _DONE = rf"{_MULTIPLIED}|set (?P<reference>reference|other)"
 
@@ -30,7 +31,8 @@ EDGE = re.compile(
 
 FORMS = (
     "'neuron 3:17 set 0', 'heads 5:3,4@-1 scale 0.5', 'stream 6@2 set 0' or 'head 5:3 set reference', which is"
-    " LAYER:UNITS@TOKENS, and without @TOKENS every token; 'token 3 set mean', 'edge 5:3 2>7 set 0', which is"
+    " LAYER:UNITS@TOKENS, and without @TOKENS every token, or @encoder or @decoder for those of one of two texts;"
+    " 'token 3 set mean', 'edge 5:3 2>7 set 0', which is"
     ' LAYER:HEAD FROM>TO, or \'stream 3 steer 2 "towards" "away"\''
 )
 """Examples of every form, for messages."""
@@ -65,13 +67,13 @@ def _edit(written: str, reference: str | None) -> Edit:
 def _units(match: re.Match[str], reference: str | None) -> Edit:
     """Read an edit of neurons or heads."""
     place = {"neuron": Neurons, "head": Heads}[match["kind"]]
-    units, tokens = _numbers(match["units"]), _numbers(match["tokens"])
+    units, tokens = _numbers(match["units"]), _tokens_of(match)
     return _done(place(int(match["layer"]), units, tokens=tokens), match, reference)
 
 
 def _stream(match: re.Match[str], reference: str | None) -> Edit:
     """Read an edit of the stream."""
-    place = Stream(int(match["layer"]), tokens=_numbers(match["tokens"]))
+    place = Stream(int(match["layer"]), tokens=_tokens_of(match))
     if match["by"] is None:
         return _done(place, match, reference)
     try:
@@ -112,6 +114,16 @@ def _done(place: Editable, match: re.Match[str], reference: str | None) -> Edit:
     return place.set(FromInput(reference))
 
 
-def _numbers(written: str | None) -> list[int] | None:
-    """Return numbers between commas, or nothing where none are written."""
-    return None if written is None else [int(number) for number in written.split(",")]
+def read_tokens(written: str) -> list[int] | str:
+    """Read tokens: numbers between commas, or else the name of a text, which stands for all of its tokens."""
+    return _numbers(written) if re.fullmatch(_SEVERAL, written) else written
+
+
+def _tokens_of(match: re.Match[str]) -> list[int] | str | None:
+    """Return the tokens of an edit, or nothing where none are written."""
+    return None if match["tokens"] is None else read_tokens(match["tokens"])
+
+
+def _numbers(written: str) -> list[int]:
+    """Return numbers between commas."""
+    return [int(number) for number in written.split(",")]

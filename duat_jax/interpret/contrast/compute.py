@@ -143,7 +143,7 @@ def answer(
         predictions=runs.predictions,
         references=runs.references,
         flow=np.stack([part[:tokens] for part in parts.flow.values()]),
-        layers=tuple(_layer_before(row, key) for row, key in enumerate(parts.flow)),
+        layers=tuple(layer_before(row, key) for row, key in enumerate(parts.flow)),
         heads=Marked({key: part[:tokens] for key, part in parts.heads.items()}),
         neurons=Marked({key: part[:tokens] for key, part in parts.neurons.items()}),
         moved=Marked({key: float(part) for key, part in parts.moved.items()}),
@@ -168,7 +168,7 @@ def _two_texts(config: Config, inputs: Inputs) -> list[str]:
     ]
 
 
-def _layer_before(row: int, key: Key) -> int | None:
+def layer_before(row: int, key: Key) -> int | None:
     """Return the layer after which a stream is; without a layer's scope they are counted, the embedding first."""
     return key.layer if key.layer is not None or not row else row - 1
 

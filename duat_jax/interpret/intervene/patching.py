@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from duat_jax.interpret.contrast.compute import contrast
+from duat_jax.interpret.contrast.compute import contrast, layer_before
 from duat_jax.interpret.contrast.result import Contrast
 from duat_jax.interpret.intervene.compute import check, intervene
 from duat_jax.interpret.intervene.places import Selected
@@ -52,6 +52,7 @@ def part_of(contrast: Contrast, selection: Selected) -> float:
     """Return the part of a contrast that some values of the text have."""
     key = selection.mark.site.key
     if selection.units is None:
-        return float(contrast.flow[contrast.layers.index(key.layer)][list(selection.tokens)].sum())
+        row = contrast.layers.index(layer_before(key.number, key))
+        return float(contrast.flow[row][list(selection.tokens)].sum())
     parts = contrast.heads if key in contrast.heads else contrast.neurons
     return float(parts[key][selection.entries].sum())

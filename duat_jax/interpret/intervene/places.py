@@ -101,8 +101,9 @@ class Editable(ABC):
         if found is None:
             return None
         layouts, name, units = found
+        rows: tuple[int, ...] | None
         if config.decoder_start is not None and isinstance(self.tokens, str) and self.tokens in TEXTS:
-            rows = tuple(np.flatnonzero(real == 1 + TEXTS.index(self.tokens)))
+            rows = tuple(np.flatnonzero(real == 1 + TEXTS.index(self.tokens)).tolist())
         else:
             rows = None if every else _indices(self.tokens, "token", tokens, problems, least=-tokens)
         if not tokens or (rows is None and not every):

@@ -314,8 +314,17 @@ def completeness_of(
     return completeness._replace(error=jnp.where(numbers, completeness.error, jnp.nan))
 
 
-def entrywise_completeness(value: Any, parts: Sequence[Any], eps: Sequence[float] | None = None) -> Completeness:
-    """Compare the sum of parts with an array, or with streams one after another, entry by entry."""
+def entrywise_completeness(
+    value: Any, parts: Sequence[Any], eps: Sequence[float] | None = None, sizes: Sequence[Any] | None = None
+) -> Completeness:
+    """Compare the sum of parts with an array, or with streams one after another, entry by entry.
+
+    Args:
+        value: the array, or the streams.
+        parts: the parts.
+        eps: of each part the coarsest epsilon on its way.
+        sizes: of each part the size of what is summed to it, where that is known: it is larger where a part cancels.
+    """
     if not isinstance(value, jax.Array):
         # Every stream has a scale of its own.
         leaves = zip(*(jax.tree.leaves(tree) for tree in (value, *parts)), strict=True)
@@ -323,8 +332,8 @@ def entrywise_completeness(value: Any, parts: Sequence[Any], eps: Sequence[float
         numbers, total, error, tolerance, largest = (ravel_pytree(field)[0] for field in zip(*streams, strict=True))
         return Completeness(numbers, total, error, tolerance, largest)
     # The finer parts of each entry aren't known here: they are taken to be as many as the array's entries, and their
-    # root of squares to be the largest entry.
+    # root of squares to be the largest entry, or the largest size.
     total = sum((part.astype(value.dtype) for part in parts), jnp.zeros_like(value))
-    rounded = _Rounded.from_arrays(parts, _on_the_way(parts, eps), value)
+    rounded = _Rounded.from_arrays(parts if sizes is None else sizes, _on_the_way(parts, eps), value)
     rounded = rounded._replace(squares=jnp.ones_like(rounded.squares))
     return _completeness(value, total, rounded.largest.max(), rounded, jnp.array(value.size * len(parts)))

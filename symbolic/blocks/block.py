@@ -284,7 +284,7 @@ class Block(BaseBlock):
             Every comparison with its difference and tolerance.
 
         Raises:
-            SymbolicError: naming every array that is missing.
+            SymbolicError: naming every array that is missing, or the place of an error in the functions' own code.
             ShapeMismatch: naming every array of another shape, with the shape that was expected.
             NumbersDiffer: if the function's numbers aren't those of the block; the message shows where.
 

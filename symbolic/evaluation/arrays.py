@@ -11,6 +11,7 @@ from sympy import Integer, Symbol, solve, sympify
 from duat_jax.transform.recording import Recording
 from symbolic.errors import NumbersDiffer, ShapeMismatch, SymbolicError, in_one_line
 from symbolic.evaluation.bridge import name_of, needed
+from symbolic.evaluation.code import of_user
 from symbolic.evaluation.flow import Values
 from symbolic.expressions.parameter import Held, Inner, Parameter, latin
 from symbolic.theorems.residual_stack import i
@@ -85,7 +86,8 @@ def arrays_of(block: Any, k: int, recording: Recording, weights: Mapping[str, An
         if name in weights:
             value = weights[name]
             if moves and callable(value):
-                value = value(held)
+                with of_user(f"the function that gives {name} in layer {k}"):
+                    value = value(held)
             elif moves and not isinstance(weights, Values):
                 at_one_input.append(name)
         elif moves and name in held:

@@ -11,6 +11,7 @@ from sympy import Expr, Integer, MatMul, MatrixExpr, Symbol
 from symbolic.equality.definition import Definition, lookup
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.evaluation.interpreter import Arithmetic, Interpreter
+from symbolic.evaluation.rounding import Sized, with_sizes
 from symbolic.expressions.indexed_sum import IndexedSum
 from symbolic.expressions.parameter import Ones, Parameter
 
@@ -152,11 +153,32 @@ def to_jax(
         >>> two_layers(arrays).tolist()
         [6.0, -6.0]
     """
-    definitions = tuple(definitions)
-    several = {"": expression} if isinstance(expression, MatrixExpr) else dict(expression)
-    parameters = needed(*several.values(), definitions=definitions)
+    if isinstance(expression, MatrixExpr):
+        alone = _of_arrays({"": expression}, activation, definitions)
+        return lambda arrays: alone(arrays)[""]
+    return _of_arrays(expression, activation, definitions)
 
-    def function(arrays: Mapping[Any, Array]) -> Any:
+
+def with_sizes_to_jax(
+    expressions: Mapping[str, MatrixExpr],
+    activation: "Activate | Mapping[str, Activate]",
+    definitions: Iterable[Definition] = (),
+) -> Callable[[Mapping[Any, Array]], dict[str, Sized]]:
+    """Return several expressions as a function of arrays, as `to_jax` does, with the sizes of their entries."""
+    return _of_arrays(expressions, activation, definitions, of_sizes=True)
+
+
+def _of_arrays(
+    expressions: Mapping[str, MatrixExpr],
+    activation: "Activate | Mapping[str, Activate]",
+    definitions: Iterable[Definition],
+    of_sizes: bool = False,
+) -> Callable[[Mapping[Any, Array]], dict[str, Any]]:
+    """Return expressions as a function of their parameters' arrays, of values alone or with their sizes."""
+    definitions = tuple(definitions)
+    parameters = needed(*expressions.values(), definitions=definitions)
+
+    def function(arrays: Mapping[Any, Array]) -> dict[str, Any]:
         keys: dict[Parameter, Any] = {p: p if p in arrays else name for p, name in parameters.items()}
         missing = [f"{n} ({p.shape[0]} × {p.shape[1]})" for p, n in parameters.items() if keys[p] not in arrays]
         if missing:
@@ -166,12 +188,16 @@ def to_jax(
         if not jnp.issubdtype(dtype, jnp.inexact):  # whole numbers: coefficients needn't be whole
             dtype = jnp.asarray(0.0).dtype
             given = {parameter: array.astype(dtype) for parameter, array in given.items()}
-        columns = {p: a if a.ndim == 2 else a.reshape(-1, 1) for p, a in given.items()}
+        columns: dict[Parameter, Any] = {p: a if a.ndim == 2 else a.reshape(-1, 1) for p, a in given.items()}
         arithmetic = _arithmetic(activation, dtype)
+        if of_sizes:
+            columns = {p: Sized(a, abs(a)) for p, a in columns.items()}
+            arithmetic = with_sizes(arithmetic)
         interpreter = Interpreter(columns, arithmetic, definitions, _sizes(given))
-        results = {
-            name: interpreter.value(e)[:, 0] if e.shape[1] == 1 else interpreter.value(e) for name, e in several.items()
+        values = {name: interpreter.value(e) for name, e in expressions.items()}
+        return {
+            name: jax.tree.map(lambda a: a[:, 0], each) if expressions[name].shape[1] == 1 else each
+            for name, each in values.items()
         }
-        return results[""] if isinstance(expression, MatrixExpr) else results
 
     return function

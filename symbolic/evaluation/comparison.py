@@ -13,8 +13,10 @@ from duat_jax.forms.closed_form import ClosedForm, unroll
 from duat_jax.forms.completeness import entrywise_completeness
 from symbolic.errors import NumbersDiffer, SymbolicError
 from symbolic.evaluation.arrays import arrays_of, letters_of, numbers_of_sizes, stream_of
-from symbolic.evaluation.bridge import Activate, to_jax
+from symbolic.evaluation.bridge import Activate, with_sizes_to_jax
+from symbolic.evaluation.code import guarded, of_user
 from symbolic.evaluation.flow import Values
+from symbolic.evaluation.rounding import Sized
 from symbolic.expressions.activation import Activation
 from symbolic.expressions.parameter import Held, Parameter, latin
 from symbolic.theorems.residual_stack import i
@@ -72,9 +74,10 @@ class Numbers(NamedTuple):
         )
 
 
-def compared(layer: int | None, formula: str, reference: str, value: Array, parts: Sequence[Array]) -> ComparedNumber:
+def compared(layer: int | None, formula: str, reference: str, value: Array, parts: Sequence[Sized]) -> ComparedNumber:
     """Return a number of a block's formulas, the sum of parts, compared with its value from another source."""
-    completeness = entrywise_completeness(value, [part.reshape(value.shape) for part in parts])
+    values, sizes = ([each.reshape(value.shape) for each in column] for column in zip(*parts, strict=True))
+    completeness = entrywise_completeness(value, values, sizes=sizes)
     errors, bounds = np.abs(np.asarray(completeness.error)).ravel(), np.asarray(completeness.tolerance).ravel()
     worst = int(np.argmax(np.where(errors == 0, 0, errors / np.where(bounds == 0, np.nan, bounds))))
     # Where all parts are zero there is nothing that a tolerance could hide.
@@ -153,7 +156,7 @@ def functions_by_name(block: Any, activation: Any, depth: int) -> dict[str, Acti
                 )
     if missing:
         raise SymbolicError(f"no function for {', '.join(sorted(missing))}: give one by name, as jax.nn.gelu for gelu")
-    return functions
+    return {name: guarded(function, f"the activation {name}") for name, function in functions.items()}
 
 
 def _checked(k: int, form: ClosedForm, stream: Array) -> ClosedForm:
@@ -223,7 +226,9 @@ class _Evaluated(NamedTuple):
         s, forms = block.stack, []
         arrays: dict[Parameter, Array] = {}
         for k, (function, of_layer) in enumerate(zip(functions, weights, strict=True), 1):
-            form = _checked(k, unroll(function, x), x)
+            with of_user(f"the function of layer {k}"):
+                form = unroll(function, x)
+            form = _checked(k, form, x)
             forms.append(form)
             of_layer = of_layer.at(x) if again and isinstance(of_layer, Values) else of_layer
             arrays |= arrays_of(block, k, form.recording, of_layer)
@@ -270,12 +275,12 @@ def _rows(block: Any, at_input: _Evaluated, functions: Mapping[str, Activate]) -
                 f"into v/{k}/{t}": s.W(k, 2, t) * _probe(block, k),
                 f"out h/{k}/{t}": s.W(k, 3, t) * _probe(block, k, t),
             }
-    table = to_jax(parts_of_layers, functions, block.parameters)(arrays)
+    table = with_sizes_to_jax(parts_of_layers, functions, block.parameters)(arrays)
     vs = {k: random_like(form.x0, k) for k, form in enumerate(forms, 1)}
-    hs = {(k, t): random_like(table[f"inside/{k}/{t}"], 100 * k + t) for k in vs for t in s.terms}
+    hs = {(k, t): random_like(table[f"inside/{k}/{t}"].value, 100 * k + t) for k in vs for t in s.terms}
     probes = {_probe(block, k): v.reshape(-1, 1) for k, v in vs.items()}
     probes |= {_probe(block, k, t): h.reshape(-1, 1) for (k, t), h in hs.items()}
-    table |= to_jax(maps, functions, block.parameters)(arrays | probes)
+    table |= with_sizes_to_jax(maps, functions, block.parameters)(arrays | probes)
     for k, form in enumerate(forms, 1):
         parts = [table[f"path/{k}"], table[f"offset/{k}"], *(table[f"term/{k}/{t}"] for t in s.terms)]
         yield compared(k, "the block as written", "the function", form.value, [table[f"written/{k}"]])
@@ -283,7 +288,7 @@ def _rows(block: Any, at_input: _Evaluated, functions: Mapping[str, Activate]) -
         read, v = "record and replay", vs[k]
         yield compared(k, "W'1 v", read, form.input_map()(v), [table[f"path v/{k}"]])
         yield compared(k, "b'3", read, form.bias(), parts[1:2])
-        numbers = matched(form, [(table[f"inside/{k}/{t}"], table[f"term/{k}/{t}"]) for t in s.terms])
+        numbers = matched(form, [(table[f"inside/{k}/{t}"].value, table[f"term/{k}/{t}"].value) for t in s.terms])
         for t, j in zip(s.terms, numbers, strict=True):
             term = f" of term {t}" if len(s.terms) > 1 else ""
             z = form.recording.at(form.terms[j - 1])
@@ -293,5 +298,5 @@ def _rows(block: Any, at_input: _Evaluated, functions: Mapping[str, Activate]) -
             yield compared(k, f"W'3 h{term}", read, form.outer_map(j)(h), [table[f"out h/{k}/{t}"]])
     whole = {"P": s.P(depth) * s.x(0), "q": s.q(depth)}
     whole |= {f"{j}/{t}": s.C(j, depth, t) * s.activation(j, t) for j in range(1, depth + 1) for t in s.terms}
-    parts = list(to_jax(whole, functions, (*s.recursions, *block.parameters))(arrays).values())
+    parts = list(with_sizes_to_jax(whole, functions, (*s.recursions, *block.parameters))(arrays).values())
     yield compared(None, f"the closed form at depth {depth}", "the functions", forms[-1].value, parts)

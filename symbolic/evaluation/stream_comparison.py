@@ -10,7 +10,8 @@ from sympy import MatrixExpr, sympify
 from duat_jax.forms.closed_form import ClosedForm, unroll
 from symbolic.errors import ShapeMismatch, SymbolicError, in_one_line
 from symbolic.evaluation.arrays import arrays_of, stream_of, times
-from symbolic.evaluation.bridge import Activate, to_jax
+from symbolic.evaluation.bridge import Activate, with_sizes_to_jax
+from symbolic.evaluation.code import of_user
 from symbolic.evaluation.comparison import (
     Activations,
     ComparedNumber,
@@ -23,6 +24,7 @@ from symbolic.evaluation.comparison import (
     matched,
     random_like,
 )
+from symbolic.evaluation.rounding import Sized
 from symbolic.expressions.parameter import Parameter
 from symbolic.theorems.residual_stack import i
 
@@ -83,12 +85,8 @@ class _EvaluatedStreams(NamedTuple):
         forms: list[ClosedForm] = []
         arrays: dict[Parameter, Array] = {}
         for k, (function, of_layer) in enumerate(zip(functions, weights, strict=True), 1):
-            try:
+            with of_user(f"the function of layer {k}, of the streams {', '.join(block.names)},"):
                 form = unroll(function, x)
-            except KeyError as error:
-                raise SymbolicError(
-                    f"layer {k} looks up {error}, which isn't there: the streams are {', '.join(x)}"
-                ) from error
             made = form.value if isinstance(form.value, Mapping) else {}
             if {name: getattr(each, "shape", None) for name, each in made.items()} != {
                 name: each.shape for name, each in x.items()
@@ -139,10 +137,10 @@ def _rows(block: Any, at_input: _EvaluatedStreams, functions: Mapping[str, Activ
     probes = {probe(k, "?v", r): vs[k][n].reshape(-1, 1) for k in vs for r, n in names.items()}
     probes |= {probe(k, "?h", t): h for (k, t), h in hs.items()}
     known = (*s.layer[: len(s.terms)], *block.parameters)
-    by_text = to_jax({str(key): each for key, each in wanted.items()}, functions, known)(arrays | probes)
+    by_text = with_sizes_to_jax({str(key): each for key, each in wanted.items()}, functions, known)(arrays | probes)
     table = {key: by_text[str(key)] for key in wanted}
 
-    def parts(kind: str, *places: int) -> list[Array]:
+    def parts(kind: str, *places: int) -> list[Sized]:
         return [table[kind, *places, u] for u in (s.terms if kind in ("term", "out h") else s.streams)]
 
     for k, form in enumerate(forms, 1):
@@ -154,7 +152,7 @@ def _rows(block: Any, at_input: _EvaluatedStreams, functions: Mapping[str, Activ
             yield compared(k, f"U v into {name}", read, mapped[name], parts("path v", k, r))
             yield compared(k, f"b of {name}", read, bias[name], [table["offset", k, r]])
         sorted_names = sorted(names, key=names.__getitem__)
-        ours = [(table["inside", k, t], *(table["term", k, r, t] for r in sorted_names)) for t in s.terms]
+        ours = [(table["inside", k, t].value, *(table["term", k, r, t].value for r in sorted_names)) for t in s.terms]
         for t, j in zip(s.terms, matched(form, ours), strict=True):
             z = form.recording.at(form.terms[j - 1])
             out = form.outer_map(j)(hs[k, t].reshape(z.shape))
@@ -170,7 +168,7 @@ def _rows(block: Any, at_input: _EvaluatedStreams, functions: Mapping[str, Activ
         for k in range(1, depth + 1)
         for t in s.terms
     }
-    values = to_jax(of_form, functions, (*s.recursions, *block.parameters))(arrays)
+    values = with_sizes_to_jax(of_form, functions, (*s.recursions, *block.parameters))(arrays)
     for r, name in names.items():
         of_stream = [each for key, each in values.items() if key.split("/")[1] == str(r)]
         yield compared(

@@ -196,6 +196,20 @@ def letters_in_text(*derivations: Derivation) -> str:
     return "\n".join(["Letters", "───────", *lines])
 
 
+def in_text(*derivations: Derivation) -> str:
+    """Return derivations as plain text behind a table of their letters; each behind its own where letters differ.
+
+    Example:
+        >>> from symbolic.theorems.recurrence import one_decay, recurrence
+        >>> in_text(recurrence(), one_decay()).count("───────")
+        2
+    """
+    known = {(letter.text, letter.shape, letter.words) for letter in letters(derivations)}
+    alike = len({text for text, *_ in known}) == len(known)
+    groups = [derivations] if alike else [(each,) for each in derivations]
+    return "\n\n".join("\n\n".join([letters_in_text(*group), *map(str, group)]) for group in groups)
+
+
 _CUSTOMARY = (Identity, ZeroMatrix, Kronecker, Vec)  # what vec does is said in a sentence
 
 

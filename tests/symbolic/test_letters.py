@@ -11,7 +11,7 @@ import duat_jax as duat
 from symbolic import Block, activation, derive, diag, equal, held, matrix, scalar, sizes, summed, typeset, vector
 from symbolic.errors import ShapeMismatch, SymbolicError
 from symbolic.expressions.parameter import GREEK, Parameter
-from symbolic.proof.legend import letters, letters_in_text
+from symbolic.proof.legend import in_text, letters, letters_in_text
 from symbolic.proof.theorem import theorem
 from symbolic.theorems.residual_stack import ResidualStack, i
 
@@ -225,3 +225,16 @@ def test_the_hypotheses_say_that_layers_have_the_same_sizes():
 def test_three_layers_are_written_out_in_full():
     (derivation,) = derive("unroll", depth=3)
     assert derivation.steps[-1].rule == "in full" and derivation.verified
+
+
+def test_theorems_whose_letters_differ_have_a_table_each():
+    one, several, decay = derive("recurrence")
+    text = in_text(one, several, decay)
+    parts = text.split("Letters\n───────\n")[1:]
+    assert [each.title in part for each, part in zip((one, several, decay), parts, strict=True)] == [True] * 3
+    for derivation, part in zip((one, several, decay), parts, strict=True):
+        assert part.endswith(f"{derivation}" + "\n\n" * (derivation is not decay))
+        table = part.partition("\n\n")[0].splitlines()
+        shown = [line.split("  ")[0] for line in table]
+        assert len({*shown}) == len(shown)
+    assert in_text(*derive("memory")).count("Letters\n") == 1

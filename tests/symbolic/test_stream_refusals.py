@@ -222,7 +222,7 @@ def test_a_function_gives_every_stream(name):
 
 
 def test_a_function_that_reads_another_stream_is_named():
-    words = "layer 1 looks up 'y', which isn't there: the streams are x, m"
+    words = "layer 1, of the streams x, m, raises KeyError: 'y' (test_stream_refusals.py, line"
     assert words in refusal(BLOCK.verify, lambda s: s | {"x": s["y"]}, STREAMS, {"A": HALF}, jnp.tanh)
 
 

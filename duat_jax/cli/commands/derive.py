@@ -81,7 +81,7 @@ def derive(
     from symbolic.catalogue import derive as derivations
     from symbolic.errors import SymbolicError
     from symbolic.proof.displays import LINE
-    from symbolic.proof.legend import letters_in_text
+    from symbolic.proof.legend import in_text
     from symbolic.proof.typesetting import article, fragment
     from symbolic.theorems.notation import in_the_papers_letters
 
@@ -108,5 +108,5 @@ def derive(
         case DerivationFormat.latex:
             text = fragment(*derived, line=line)
         case DerivationFormat.unicode:
-            text = "\n\n".join([letters_in_text(*derived), *map(str, derived)]) + "\n"
+            text = in_text(*derived) + "\n"
     return Answer(text=text, holds=all(each.verified for each in derived))

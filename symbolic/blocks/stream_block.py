@@ -166,8 +166,8 @@ class StreamBlock(BaseBlock):
             Every comparison with its difference and tolerance.
 
         Raises:
-            SymbolicError: naming every array that is missing, or the place of an error in the functions' own code, or if
-                a size of the block is a symbol.
+            SymbolicError: naming every array that is missing, or the place of an error in the functions' own code; if a
+                size of the block is a symbol.
             ShapeMismatch: naming every array of another shape, with the shape that was expected.
             NumbersDiffer: if the function's numbers aren't those of the block; the message shows where.
 

@@ -201,7 +201,7 @@ def in_text(*derivations: Derivation) -> str:
 
     Example:
         >>> from symbolic.theorems.recurrence import one_decay, recurrence
-        >>> in_text(recurrence(), one_decay()).count("───────")
+        >>> in_text(recurrence(), one_decay()).count("Letters")
         2
     """
     known = {(letter.text, letter.shape, letter.words) for letter in letters(derivations)}

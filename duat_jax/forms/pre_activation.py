@@ -1,5 +1,6 @@
 """Pre-activations: what single neurons read, split exactly over the input, earlier terms and biases."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -8,8 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.forms.decomposition import inputs_times, require_flowing, times
 from duat_jax.transform import marks
-from duat_jax.transform.compiled import compiled
-from duat_jax.transform.keys import Marked, Site
+from duat_jax.transform.keys import Key, Marked, Site
 from duat_jax.transform.liveness import ProgramQuestion
 from duat_jax.transform.query import answer, ask, is_float, question_of, require_affine
 from duat_jax.transform.recording import Recording
@@ -39,7 +39,7 @@ class Reads(NamedTuple):
         pre_activations: of each, from the forward pass, `[neurons]`.
         input: the part of every token of the argument, `[neurons, tokens]`, in the argument's structure.
         terms: the part of every earlier term at every token, `[neurons, tokens]`.
-        offsets: the part of every bias and norm offset, `[neurons]`.
+        offsets: the part of every bias and norm offset, and of every term without units of tokens, `[neurons]`.
         unmarked: that of constants without a mark, `[neurons]`.
         edges: of the parts of terms that of each of the same neurons, `[neurons, sources]`.
     """
@@ -52,7 +52,32 @@ class Reads(NamedTuple):
     edges: Float[Array, "neurons sources"]
 
 
-def read_by(recording: Recording, neurons: NeuronsAtTokens) -> Reads:
+class UnitsOfTokens(NamedTuple):
+    """The terms with units of every token, and what brings their arrays to `[tokens, units]` and back.
+
+    Args:
+        terms: their keys, in the order in which neurons count them; all if absent.
+        by_token: brings a term's array to tokens.
+        as_they_lie: brings it back.
+    """
+
+    terms: tuple[Key, ...] | None = None
+    by_token: Callable[[Key, Array], Array] = lambda _, array: array
+    as_they_lie: Callable[[Key, Array], Array] = lambda _, array: array
+
+    def keys(self, recording: Recording) -> tuple[Key, ...]:
+        """Return the keys of the terms.
+
+        Args:
+            recording: of the function.
+        """
+        return tuple(step.site.key for step in recording.terms) if self.terms is None else self.terms
+
+
+AS_THEY_LIE = UnitsOfTokens()
+
+
+def read_by(recording: Recording, neurons: NeuronsAtTokens, units: UnitsOfTokens = AS_THEY_LIE) -> Reads:
     """Split what neurons read, their pre-activations, over the input, earlier terms and biases.
 
     Example:
@@ -70,14 +95,9 @@ def read_by(recording: Recording, neurons: NeuronsAtTokens) -> Reads:
     # `z_n = Σ_t (B x_0)_t + Σ_j W_j σ_j + c`, with every dynamic parameter held and every earlier term as it is.
     require_flowing(recording.arguments)
     recording.traced.affinity.require(*recording.terms, value=False)
-    return _read_by(recording, neurons)
-
-
-@compiled
-def _read_by(recording: Recording, neurons: NeuronsAtTokens) -> Reads:
-    program, seen = recording.program, recording.seen
+    program, seen, keys = recording.program, recording.seen, units.keys(recording)
     activations, offsets = program.of_kind(marks.ACTIVATION), program.of_kind(marks.OFFSET)
-    before = [step.site for step in recording.terms]
+    before = [Site(marks.PRE_ACTIVATION, key) for key in keys]
     question = ProgramQuestion(
         provided=frozenset((*activations, *offsets, *program.of_kind(marks.HOLD))),
         linear=frozenset((*activations, *offsets)),
@@ -98,6 +118,7 @@ def _read_by(recording: Recording, neurons: NeuronsAtTokens) -> Reads:
         jax.linear_transpose(read, floats, linear),
         read(*jax.tree.map(jnp.zeros_like, (floats, linear))),
     )
+    z, at_zero = ([*map(units.by_token, keys, arrays)] for arrays in ([seen[site] for site in before], constants))
 
     def read_one(neuron: NeuronsAtTokens) -> Reads:
         at = (neuron.tokens, neuron.units)
@@ -106,21 +127,24 @@ def _read_by(recording: Recording, neurons: NeuronsAtTokens) -> Reads:
             return jnp.stack([array[at] for array in arrays])[neuron.terms]
 
         covectors = [
-            jnp.zeros_like(seen[site]).at[at].set((neuron.terms == i).astype(dtype)) for i, site in enumerate(before)
+            units.as_they_lie(key, jnp.zeros_like(rows).at[at].set((neuron.terms == i).astype(dtype)))
+            for i, (key, rows) in enumerate(zip(keys, z, strict=True))
         ]
         on_floats, on_marks = pull_back(covectors)
         on_arguments = [on_floats.get(i) for i in range(len(recording.arguments))]
         parts = {site: times(on_marks[site], seen[site], dtype) for site in linear}
-        each = jnp.stack([parts[site][neurons.tokens, neurons.units] for site in activations])
+        of_terms = {key: units.by_token(key, parts[Site(marks.ACTIVATION, key)]) for key in keys}
+        each = jnp.stack([part[neurons.tokens, neurons.units] for part in of_terms.values()])
+        elsewhere = [site for site in activations if site.key not in of_terms]
         return Reads(
-            chosen([seen[site] for site in before]),
+            chosen(z),
             jax.tree.unflatten(
                 recording.in_tree,
                 [_over_features(part) for part in inputs_times(on_arguments, recording.arguments, dtype)],
             ),
-            Marked({site.key: _over_features(parts[site]) for site in activations}),
-            Marked({site.key: parts[site].sum() for site in offsets}),
-            chosen(constants),
+            Marked({key: _over_features(part) for key, part in of_terms.items()}),
+            Marked({site.key: parts[site].sum() for site in (*offsets, *elsewhere)}),
+            chosen(at_zero),
             jnp.take_along_axis(each, neurons.terms[None], 0)[0],
         )
 
@@ -131,7 +155,9 @@ def _over_features(part: Array) -> Array:
     return part.sum(range(1, part.ndim))
 
 
-def written_by(recording: Recording, neurons: NeuronsAtTokens) -> Float[Array, "neurons ..."]:
+def written_by(
+    recording: Recording, neurons: NeuronsAtTokens, units: UnitsOfTokens = AS_THEY_LIE
+) -> Float[Array, "neurons ..."]:
     """Return what each neuron's activation adds to the function's result, every dynamic parameter held.
 
     Example:
@@ -142,21 +168,17 @@ def written_by(recording: Recording, neurons: NeuronsAtTokens) -> Float[Array, "
         [[[0.0, 30.0]]]
     """
     require_affine(recording, None)
-    return _written_by(recording, neurons)
-
-
-@compiled
-def _written_by(recording: Recording, neurons: NeuronsAtTokens) -> Float[Array, "neurons ..."]:
-    program, seen = recording.program, recording.seen
-    activations = program.of_kind(marks.ACTIVATION)
-    question = question_of(recording, None, linear=activations)
-    zeros = {site: jnp.zeros_like(seen[site]) for site in activations}
+    keys = units.keys(recording)
+    sites = [Site(marks.ACTIVATION, key) for key in keys]
+    question = question_of(recording, None, linear=sites)
+    activations = [units.by_token(key, recording.seen[site]) for key, site in zip(keys, sites, strict=True)]
+    zeros = {site: jnp.zeros_like(recording.seen[site]) for site in sites}
 
     def write_one(neuron: NeuronsAtTokens) -> Array:
         at = (neuron.tokens, neuron.units)
         alone = {
-            site: zeros[site].at[at].set(jnp.where(neuron.terms == i, seen[site][at], 0))
-            for i, site in enumerate(activations)
+            site: units.as_they_lie(key, jnp.zeros_like(rows).at[at].set(jnp.where(neuron.terms == i, rows[at], 0)))
+            for i, (key, site, rows) in enumerate(zip(keys, sites, activations, strict=True))
         }
         return jax.jvp(lambda given: ask(recording, question, None, recording.arguments, given), (zeros,), (alone,))[1]
 

@@ -1,5 +1,6 @@
 """The read-out at every stream, and what every head moves from which token to which."""
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from duat_jax.forms import decomposition
 from duat_jax.forms.decomposition import checked_readout, require_flowing
 from duat_jax.transform import marks
 from duat_jax.transform.compiled import compiled
+from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Marked, Occurrence, Site
 from duat_jax.transform.liveness import ProgramQuestion
 from duat_jax.transform.query import answer, is_float, pull_back, question_of, require_affine
@@ -19,66 +21,126 @@ from duat_jax.transform.recording import Recording
 KINDS = (*decomposition.KINDS, marks.STREAM, marks.POINT)
 """The marks that a flow needs."""
 
+ByToken = Callable[[Site, Array], Array]
+"""A function that brings the array of a mark to `[tokens, …]`."""
 
-class StreamFlow(NamedTuple):
-    """A read-out at every stream on its way, and what each stream is the sum of.
 
-    With `u_i` the read-out pulled back to stream `x_i`, token `t` of it has the part `⟨u_i, x_i⟩_t`; it is the sum of
-    what came from the same token of the stream before it, of what heads moved to it, of its layer's terms, and of
-    biases.
+class FlowMarks(NamedTuple):
+    """The marks that a flow follows.
 
     Args:
-        streams: the part of every token of each stream, `[tokens]`.
-        kept: what came along the residual path alone: of the first stream from the argument, of each other one from the
-            stream before it, with what heads mix taken away, `[tokens]`.
-        heads: what each head brought to a token, without biases, `[tokens, heads]`, by what it mixes.
-        terms: what the terms since the stream before it wrote, `[tokens]`.
-        offsets: what biases and norm offsets since the stream before it added, those that heads moved included,
-            `[tokens]`.
-        values: the linear part of the marked values, a head's value vectors without biases,
-            `[tokens, key_value_heads, head_features]`.
-        on_mixed: the read-out pulled back to what each head mixes, `[tokens, heads, head_features]`.
-        after: what terms and offsets after the last stream add to the read-out.
+        rows: those that carry everything together, row by row.
+        mixed: those of what heads mix.
+        values: those of the values that they mix, if these are asked for.
+        patterns: by what heads mix the mark that holds their pattern, if moves are asked for.
     """
 
-    streams: list[Float[Array, "tokens"]]
-    kept: list[Float[Array, "tokens"]]
+    rows: tuple[tuple[Site, ...], ...]
+    mixed: tuple[Site, ...]
+    values: tuple[Site, ...] = ()
+    patterns: tuple[tuple[Site, Site], ...] = ()
+
+
+class StreamFlow(NamedTuple):
+    """A read-out at every row of streams on its way, and what each row is the sum of.
+
+    With `u_i` the read-out pulled back to row `x_i`, token `t` of it has the part `⟨u_i, x_i⟩_t`; it is the sum of
+    what came from the same token of the row before it, of what heads moved to it, of its layer's terms, and of biases.
+    Where one head reads what another has moved since the row before, it moves that too, and the other one's move is
+    what isn't moved further.
+
+    Args:
+        streams: the part of every token of each row, `[tokens]`, by its first mark.
+        kept: what came past the heads: of the first row from the argument, of each other one from the row before it,
+            `[tokens]`.
+        heads: what each head brought to a token, without biases, `[tokens, heads]`, by what it mixes.
+        terms: what the terms since the row before it wrote, `[tokens]`.
+        offsets: what biases and norm offsets since the row before it added, those that heads moved included,
+            `[tokens]`.
+        values: the linear part of the marked values, a head's value vectors without biases, as they lie.
+        on_mixed: the read-out pulled back to what each head mixes, as it lies.
+        moves: what came along each entry of a held pattern, as it lies, by what the heads mix.
+        after: what terms and offsets after the last row add to the read-out.
+    """
+
+    streams: Marked[Float[Array, "tokens"]]
+    kept: Marked[Float[Array, "tokens"]]
     heads: Marked[Float[Array, "tokens heads"]]
-    terms: list[Float[Array, "tokens"]]
-    offsets: list[Float[Array, "tokens"]]
-    values: Marked[Float[Array, "tokens key_value_heads head_features"]]
-    on_mixed: Marked[Float[Array, "tokens heads head_features"]]
+    terms: Marked[Float[Array, "tokens"]]
+    offsets: Marked[Float[Array, "tokens"]]
+    values: Marked[Float[Array, "..."]]
+    on_mixed: Marked[Float[Array, "..."]]
+    moves: Marked[Float[Array, "..."]]
     after: Float[Array, ""]
 
 
-def flow(recording: Recording, readout: Any = None, *, mixed: str, values: str) -> StreamFlow:
-    """Return how a read-out comes about, stream by stream.
+def as_it_lies(_: Site, array: Array) -> Array:
+    """Return an array whose first axis is of tokens."""
+    return array
+
+
+def flow(
+    recording: Recording, readout: Any = None, *, followed: FlowMarks, by_token: ByToken = as_it_lies
+) -> StreamFlow:
+    """Return how a read-out comes about, row by row.
 
     Example:
         >>> import jax.numpy as jnp
         >>> from duat_jax import stream
-        >>> from duat_jax.forms.stream_flow import KINDS, flow
+        >>> from duat_jax.forms.stream_flow import KINDS, FlowMarks, flow
         >>> from duat_jax.transform.recording import record_kinds
         >>> recording = record_kinds(lambda x: stream(x + x[::-1], "layer").sum(), jnp.array([[1.0], [2.0]]), KINDS)
-        >>> flow(recording, mixed="attention.mixed", values="attention.values").kept[0].tolist()
+        >>> rows = tuple((step.site,) for step in recording.streams)
+        >>> flow(recording, followed=FlowMarks(rows, mixed=())).kept["layer"].tolist()
         [3.0, 3.0]
     """
     # Every dynamic parameter is held. The five kinds of parts are computed apart from each other, so that their sum at
-    # a token of a stream is a check of all of them.
+    # a token of a row is a check of all of them.
     require_flowing(recording.arguments)
     require_affine(recording, None)
-    return _flow(recording, checked_readout(readout, recording.value), mixed, values)
+    found = _flow(recording, checked_readout(readout, recording.value), followed)
 
+    def of_rows(parts: Seen) -> Marked[Array]:
+        def of_site(site: Site) -> Array:
+            part = by_token(site, parts[site])
+            return part.sum(range(1, part.ndim))
 
-@partial(compiled, static_argnames=("mixed", "values"))
-def _flow(recording: Recording, readout: Any, mixed: str, values: str) -> StreamFlow:
-    program, seen = recording.program, recording.seen
-    streams = [step.site for step in recording.streams]
-    mixing, valued = (
-        [site for site in program.of_kind(marks.POINT) if site.key.name == name] for name in (mixed, values)
+        return Marked({row[0].key: sum(map(of_site, row[1:]), of_site(row[0])) for row in followed.rows})
+
+    return StreamFlow(
+        of_rows(found.streams),
+        of_rows(found.kept),
+        Marked({site.key: by_token(site, found.heads[site]).sum(-1) for site in followed.mixed}),
+        of_rows(found.terms),
+        of_rows(found.offsets),
+        Marked({site.key: found.values[site] for site in followed.values}),
+        Marked({site.key: found.on_mixed[site] for site in followed.mixed}),
+        Marked({site.key: found.moves[site] for site, _ in followed.patterns}),
+        found.after,
     )
 
-    added = {Site(marks.ADDED[site.kind], site.key): site for site in (*streams, *mixing)}
+
+class _Entrywise(NamedTuple):
+    """The fields of `StreamFlow` before sums over features: entry by entry, by mark."""
+
+    streams: Seen
+    kept: Seen
+    heads: Seen
+    terms: Seen
+    offsets: Seen
+    values: Seen
+    on_mixed: Seen
+    moves: Seen
+    after: Array
+
+
+@partial(compiled, static_argnames=("followed",))
+def _flow(recording: Recording, readout: Any, followed: FlowMarks) -> _Entrywise:
+    program, seen = recording.program, recording.seen
+    streams = [site for row in followed.rows for site in row]
+    mixed, values = followed.mixed, followed.values
+
+    added = {Site(marks.ADDED[site.kind], site.key): site for site in streams}
     zeros = {place: jnp.zeros_like(seen[site]) for place, site in added.items()}
     _, on_added = pull_back(recording, question_of(recording, None, linear=added), None, readout, zeros)
     on = {site: on_added[place] for place, site in added.items()}
@@ -86,34 +148,83 @@ def _flow(recording: Recording, readout: Any, mixed: str, values: str) -> Stream
     outputs = {site.key: site for site in program.of_kind(marks.TERM_OUTPUT)}
     terms = [outputs.get(site.key, site) for site in program.of_kind(marks.ACTIVATION)]
     offsets = [*program.of_kind(marks.OFFSET)]
-    local = partial(_changes, recording, [*streams, *valued, *mixing])
-    from_before, _ = local([*streams, *mixing], moved=streams, argument=True)
-    linear, _ = local(streams, moved=streams)
-    from_terms, terms_after = local(streams, moved=terms)
-    from_offsets, offsets_after = local(streams, moved=offsets)
 
-    def parts(changes: dict[Site, Array]) -> list[Array]:
-        return [(on[site] * changes[site]).sum(-1) for site in streams]
+    def changes(wanted: Sequence[Site], cut: Sequence[Site], moved: Sequence[Site], **more: Any) -> tuple[Seen, Any]:
+        return _changes(recording, wanted, cut, {site: seen[site] for site in moved}, **more)
 
-    return StreamFlow(
+    from_before, _ = changes(streams, [*streams, *mixed], streams, argument=True)
+    linear, _ = changes([*values, *mixed], streams, streams)
+    from_terms, terms_after = changes(streams, streams, terms)
+    from_offsets, offsets_after = changes(streams, streams, offsets)
+    on_mixed = _on_mixed(recording, streams, mixed, on)
+
+    def moved_by(patterns: Seen) -> Seen:
+        # What heads read that others have moved is given, so that each pattern moves what its own heads mix.
+        moving = {site: seen[site] for site in streams} | {site: linear[site] for site in mixed}
+        moved, _ = _changes(recording, mixed, [*streams, *mixed], moving, held=patterns)
+        return {site: moved[site] for site, _ in followed.patterns}
+
+    patterns = {pattern: seen[pattern] for _, pattern in followed.patterns}
+    (on_patterns,) = jax.vjp(moved_by, patterns)[1]({site: on_mixed[site] for site, _ in followed.patterns})
+
+    def parts(found: Seen) -> Seen:
+        return {site: on[site] * found[site] for site in streams}
+
+    return _Entrywise(
         parts(seen),
         parts(from_before),
-        Marked({site.key: (on[site] * linear[site]).sum(-1) for site in mixing}),
+        {site: on_mixed[site] * linear[site] for site in mixed},
         parts(from_terms),
         parts(from_offsets),
-        Marked({site.key: linear[site] for site in valued}),
-        Marked({site.key: on[site] for site in mixing}),
+        {site: linear[site] for site in values},
+        on_mixed,
+        {site: patterns[pattern] * on_patterns[pattern] for site, pattern in followed.patterns},
         decomposition.dot(readout, jax.tree.map(jnp.add, terms_after, offsets_after)),
     )
 
 
+def _on_mixed(recording: Recording, streams: Sequence[Site], mixed: Sequence[Site], on: Seen) -> Seen:
+    """Return the read-out of the next row pulled back to what heads mix, as far as no other head moves it."""
+    zeros = {site: jnp.zeros_like(recording.seen[site]) for site in mixed}
+
+    def read(mixed: Seen) -> Seen:
+        return _read(recording, streams, [*streams, *zeros], {}, mixed)[1]
+
+    changes, pull_back = jax.vjp(read, zeros)
+    return pull_back({site: on[site] for site in changes})[0]
+
+
 def _changes(
-    recording: Recording, wanted: list[Site], cut: list[Site], *, moved: list[Site], argument: bool = False
-) -> tuple[dict[Site, Array], Any]:
+    recording: Recording,
+    wanted: Sequence[Site],
+    cut: Sequence[Site],
+    moving: Seen,
+    *,
+    argument: bool = False,
+    held: Mapping[Site, Array] = {},
+) -> tuple[Seen, Any]:
     """Return how marks and the result change by some marks alone, as far as the next cuts."""
+    floats = {i: x for i, x in enumerate(recording.arguments) if is_float(x)} if argument else {}
+
+    def read(floats: dict[int, Array], moving: Seen) -> tuple[Any, Seen]:
+        return _read(recording, wanted, cut, floats, moving, held)
+
+    start = jax.tree.map(jnp.zeros_like, (floats, moving))
+    value, changes = jax.jvp(read, start, (floats, moving))[1]
+    return changes, value
+
+
+def _read(
+    recording: Recording,
+    wanted: Sequence[Site],
+    cut: Sequence[Site],
+    floats: dict[int, Array],
+    moving: Seen,
+    held: Mapping[Site, Array] = {},
+) -> tuple[Any, Seen]:
+    """Return the result and some marks, with some arguments and marks given, and zero at all others that are cut."""
     program, seen = recording.program, recording.seen
-    moving = {site: seen[site] for site in moved}
-    linear = frozenset((*cut, *moved))
+    linear = frozenset((*cut, *moving))
     question = ProgramQuestion(
         provided=linear | frozenset(program.of_kind(marks.HOLD, marks.ACTIVATION, marks.OFFSET)),
         linear=linear,
@@ -122,13 +233,6 @@ def _changes(
     )
     targets = [None, *(Occurrence(site, ()) for site in wanted)]
     zeros = [jnp.zeros_like(x) if is_float(x) else x for x in recording.arguments]
-    floats = {i: x for i, x in enumerate(recording.arguments) if is_float(x)} if argument else {}
-
-    def read(floats: dict[int, Array], moving: dict[Site, Array]) -> tuple[Any, dict[Site, Array]]:
-        still = {site: jnp.zeros_like(seen[site]) for site in cut}
-        arguments = [floats.get(i, x) for i, x in enumerate(zeros)]
-        return answer(recording, question, targets, arguments, still | moving)
-
-    start = jax.tree.map(jnp.zeros_like, (floats, moving))
-    value, changes = jax.jvp(read, start, (floats, moving))[1]
-    return changes, value
+    still = {site: jnp.zeros_like(seen[site]) for site in cut}
+    arguments = [floats.get(i, x) for i, x in enumerate(zeros)]
+    return answer(recording, question, targets, arguments, {**still, **moving, **held})

@@ -1,5 +1,6 @@
 """Moves of attention heads: what they carry of a number from token to token."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -64,6 +65,21 @@ class Moves(NamedTuple):
         """Return the moves as a page shows them."""
         places = np.stack([self.sources, self.tokens], 1).astype(self.parts.dtype)
         return MovesView(np.concatenate([places, self.parts], 1), self.others)
+
+
+def side_by_side(several: Sequence[Moves]) -> Moves:
+    """Return the moves of several attentions of a layer as those of one, whose heads are counted on."""
+    if len(several) == 1:
+        return several[0]
+    places = [[*zip(each.sources.tolist(), each.tokens.tolist(), strict=True)] for each in several]
+    edges = {place: edge for edge, place in enumerate(dict.fromkeys(place for each in places for place in each))}
+    columns = []
+    for each, own in zip(several, places, strict=True):
+        column = np.zeros((len(edges), each.parts.shape[1]), each.parts.dtype)
+        column[[edges[place] for place in own]] = each.parts
+        columns.append(column)
+    sources, tokens = np.array([*edges], np.int64).reshape(-1, 2).T
+    return Moves(sources, tokens, np.concatenate(columns, 1), np.concatenate([each.others for each in several], 1))
 
 
 def edges_of(moves: Any, tokens: int) -> Moves:

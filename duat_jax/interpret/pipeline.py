@@ -11,19 +11,23 @@ import numpy as np
 from jaxtyping import Array, Float, Shaped
 
 from duat_jax.errors import DuatError, NotFinite
+from duat_jax.forms.pre_activation import UnitsOfTokens
 from duat_jax.inputs.baselines import Reference
 from duat_jax.inputs.batching import batches, row, stack
 from duat_jax.inputs.labels import most_probable
 from duat_jax.inputs.model_inputs import Inputs, checked_input
+from duat_jax.marking.streams import CARRIED
 from duat_jax.models.config import Config
 from duat_jax.models.converted import require_source_agrees
 from duat_jax.models.embedding import TokenEmbedding
+from duat_jax.models.layout import DECODER, ENCODER
 from duat_jax.models.sites import HEADS
 from duat_jax.models.targets.base import ForwardPass, Reader, Reading, Target, forward
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.linear import alike
 from duat_jax.processes import on_host
-from duat_jax.transform.keys import Marked, Site
+from duat_jax.transform import marks
+from duat_jax.transform.keys import Key, Marked, Site
 
 Predicted = tuple[Array | np.ndarray, Array | np.ndarray] | None
 """The most probable outputs and their probabilities, where a model predicts anything."""
@@ -164,6 +168,30 @@ def rows_of_tokens(config: Config, kind: str, parts: Marked[Array], real: Shaped
             if (units := known.get(Site(kind, key))) is not None
         }
     )
+
+
+def units_of_tokens(config: Config, terms: tuple[Key, ...], real: Shaped[Array, "tokens"]) -> UnitsOfTokens:
+    """Return how the neurons of terms lie that have some of every token."""
+    if config.marks is None:
+        return UnitsOfTokens(terms)
+    known = {each.site.key: each for each in config.marks if each.site.kind == marks.ACTIVATION}
+    return UnitsOfTokens(
+        terms,
+        lambda key, array: known[key].by_token(array, real),
+        lambda key, rows: known[key].as_they_lie(rows, real),
+    )
+
+
+def two_texts(config: Config, inputs: Inputs) -> list[str]:
+    """Return, of an encoder with a decoder, which layers and tokens are whose, as a sentence."""
+    if config.decoder_start is None:
+        return []
+    own = (each.site.key for each in config.marks or () if each.stream == DECODER and each.site.key.name != CARRIED)
+    first = min(key.layer for key in own if key.layer is not None)
+    return [
+        f"Layers before layer {first} are the encoder's, and so are the tokens before token"
+        f" {np.count_nonzero(inputs.real == ENCODER)}; the others are the decoder's."
+    ]
 
 
 def require_finite(label: str, numbers: Mapping[str, float], remedy: str) -> None:

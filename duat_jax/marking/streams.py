@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from duat_jax.marking.graph import Node, ProgramGraph
-from duat_jax.transform.keys import Key
+from duat_jax.transform import marks
+from duat_jax.transform.keys import Key, Site
 
 STREAM, CARRIED = "stream", "carried"
 """The points of one of several streams, and of each that is carried beside it to later operations."""
@@ -68,6 +69,26 @@ def streams_together(points: Iterable[Key]) -> list[list[Key]]:
         elif key.name == CARRIED and together:
             together[-1].append(key)
     return together
+
+
+def rows_of_streams(sites: Iterable[Site], known: Collection[Site]) -> list[list[Site]]:
+    """Return the marks that carry everything together after the embedding and after each layer, in this order.
+
+    A layer's last stream stands for it; one of several streams stands together with those that are carried beside it,
+    if all of them are known.
+    """
+    sites = list(sites)
+    points = {site.key: site for site in sites if site.kind == marks.POINT}
+    together = [[points[key] for key in keys] for keys in streams_together(points)]
+    alone = [[site] for site in sites if site.kind == marks.STREAM]
+    every = [row for row in (*together, *alone) if {*row} <= {*known}]
+    of_layers = {layer: row for row in every if (layer := row[0].key.layer) is not None}
+    return [*(row for row in every if row[0].key.layer is None), *(of_layers[layer] for layer in sorted(of_layers))]
+
+
+def layer_before(row: int, key: Key) -> int | None:
+    """Return the layer after which a row of streams is; without a layer's scope they are counted from the embedding."""
+    return key.layer if key.layer is not None or not row else row - 1
 
 
 def _is_sum(graph: ProgramGraph, value: int) -> bool:

@@ -11,7 +11,9 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.marking.automatic import auto
-from duat_jax.models.layout import DECODER, ENCODER, NO_LAYERS, UnitLayout, units_at
+from duat_jax.marking.patterns import held_factor
+from duat_jax.marking.program import MIXED
+from duat_jax.models.layout import DECODER, ENCODER, NO_LAYERS, UnitLayout, pattern_at, units_at
 from duat_jax.pytorch.module import TorchFunction, has_decoder
 from duat_jax.transform import marks
 from duat_jax.transform.interpret import evaluate
@@ -71,18 +73,29 @@ class ConvertedStack(nnx.Module):
         ones = [{each: jnp.ones(len(rows), bool) for each, rows in texts.items()} for texts in (streams, shorter)]
         programs = [trace(self._marked(mask), texts)[0] for mask, texts in zip(ones, (streams, shorter), strict=True)]
         layouts = [units_at(Site(marks.STREAM, Key((), "layer", 0)), x.shape, 0, 0)]
-        for site in programs[0].of_kind(marks.STREAM, marks.POINT, marks.ACTIVATION):
-            if site not in programs[1].places or programs[0].place(site).loops:
-                continue
+
+        def axes_of_tokens(site: Site) -> dict[int, int]:
+            """Return each axis of tokens of a mark's array, with the number of the stream."""
             first, second = (program.place(site).shape for program in programs)
-            axes = [
-                (axis, each if len(streams) > 1 else 0)
+            return {
+                axis: each if len(streams) > 1 else 0
                 for axis, sizes in enumerate(zip(first, second, strict=False))
                 for each, rows in streams.items()
                 if sizes == (len(rows), len(rows) - 1)
-            ]
+            }
+
+        for site in programs[0].of_kind(marks.STREAM, marks.POINT, marks.ACTIVATION):
+            if site not in programs[1].places or programs[0].place(site).loops:
+                continue
+            axes = axes_of_tokens(site)
             if len(axes) == 1:
-                layouts.append(units_at(site, first, *axes[0]))
+                shape = programs[0].place(site).shape
+                units = units_at(site, shape, *next(iter(axes.items())))
+                factor = held_factor(programs[0], site) if site.key.name == MIXED else None
+                if factor is not None and factor.site in programs[1].places:
+                    sizes = programs[0].place(factor.site).shape
+                    units = units._replace(pattern=pattern_at(units, factor, sizes, axes_of_tokens(factor.site)))
+                layouts.append(units)
         return tuple(layouts)
 
     def _marked(self, real: dict[int, Shaped[Array, "... tokens"]]) -> Callable[[dict[int, Array]], Array]:

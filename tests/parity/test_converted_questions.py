@@ -42,6 +42,10 @@ ANSWERED = {
     ),
     "contrast": lambda model, asked: duat.contrast(model, TEXT, REFERENCE, **asked),
     "contrast, mean": lambda model, asked: duat.contrast(model, TEXT, duat.baselines.Mean(), **asked),
+    "graph": lambda model, asked: duat.graph(model, TEXT, top_neurons=3, **asked),
+    "graph, a stream": lambda model, asked: duat.graph(
+        model, TEXT, duat.targets.Direction(np.arange(32.0), stream=1), top_neurons=2
+    ),
     "intervene, heads": lambda model, asked: duat.intervene(model, TEXT, duat.edits.Heads(1, 2).set(0), **asked),
     "intervene, stream": lambda model, asked: duat.intervene(model, TEXT, duat.edits.Stream(1).scale(0.5), **asked),
     "intervene, a stream": lambda model, asked: duat.intervene(
@@ -77,7 +81,6 @@ def test_a_question_is_answered_exactly(question, given):
 
 
 REFUSED = {
-    "graph": (lambda model, asked: duat.graph(model, TEXT, **asked), LAYERS),
     "explain_attention": (lambda model, asked: duat.explain_attention(model, TEXT, layer=1, head=0, key=1), LAYERS),
     "intervene, moved": (
         lambda model, asked: duat.intervene(model, TEXT, duat.edits.Heads(1, 0).steer(duat.edits.HeadMove(0)), **asked),
@@ -110,7 +113,6 @@ def test_a_question_is_refused_in_one_line(question, given):
 COMMANDS = {
     "circuit": ["--task", "parameter", "--prompts", 2],
     "in-context": ["--task", "antonyms", "--demonstrations", 2],
-    "graph": ["for i in range(10"],
     "attention": ["for i in range(10", "--layer", 1, "--head", 0, "--key", 1],
     "prune": ["--text", "book.txt", "--fraction", 0.3, "--tokens", 8, "--pieces", 2],
     "survey": ["book.txt", "--out", "tables"],

@@ -16,7 +16,7 @@ from duat_jax.forms.affine_form import collapse_of, collapsed_contributions
 from duat_jax.forms.coefficients import coefficients
 from duat_jax.forms.pre_activation import NeuronsAtTokens, read_by, written_by
 from duat_jax.forms.score import neurons_of
-from duat_jax.forms.stream_flow import flow
+from duat_jax.forms.stream_flow import FlowMarks, flow
 from duat_jax.operators.linear_map import LinearMap
 from duat_jax.transform import marks
 from duat_jax.transform.activations import activations_of
@@ -169,7 +169,7 @@ FUNCTIONS = {
     "neurons_of": of_recording(
         lambda r: neurons_of(r, points(r)[0], SIDE, r.activations[0].site, 1),
     ),
-    "flow": of_recording(lambda r: flow(r, READOUT, mixed="keys", values="queries")),
+    "flow": of_recording(lambda r: flow(r, READOUT, followed=FlowMarks(tuple((s.site,) for s in r.streams), ()))),
     "read_by": of_recording(lambda r: read_by(r, NEURONS)),
     "written_by": of_recording(lambda r: written_by(r, NEURONS)),
     "image_maps": lambda fn, x: [lambda: duat.image_maps(lambda x: fn(x[0]).sum(), x[None])],

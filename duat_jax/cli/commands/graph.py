@@ -6,7 +6,7 @@ import typer
 
 from duat_jax.cli.command import CODE, command
 from duat_jax.cli.groups import Fields, OldName
-from duat_jax.cli.options import Number, Source
+from duat_jax.cli.options import Input, Number, Source
 from duat_jax.cli.output import Answer, Files, to_json
 from duat_jax.cli.progress import working
 
@@ -17,10 +17,7 @@ from duat_jax.cli.progress import working
 )
 def graph(
     *,
-    text: Annotated[
-        str,
-        typer.Argument(help="The text that the model reads; [MASK] or <mask> marks the token. With --out, a file."),
-    ],
+    input: Annotated[Input, Fields("text", "pair")],
     source: Annotated[Source, Fields("model", "no_special_tokens", "chat", "dtype", "survey")],
     number: Annotated[
         Number,
@@ -49,7 +46,7 @@ def graph(
     from duat_jax.interpret.graph.compute import answer
     from duat_jax.interpret.memory import warn_of_memory
 
-    examples, question = source.examples(), ask_once(source, text, **number.arguments(source))
+    examples, question = source.examples(), ask_once(source, input.read(source), **number.arguments(source))
     warn_of_memory("explain", config, question.tokens, source.dtype.value)
     model = source.load()
     with working("Following the value"):

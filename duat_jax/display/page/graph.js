@@ -32,6 +32,7 @@ import { scorePanel } from "./score.js";
  * @property {Neuron[]} neurons
  * @property {Group[]} groups
  * @property {import("./score.js").Score[]} scores
+ * @property {boolean} has_scores
  */
 /** @typedef {import("./page.js").Acts} Acts */
 /** An edge of one head: where it goes is the chosen cell. @typedef {{source: number, head: number}} Edge */
@@ -49,7 +50,7 @@ export function headMoves(moves) {
 
 /** The arrow of what a head moves. @param {string[]} rows @param {string[]} labels @param {HeadMove} move @returns {import("./picture.js").Arrow} */
 export const arrowOf = (rows, labels, move) => ({
-  ...move, label: `head ${move.row - 1}.${move.head} ${seven(Number(move.part.toPrecision(3)))}`,
+  ...move, label: `head ${rows[move.row].replace("layer ", "")}.${move.head} ${seven(Number(move.part.toPrecision(3)))}`,
   sentence: `${rows[move.row]}, head ${move.head}, from ${move.source} ${quoted(labels[move.source])} to ${move.token} ${quoted(labels[move.token])}: ${full(move.part)}`,
 });
 
@@ -81,7 +82,7 @@ export function nodePanel(graph, labels, row, token, open, acts) {
     ["biases and norm offsets", graph.biases[row][token]]];
   /** @param {number} entry @param {number} column */
   const pick = (entry, column) => {
-    if (column < 1 || !incoming[entry - 1]) return undefined;
+    if (column < 1 || !incoming[entry - 1] || !graph.has_scores) return undefined;
     const [source, head] = [incoming[entry - 1][0], column - 1];
     return acts || scoreOf(graph, row, token, { source, head }) ? () => open({ source, head }) : undefined;
   };
@@ -120,7 +121,7 @@ const scoreOf = (graph, row, token, { source, head }) => graph.scores.find((scor
 export function edgePanel(graph, labels, row, token, { source, head }, acts) {
   const panel = make("section", { class: "cell", "aria-live": "polite" });
   const moved = graph.moves[row]?.edges.find((edge) => edge[0] === source && edge[1] === token)?.[2 + head];
-  if (moved === undefined) return panel;
+  if (moved === undefined || !graph.has_scores) return panel;
   const layer = row - 1;
   panel.append(make("h3", {}, `Layer ${layer}, head ${head}, from token ${source} `, make("bdi", {}, quoted(labels[source])), ` to ${token} `, make("bdi", {}, quoted(labels[token])), ": ", make("span", { title: full(moved) }, seven(moved))));
   const known = scoreOf(graph, row, token, { source, head });
@@ -143,7 +144,7 @@ export function edgePanel(graph, labels, row, token, { source, head }, acts) {
  * @param {(place: {layer: number, head: number, query: number, key: number}) => void} choose
  */
 export function whyList(graph, acts, choose) {
-  const places = acts ? headMoves(graph.moves).slice(0, 6).map(({ row, source, token, head }) => ({ layer: row - 1, head, query: token, key: source })) : graph.scores;
+  const places = acts && graph.has_scores ? headMoves(graph.moves).slice(0, 6).map(({ row, source, token, head }) => ({ layer: row - 1, head, query: token, key: source })) : graph.scores;
   if (!places.length) return [];
   return folded("Why the heads that move most attend where they do",
     make("div", { class: "units" }, ...places.map((score) => button(`layer ${score.layer}, head ${score.head}, from token ${score.key} to ${score.query}`, () => choose(score)))));

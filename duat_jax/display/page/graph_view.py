@@ -105,6 +105,7 @@ class GraphView(msgspec.Struct):
         neurons: the neurons with the largest contributions.
         groups: groups of them.
         scores: why the heads that move most attend where they do.
+        has_scores: whether that can be asked for of every head; it can't of a model that PyTorch's code computes.
     """
 
     rows: list[str]
@@ -117,3 +118,4 @@ class GraphView(msgspec.Struct):
     neurons: list[NeuronView]
     groups: list[GroupView]
     scores: list[ScoreView]
+    has_scores: bool

@@ -17,25 +17,23 @@ from duat_jax.forms.split import Split, split_between
 from duat_jax.inputs.baseline_kinds import Baseline
 from duat_jax.inputs.baselines import ContrastQuestion, ask_contrast
 from duat_jax.inputs.images import seen_image
-from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
+from duat_jax.inputs.model_inputs import ManyInputs, OneInput
 from duat_jax.interpret.comparison import compare_runs
 from duat_jax.interpret.contrast.heads import run_heads
 from duat_jax.interpret.contrast.result import Contrast
 from duat_jax.interpret.many_inputs import answers_each_input
 from duat_jax.interpret.moves import SOURCES, LargestMoves, edges_of, largest_moves
-from duat_jax.interpret.pipeline import forward_from, rows_of_tokens
+from duat_jax.interpret.pipeline import forward_from, rows_of_tokens, two_texts
 from duat_jax.marking import program
-from duat_jax.marking.streams import CARRIED, streams_together
+from duat_jax.marking.streams import layer_before, rows_of_streams
 from duat_jax.models.checkpoint.problems import quoted
-from duat_jax.models.config import Config
-from duat_jax.models.layout import DECODER, ENCODER
 from duat_jax.models.sites import HEADS, NEURONS, PATTERN, VALUES
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded, whole_number
 from duat_jax.nn.linear import PRECISION
 from duat_jax.transform import marks
-from duat_jax.transform.keys import Key, Marked
+from duat_jax.transform.keys import Marked, Site
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -150,27 +148,10 @@ def answer(
         moves=Marked({key: edges_of(each, tokens) for key, each in parts.moves.items()}),
         discontinuities=split.discontinuities,
         completeness=split.completeness,
-        notes=(*question.notes, *_two_texts(model.config, question.inputs), *split.notes),
+        notes=(*question.notes, *two_texts(model.config, question.inputs), *split.notes),
         image=None if image is None else seen_image(image, question.inputs.given),
     )
     return replace(found, head_runs=run_heads(model, runs, found.top_heads(head_runs))) if head_runs > 0 else found
-
-
-def _two_texts(config: Config, inputs: Inputs) -> list[str]:
-    """Return, of an encoder with a decoder, which layers and tokens are whose, as a sentence."""
-    if config.decoder_start is None:
-        return []
-    own = (each.site.key for each in config.marks or () if each.stream == DECODER and each.site.key.name != CARRIED)
-    first = min(key.layer for key in own if key.layer is not None)
-    return [
-        f"Layers before layer {first} are the encoder's, and so are the tokens before token"
-        f" {np.count_nonzero(inputs.real == ENCODER)}; the others are the decoder's."
-    ]
-
-
-def layer_before(row: int, key: Key) -> int | None:
-    """Return the layer after which a stream is; without a layer's scope they are counted, the embedding first."""
-    return key.layer if key.layer is not None or not row else row - 1
 
 
 @partial(jax.jit, static_argnames=("stream", "held"))
@@ -188,10 +169,14 @@ def _split(
         return reader.read(model, forward_from(model, x, real, stream)).value
 
     def parts_of(secant: Secant) -> _ContrastParts:
+        def by_site(streams: Marked[Array], points: Marked[Array]) -> dict[Site, Array]:
+            kinds = ((marks.STREAM, streams), (marks.POINT, points))
+            return {Site(kind, key): part for kind, parts in kinds for key, part in parts.items()}
+
         by_token, contributions = partial(rows_of_tokens, model.config, real=real), secant.contributions
         streams, units = by_token(marks.STREAM, contributions.streams), by_token(marks.POINT, contributions.points)
         return _ContrastParts(
-            _flow(streams, contributions.points, units),
+            _flow(by_site(streams, units), by_site(contributions.streams, contributions.points)),
             Marked({key: part.sum(-1) for key, part in units.items() if key.name in MIXED}),
             Marked({key: part for key, part in units.items() if key.name in ACTIVATED}),
             Marked({key: part.sum() for key, part in secant.moved.items()}),
@@ -229,15 +214,7 @@ def _moves(secant: Secant) -> Marked[LargestMoves]:
     )
 
 
-def _flow(streams: Marked[Array], points: Marked[Array], rows: Marked[Array]) -> Marked[Array]:
-    """Return the parts of every token after the embedding and after each layer; a layer's last stream stands for it.
-
-    One of several streams stands together with those that are carried beside it, if all of them have rows of tokens.
-    """
-    together = [keys for keys in streams_together(points) if {*keys} <= {*rows}]
-    whole = {keys[0]: sum((rows[key] for key in keys[1:]), rows[keys[0]]) for keys in together}
-    whole |= streams
-    outside = {key: part for key, part in streams.items() if key.layer is None}
-    of_layers = {key.layer: (key, part) for key, part in whole.items() if key.layer is not None}
-    inside = dict(of_layers[layer] for layer in sorted(of_layers))
-    return Marked({key: part.sum(-1) for key, part in (outside | inside).items()})
+def _flow(parts: dict[Site, Array], every: Iterable[Site]) -> Marked[Array]:
+    """Return the parts of every token after the embedding and after each layer."""
+    rows = rows_of_streams(every, parts)
+    return Marked({row[0].key: sum((parts[site] for site in row[1:]), parts[row[0]]).sum(-1) for row in rows})

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -11,29 +11,28 @@ from jaxtyping import Array
 
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import InvalidInput
-from duat_jax.forms import stream_flow
 from duat_jax.forms.completeness import Completeness, completeness_of, entrywise_completeness
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import labels_of
-from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
+from duat_jax.inputs.model_inputs import ManyInputs, OneInput
 from duat_jax.inputs.question import Question, ask_once
-from duat_jax.interpret.attention.held_pattern import pattern_of
 from duat_jax.interpret.explain.compute import ENTROPY
 from duat_jax.interpret.explain.compute import answer as explain
 from duat_jax.interpret.explain.result import Explanation
-from duat_jax.interpret.graph.neurons import PRECISION, groups_of, read_neurons
+from duat_jax.interpret.graph.flow import flow_of
+from duat_jax.interpret.graph.neurons import groups_of, read_neurons
 from duat_jax.interpret.graph.result import Graph
 from duat_jax.interpret.graph.scores import scores_of
+from duat_jax.interpret.graph.streams import moved_to
 from duat_jax.interpret.many_inputs import answers_each_input
-from duat_jax.interpret.moves import SOURCES, LargestMoves, Moves, edges_of, largest_moves
-from duat_jax.interpret.pipeline import forward_from, read_target, readers_of
-from duat_jax.models.sites import HEADS, VALUES
+from duat_jax.interpret.moves import SOURCES, edges_of
+from duat_jax.interpret.pipeline import read_target, readers_of, two_texts
+from duat_jax.marking.streams import layer_before
 from duat_jax.models.targets.base import OneTarget
 from duat_jax.models.transformer import Transformer
-from duat_jax.models.validation import require_layers, require_loaded, whole_number
+from duat_jax.models.validation import require_loaded, whole_number
 from duat_jax.processes import on_host
-from duat_jax.transform.keys import Key, Marked
-from duat_jax.transform.recording import Recording, record_kinds
+from duat_jax.transform.keys import Marked
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -42,6 +41,8 @@ NEURONS = 24
 """The default number of neurons whose reading and writing is split."""
 SCORES = 3
 """The default number of attention scores that are split."""
+NO_SCORES = "Why heads attend where they do isn't split of a model that PyTorch's code computes."
+"""The note where attention scores were asked for, and queries and keys aren't known."""
 
 
 @renamed_arguments(neurons="top_neurons", scores="top_heads")
@@ -107,15 +108,16 @@ def graph(
 
 def answer(model: Transformer, question: Question, top_neurons: int, top_heads: int) -> Graph:
     """Return the graph of a validated question."""
-    require_layers(model.config)
     explanation, checked, metric = explain(model, question), question.input, question.target
     text, stream = padded(checked, bucket(question.tokens, model.config.positions)), metric.stream
     (reader,) = readers_of(model, [metric])
     reading = read_target(model, checked, metric)[0]
     tokens = len(explanation.tokens)
-    computed = on_host(_flow(model, text, reading.readout, stream, min(SOURCES, tokens)))
-    streams, kept, terms, biases = (np.stack(parts)[:, :tokens] for parts in computed.of_streams)
+    computed = on_host(flow_of(model, text, reading.readout, stream, min(SOURCES, tokens)))
+    streams, kept, terms, biases = (np.stack(list(parts.values()))[:, :tokens] for parts in computed.of_rows)
+    layers = tuple(layer_before(row, key) for row, key in enumerate(computed.of_rows[0]))
     moves = Marked({key: edges_of(each, tokens) for key, each in computed.moves.items()})
+    moved = moved_to(streams, layers, moves)
     outside = (part for key, part in explanation.biases.items() if key.name in ("head.bias", metric.constant, ENTROPY))
     after = float(computed.after) + sum(outside)
     chosen = explanation.top(top_neurons)
@@ -127,66 +129,37 @@ def answer(model: Transformer, question: Question, top_neurons: int, top_heads: 
         kept=kept,
         terms=terms,
         biases=biases,
+        layers=layers,
         moves=moves,
         after=after,
         neurons=read_neurons(model, text, explanation, chosen, stream, words),
         groups=tuple(groups_of(model, reader.pinned(reading), text, explanation, chosen, stream)),
         scores=(),
-        completeness=_completeness(streams, [kept, terms, biases], moves, after, explanation),
+        completeness=_completeness(streams, [kept, terms, biases, moved], after, explanation, float(computed.eps)),
     )
+    if model.config.marks is not None:
+        return replace(found_graph, notes=(*two_texts(model.config, checked), *([NO_SCORES] if top_heads else [])))
     return replace(found_graph, scores=scores_of(model, question, found_graph, top_heads))
 
 
-class _Flow(NamedTuple):
-    of_streams: tuple[list[Array], list[Array], list[Array], list[Array]]
-    moves: Marked[LargestMoves]
-    after: Array
-
-
-def _recorded(model: Transformer, inputs: Inputs, stream: int | None, kinds: tuple[str, ...]) -> Recording:
-    real: Any = inputs.real
-    return record_kinds(
-        lambda x: forward_from(model, x, real, stream).at(stream), model.embed(inputs.given, inputs.segments), kinds
-    )
-
-
-@partial(jax.jit, static_argnames=("stream", "count"))
-def _flow(model: Transformer, inputs: Inputs, readout: Array, stream: int | None, count: int) -> _Flow:
-    recording = _recorded(model, inputs, stream, stream_flow.KINDS)
-    flow = stream_flow.flow(recording, readout, mixed=HEADS, values=VALUES)
-
-    def moves(key: Key) -> LargestMoves:
-        block: Any = model.stack.blocks[key.layer or 0]
-        pattern = pattern_of(block, recording, key.scope, inputs.real)
-        (values,) = (part for k, part in flow.values.items() if k.scope == key.scope)
-        values = jnp.repeat(values, block.attention.heads // values.shape[-2], -2)
-        parts = pattern * jnp.einsum("thd,shd->hts", flow.on_mixed[key], values, precision=PRECISION)
-        return largest_moves(parts, count)
-
-    of_streams = flow.streams, flow.kept, flow.terms, flow.offsets
-    return _Flow(of_streams, Marked({key: moves(key) for key in flow.on_mixed}), flow.after)
-
-
 def _completeness(
-    streams: np.ndarray, parts: list[np.ndarray], moves: Marked[Moves], after: float, explanation: Explanation
+    streams: np.ndarray, parts: list[np.ndarray], after: float, explanation: Explanation, eps: float
 ) -> Completeness:
     """Return that of the token whose parts are furthest from their sum, or of the value, relative to the tolerance."""
-    moved = np.zeros_like(streams)
-    for row, each in enumerate(moves.values(), 1):
-        np.add.at(moved[row], each.tokens, each.parts.sum(-1))
-        moved[row] += each.others.sum(-1)
     value = streams.dtype.type(explanation.completeness.value)
-    every = _of_every_sum(
-        streams, [*parts, moved], list(explanation.terms.values()), value, streams.dtype.type(after)
-    ).on_host()
+    terms = list(explanation.terms.values())
+    every = _of_every_sum(streams, parts, terms, value, streams.dtype.type(after), eps).on_host()
     share = np.abs(every.error) / np.where(every.tolerance == 0, 1, every.tolerance)
     worst = int(np.argmax(np.where(np.isnan(share), np.inf, share)))
     return jax.tree.map(lambda leaf: leaf[worst], every)
 
 
-@jax.jit
-def _of_every_sum(streams: Array, parts: list[Array], terms: list[Array], value: Array, after: Array) -> Completeness:
+@partial(jax.jit, static_argnames="eps")
+def _of_every_sum(
+    streams: Array, parts: list[Array], terms: list[Array], value: Array, after: Array, eps: float
+) -> Completeness:
     """Return the completeness of every token of every stream, and last that of the value, in which terms cancel."""
-    of_tokens = entrywise_completeness(streams, parts)
-    of_value = completeness_of(value, [streams[-1], after], [*terms, streams[-1], after])
+    rounded = [*terms, streams[-1], after]
+    of_tokens = entrywise_completeness(streams, parts, [eps] * len(parts))
+    of_value = completeness_of(value, [streams[-1], after], rounded, [eps] * len(rounded))
     return jax.tree.map(lambda *leaves: jnp.concatenate([jnp.ravel(leaf) for leaf in leaves]), of_tokens, of_value)

@@ -38,7 +38,9 @@ def network_of(graph: Streams) -> "MultiDiGraph":
             else:
                 add("token", row, token, graph.kept[row, token])
             add("biases", row, token, graph.biases[row, token])
-    for row, moves in enumerate(graph.moves.values(), 1):
+    for row, moves in enumerate(graph.moves_of_rows):
+        if moves is None:
+            continue
         before, after = f"stream {graph.rows[row - 1]}", f"stream {graph.rows[row]}"
         for source, token, heads in zip(moves.sources, moves.tokens, moves.parts, strict=True):
             for head, part in enumerate(heads):

@@ -19,10 +19,9 @@ from duat_jax.inputs.question import ask_once
 from duat_jax.interpret.explain.compute import answer as explain
 from duat_jax.interpret.explain.result import ActiveNeuron, Explanation
 from duat_jax.interpret.graph.read_neuron import NeuronGroup, ReadNeuron
-from duat_jax.interpret.pipeline import forward_from, passed_on
+from duat_jax.interpret.pipeline import forward_from, passed_on, units_of_tokens
 from duat_jax.models.targets.base import Reader
 from duat_jax.models.transformer import Transformer
-from duat_jax.models.validation import require_layers
 from duat_jax.nn.linear import alike
 from duat_jax.operators.precision import PRECISION
 from duat_jax.processes import on_host
@@ -51,7 +50,6 @@ def read_neuron(
     **target: Any,
 ) -> tuple[Explanation, ReadNeuron]:
     """Split what one neuron reads and writes."""
-    require_layers(model.config)
     question = ask_once(model, inputs, tokenizer=tokenizer, **target)
     explanation, checked = explain(model, question), question.input
     terms = {key.layer: key for key in explanation.terms}
@@ -82,7 +80,7 @@ def read_neurons(
         return ()
     says = model.config.head.kind in ("next token", "masked token") and stream is None
     position = explanation.target.position if says else None
-    arrays = on_host(_read(model, inputs, _places(explanation, chosen), stream, position))
+    arrays = on_host(_read(model, inputs, _places(explanation, chosen), position, tuple(explanation.terms), stream))
     return tuple(_read_neurons(explanation, chosen, arrays, words))
 
 
@@ -99,9 +97,14 @@ def _places(explanation: Explanation, chosen: list[ActiveNeuron]) -> NeuronsAtTo
     return NeuronsAtTokens(*np.array(places, np.int32).reshape(-1, 3).T)
 
 
-@partial(jax.jit, static_argnames="stream")
+@partial(jax.jit, static_argnames=("terms", "stream"))
 def _read(
-    model: Transformer, inputs: Inputs, neurons: NeuronsAtTokens, stream: int | None, position: Int[Array, ""] | None
+    model: Transformer,
+    inputs: Inputs,
+    neurons: NeuronsAtTokens,
+    position: Int[Array, ""] | None,
+    terms: tuple[Key, ...],
+    stream: int | None,
 ) -> _NeuronArrays:
     real: Any = inputs.real
     recording = record_kinds(
@@ -109,10 +112,13 @@ def _read(
         model.embed(inputs.given, inputs.segments),
         marks.KINDS,
     )
-    reads = pre_activation.read_by(recording, neurons)
+    # Layers behind the stream that the target reads aren't run.
+    run = tuple(key for key in terms if Site(marks.ACTIVATION, key) in recording.seen)
+    units = units_of_tokens(model.config, run, real)
+    reads = pre_activation.read_by(recording, neurons, units)
     if position is None:
         return _NeuronArrays(reads, None, None)
-    written = pre_activation.written_by(recording, neurons)[:, position]
+    written = pre_activation.written_by(recording, neurons, units)[:, position]
     logits = jnp.matmul(written, alike(model.unembedding, written).T, precision=PRECISION)
     return _NeuronArrays(reads, *(jax.lax.top_k(sign * logits, min(OUTPUTS, logits.shape[-1])) for sign in (1, -1)))
 
@@ -121,6 +127,7 @@ def _read_neurons(
     explanation: Explanation, chosen: list[ActiveNeuron], arrays: _NeuronArrays, words: Labels
 ) -> Iterator[ReadNeuron]:
     tokens, reads = len(explanation.tokens), arrays.reads
+    terms, zeros = reads.terms, np.zeros(tokens, reads.pre_activations.dtype)
 
     def outputs(best: Any, sign: int, place: int) -> tuple[tuple[str, float], ...]:
         if best is None:
@@ -135,7 +142,7 @@ def _read_neurons(
             neuron=neuron,
             pre_activation=float(reads.pre_activations[place]),
             embedding=reads.input[place, :tokens].copy(),
-            terms=np.stack([part[place, :tokens] for part in reads.terms.values()]),
+            terms=np.stack([terms[key][place, :tokens] if key in terms else zeros for key in explanation.terms]),
             biases=Marked({key: float(part[place]) for key, part in reads.offsets.items()}),
             edges=np.array(reads.edges[place]),
             raised=outputs(arrays.highest, 1, place),
@@ -190,13 +197,14 @@ def _without(
 ) -> Float[Array, "groups"]:
     """Return the number of the model run again with each group of neurons switched off."""
     real: Any = inputs.real
+    units = units_of_tokens(model.config, tuple(key for _, key, _ in widths), real)
 
     def without(off: Bool[Array, "neurons"]) -> Float[Array, ""]:
         edits = {}
         for term, key, width in widths:
             factors = jnp.where(off & (neurons.terms == term), 0.0, 1.0)
             kept = jnp.ones((len(real), width)).at[neurons.tokens, neurons.units].min(factors, mode="drop")
-            edits[Site(marks.ACTIVATION, key)] = Edit(kept)
+            edits[Site(marks.ACTIVATION, key)] = Edit(units.as_they_lie(key, kept))
         run = edit(lambda x: forward_from(model, x, real, stream).at(stream), edits)
         return reader.read(model, passed_on(real, run(model.embed(inputs.given, inputs.segments)), stream)).value
 

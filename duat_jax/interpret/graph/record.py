@@ -139,6 +139,7 @@ class GraphRecord(ValueRecord, tag="graph"):
         neurons: the neurons with the largest contributions.
         groups: these neurons by their tokens.
         scores: why the heads with the largest moves attend where they do.
+        notes: what to know of the streams though they sum; none as a rule.
     """
 
     VERSION: ClassVar[int] = 3
@@ -150,3 +151,4 @@ class GraphRecord(ValueRecord, tag="graph"):
     neurons: list[ReadNeuronRecord]
     groups: list[NeuronGroupRecord]
     scores: list[HeadScoreRecord]
+    notes: list[str] = msgspec.field(default_factory=list)

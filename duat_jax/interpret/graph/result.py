@@ -20,6 +20,7 @@ from duat_jax.interpret.headline import of_move
 from duat_jax.interpret.moves import Move
 from duat_jax.json_record import as_record, fields_of
 from duat_jax.kinds import kept_as
+from duat_jax.models.sites import HEADS
 from duat_jax.models.vocabulary.token import quoted_label, token_label
 from duat_jax.transform.keys import Marked
 
@@ -52,6 +53,8 @@ class Graph(Streams, Displayed):
         kept: what came from the same token of the stream before; in the first one from its embedding.
         terms: what the terms of the layer wrote.
         biases: what biases and norm offsets of the layer added, those that heads moved included.
+        layers: of each stream the layer after which it is, `None` of the embedding: all layers, but of a model by its
+            PyTorch code those whose stream was found; a decoder's are counted on from its encoder's.
         moves: what heads moved, by the layer's attention.
         after: what terms and biases after the last stream add to the value; of a log-probability with minus the
             entropy.
@@ -61,6 +64,7 @@ class Graph(Streams, Displayed):
             attend to most.
         completeness: of the stream's token whose sum is furthest from it, relative to its tolerance; or of the last
             stream's sum, if that is.
+        notes: what to know of the streams though they sum, such as which of them are an encoder's.
     """
 
     def view(self) -> View:
@@ -75,6 +79,7 @@ class Graph(Streams, Displayed):
             kind="graph",
             exact=EXACT,
             tables=tuple(table for table in self._tables() if table.rows),
+            notes=(*view.notes, *self.notes),
             sums={"the furthest sum of a stream": self.completeness},
             graph=GraphView(
                 rows=list(self.rows),
@@ -82,7 +87,7 @@ class Graph(Streams, Displayed):
                 kept=kept,
                 terms=terms,
                 biases=biases,
-                moves=[None, *(moves.view() for moves in self.moves.values())],
+                moves=[None if moves is None else moves.view() for moves in self.moves_of_rows],
                 after=self.after,
                 neurons=[each.view(self.explanation) for each in self.neurons],
                 groups=[
@@ -90,20 +95,21 @@ class Graph(Streams, Displayed):
                     for name, members, predicted, measured in self.groups
                 ],
                 scores=[score.score_view() for score in self.scores],
+                has_scores=all(key.name == HEADS for key in self.moves),
             ),
         )
 
     def _largest_move(self) -> Move | None:
         """Return the largest move of a head of a text; nothing where no head moves anything."""
         moves = [] if self.explanation.image is not None else self.top_moves(1)
-        return next((move for move in moves if move.key.layer is not None), None)
+        return next((self.counted_on(move) for move in moves if move.key.layer is not None), None)
 
     def _tables(self) -> Iterator[Table]:
         """Yield the tables of the largest moves, of scores, neurons and groups."""
         labels = [token_label(token) for token in self.explanation.tokens]
         moves = (
             (f"layer {key.layer}", source, labels[source], token, labels[token], head, part)
-            for key, source, token, head, part in self.top_moves(RANKED)
+            for key, source, token, head, part in map(self.counted_on, self.top_moves(RANKED))
         )
         yield Table(
             "The largest moves of heads",
@@ -201,6 +207,7 @@ class Graph(Streams, Displayed):
             ],
             other_moves={key: moves.others for key, moves in self.moves.items()},
             neurons=[each.as_dict(explanation, count) for each in self.neurons],
+            notes=self.notes,
             scores=[fields_of(HeadScoreRecord, each, top=pair_fields(each.top(count))) for each in self.scores],
         )
 

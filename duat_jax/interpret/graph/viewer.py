@@ -149,5 +149,5 @@ def _biases(graph: Streams) -> Iterator[_ViewerNode]:
     for key, part in graph.explanation.biases.items():
         layer = _layer(graph, key.layer)
         kind = re.sub(r"[^A-Za-z0-9.]", "-", f"{key.name}.{key.number}")
-        identity, parts = f"{layer}_bias_{kind}_0", [part, *(each.biases[key] for each in graph.neurons)]
+        identity, parts = f"{layer}_bias_{kind}_0", [part, *(each.biases.get(key, 0.0) for each in graph.neurons)]
         yield _ViewerNode(_node(identity, "bias", layer, 0, None, identity, str(key)), np.array(parts))

@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from duat_jax.interpret.contrast.compute import contrast, layer_before
+from duat_jax.interpret.contrast.compute import contrast
 from duat_jax.interpret.contrast.result import Contrast
 from duat_jax.interpret.intervene.compute import check, intervene
 from duat_jax.interpret.intervene.places import Selected
 from duat_jax.interpret.intervene.result import Intervention
 from duat_jax.interpret.intervene.sources import FromInput
+from duat_jax.marking.streams import layer_before
 from duat_jax.models.transformer import Transformer
 from duat_jax.transform.editing import Edit
 

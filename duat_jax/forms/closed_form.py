@@ -10,14 +10,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from duat_jax.errors import DuatError
+from duat_jax.forms import stream_layers
 from duat_jax.forms.analysed_function import Model, from_embeddings, with_marks
 from duat_jax.forms.completeness import Completeness, entrywise_completeness
 from duat_jax.forms.residual_term import ResidualTerm, Term
+from duat_jax.forms.stream_layers import activation_of, dependencies
 from duat_jax.operators.linear_map import LinearMap
 from duat_jax.operators.shapes import require_fits, require_floats, shapes_of
 from duat_jax.transform import marks
 from duat_jax.transform.activations import activations_of
-from duat_jax.transform.affinity import INPUT
 from duat_jax.transform.compiled import compiled
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Occurrence
@@ -102,7 +103,7 @@ class ClosedForm:
             j: number of a term.
             i: number of a stream; the function's result if absent.
         """
-        return linear_map(self.recording, _activation(self._term(j)), self._stream(i))
+        return linear_map(self.recording, activation_of(self._term(j)), self._stream(i))
 
     def inner_bias(self, j: int) -> Float[Array, "..."]:
         """Return `b'_{j,2}` (`c_j`), the pre-activation of term `j` at `x_0 = 0`, earlier terms included.
@@ -135,7 +136,7 @@ class ClosedForm:
             i: number of a stream; the function's result if absent.
         """
         at = self.recording.at
-        return [self.outer_map(j, i)(at(_activation(term))) for j, term in enumerate(self.terms, 1)]
+        return [self.outer_map(j, i)(at(activation_of(term))) for j, term in enumerate(self.terms, 1)]
 
     def completeness(self, i: int | None = None) -> Completeness:
         """Compare `P_i x_0 + q_i + Σ_j C_j σ(·)` with stream `i` of the plain forward pass, entry by entry.
@@ -150,7 +151,7 @@ class ClosedForm:
         eps = [
             max(rounding.arguments),
             rounding.coarsest,
-            *(self._eps(rounding, _activation(step)) for step in self.terms),
+            *(self._eps(rounding, activation_of(step)) for step in self.terms),
         ]
         return entrywise_completeness(value, parts, eps)
 
@@ -160,12 +161,17 @@ class ClosedForm:
     def residual_term(self, i: int) -> ResidualTerm:
         """Return layer `i`'s own residual term, from stream `i − 1` to stream `i`.
 
+        Of several named streams it leads from mark `i − 1` of each name to mark `i` of each: its maps take and give
+        them by the names of their marks, `path.between(r, s)`; `inner_bias` has what the layer's earlier terms give.
+
         Args:
-            i: number of a stream, from 1 on.
+            i: number of a stream, or of the mark of every stream, from 1 on.
 
         Raises:
-            DuatError: if there is no such layer, or the part between the two streams depends on more than the first.
+            DuatError: if there is no such layer, or the part between the streams depends on more than the first.
         """
+        if stream_layers.has_several_streams(self.recording):
+            return stream_layers.residual_term_of(self.recording, stream_layers.stream_layer(self.recording, i))
         before, between, after = self._layer(i)
         recording = self.recording
         return ResidualTerm(
@@ -175,7 +181,7 @@ class ClosedForm:
                 Term(
                     inner=linear_map(recording, before, term),
                     inner_bias=_without_stream(recording, term, before),
-                    outer=linear_map(recording, _activation(term), after),
+                    outer=linear_map(recording, activation_of(term), after),
                 )
                 for term in between
             ),
@@ -187,6 +193,10 @@ class ClosedForm:
         Args:
             i: number of a stream, from 1 on.
         """
+        if stream_layers.has_several_streams(self.recording):
+            return stream_layers.completeness_of_layer(
+                self.recording, stream_layers.stream_layer(self.recording, i), self.activate
+            )
         before, between, after = self._layer(i)
         x, layer = self.recording.at(before), self.residual_term(i)
         outputs = [
@@ -194,7 +204,11 @@ class ClosedForm:
             for step, term in zip(between, layer.terms, strict=True)
         ]
         rounding = self.recording.traced.rounding(question_of(self.recording, after, linear=[before.site]))
-        eps = [self._eps(rounding, before), rounding.coarsest, *(self._eps(rounding, _activation(z)) for z in between)]
+        eps = [
+            self._eps(rounding, before),
+            rounding.coarsest,
+            *(self._eps(rounding, activation_of(z)) for z in between),
+        ]
         return entrywise_completeness(self.recording.at(after), [layer.path(x), layer.path_bias, *outputs], eps)
 
     def _layer(self, i: int) -> tuple[Occurrence, tuple[Occurrence, ...], Occurrence]:
@@ -209,23 +223,17 @@ class ClosedForm:
         between = order[order.index(before) + 1 : order.index(after)]
         for target in (*between, after):
             require_affine(self.recording, target)
-        activations = [_activation(term) for term in between]
+        activations = [activation_of(term) for term in between]
         self._require_only(before, between, [before])
         self._require_only(before, [after], [before, *activations])
         return before, between, after
 
     def _require_only(self, before: Occurrence, targets: Iterable[Occurrence], allowed: list[Occurrence]) -> None:
-        affinity = self.recording.traced.affinity
         for target in targets:
-            dependencies = [
-                "the input" if s == INPUT else f"{s.site.kind} {s}"
-                for s in affinity.sources(affinity.at(target).since)
-                if s == INPUT or (s.site.kind != marks.OFFSET and s not in allowed)
-            ]
-            if dependencies:
+            if foreign := dependencies(self.recording, target, allowed):
                 raise DuatError(
                     f"the part between stream {before} and {target.site.kind} {target} is no residual term, since it"
-                    f" depends on {', '.join(sorted(dependencies)[:4])} too: mark a layer's input and output as streams"
+                    f" depends on {', '.join(foreign)} too: mark a layer's input and output as streams"
                 )
 
     def activate(self, j: int, z: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -268,10 +276,6 @@ class ClosedForm:
         return _apply(self.recording, jax.tree.leaves(x))
 
 
-def _activation(term: Occurrence) -> Occurrence:
-    return Occurrence(term.site._replace(kind=marks.ACTIVATION), term.iteration)
-
-
 def _zeros(recording: Recording, *kinds: str) -> Seen:
     return {site: jnp.zeros_like(recording.seen[site]) for site in recording.program.of_kind(*kinds)}
 
@@ -294,7 +298,7 @@ def _without_stream(recording: Recording, target: Occurrence, before: Occurrence
 @partial(compiled, static_argnames=("term",))
 def _activate(recording: Recording, z: Array, term: Occurrence) -> Array:
     provided = {term.site: recording.seen[term.site].at[term.iteration].set(z)}
-    activation = _activation(term)
+    activation = activation_of(term)
     return activations_of(recording, provided)[activation.site][activation.iteration]
 
 

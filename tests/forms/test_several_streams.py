@@ -113,6 +113,78 @@ def test_a_form_is_applied_to_other_streams():
         form.apply(jnp.ones(2))
 
 
+def marked_stack(x, layers):
+    """Compute the layers with every stream marked before the first one and after each."""
+    x = {s: duat.stream(x[s], s) for s in SIZES}
+    for i, layer in enumerate(layers):
+        with jax.named_scope(f"layers.{i}"):
+            x = {s: duat.stream(part, s) for s, part in stack(x, [layer]).items()}
+    return x
+
+
+def test_a_layers_residual_term_has_the_blocks_of_its_parameters():
+    x, layers, _ = case(3)
+    form = duat.unroll(lambda x: marked_stack(x, layers), x)
+    for i, layer in enumerate(layers, 1):
+        before = {s: form.recording.at(form.streams[(i - 1) * 3 + k]) for k, s in enumerate(sorted(SIZES))}
+        found, activations = form.residual_term(i), []
+        for s in SIZES:
+            close(found.path_bias[s], layer["b"][s])
+            for r in SIZES:
+                close(found.path.between(r, s).dense(), layer["U"][s][r])
+        for t, term in enumerate(found.terms):
+            bias = layer["f"][t] + sum(k @ a for k, a in zip(layer["K"][t], activations, strict=True))
+            close(term.inner_bias, bias)
+            for s in SIZES:
+                close(term.inner.between(s).dense(), layer["F"][t][s])
+                close(term.outer.between(target=s).dense(), layer["G"][s][t])
+            activations.append(gelu_plus(sum(layer["F"][t][s] @ before[s] for s in SIZES) + bias))
+        assert form.layer_completeness(i).verdict == "holds"
+    with pytest.raises(duat.DuatError, match="there is no layer 4: image and slots and text are marked 4 times"):
+        form.residual_term(4)
+
+
+def test_a_stream_may_read_what_another_one_has_become_in_the_same_layer():
+    def layers(streams):
+        streams = {name: duat.stream(x, name) for name, x in streams.items()}
+        for _ in range(2):
+            image = duat.stream(streams["image"] + duat.term(jnp.tanh, streams["image"], "of the image"), "image")
+            pattern = duat.hold(jax.nn.softmax(streams["text"] @ image.T), "pattern")
+            text = streams["text"] + duat.term(gelu_plus, 2 * streams["text"] + pattern @ image, "of the text")
+            streams = {"image": image, "text": duat.stream(text, "text")}
+        return streams
+
+    form = duat.unroll(layers, STREAMS)
+    found, (pattern, _) = form.residual_term(1), form.dynamics.held.values()
+    of_image, of_text = found.terms
+    across = jnp.kron(pattern, jnp.eye(3))
+    close(of_text.inner.between("image").dense(), across)
+    close(of_text.inner.between("text").dense(), 2 * jnp.eye(6))
+    assert not of_image.inner.between("text").dense().any() and not of_text.outer.between(target="image").dense().any()
+    close(of_text.inner_bias, pattern @ jnp.tanh(STREAMS["image"]))
+    close(found.path.between("text", "text").dense(), jnp.eye(6))
+    assert not found.path.between("image", "text").dense().any()
+    assert form.layer_completeness(1).verdict == form.layer_completeness(2).verdict == "holds"
+
+
+@pytest.mark.parametrize(
+    ("skipped", "message"),
+    [
+        ("image", "are marked image 1 times, text 2 times"),
+        ("input", "isn't of layer 1 alone, since it depends on the input"),
+    ],
+)
+def test_a_layer_of_streams_that_arent_all_marked_is_refused(skipped, message):
+    def layer(streams):
+        given = {name: duat.stream(x, name) for name, x in streams.items()}
+        image = given["image"] + (streams["text"].sum() if skipped == "input" else 0)
+        image = image if skipped == "image" else duat.stream(image, "image")
+        return {"image": image, "text": duat.stream(given["text"] + 1, "text")}
+
+    with pytest.raises(duat.DuatError, match=message):
+        duat.unroll(layer, STREAMS).residual_term(1)
+
+
 def attended(streams):
     """Return text and image after a layer in which the text attends to the image, and each has a term of its own."""
     text, image = streams["text"], streams["image"]

@@ -16,11 +16,9 @@ from duat_jax.inputs.baselines import Reference
 from duat_jax.inputs.batching import batches, row, stack
 from duat_jax.inputs.labels import most_probable
 from duat_jax.inputs.model_inputs import Inputs, checked_input
-from duat_jax.marking.streams import CARRIED
 from duat_jax.models.config import Config
 from duat_jax.models.converted import require_source_agrees
 from duat_jax.models.embedding import TokenEmbedding
-from duat_jax.models.layout import DECODER, ENCODER
 from duat_jax.models.sites import HEADS
 from duat_jax.models.targets.base import ForwardPass, Reader, Reading, Target, forward
 from duat_jax.models.transformer import Transformer
@@ -180,18 +178,6 @@ def units_of_tokens(config: Config, terms: tuple[Key, ...], real: Shaped[Array, 
         lambda key, array: known[key].by_token(array, real),
         lambda key, rows: known[key].as_they_lie(rows, real),
     )
-
-
-def two_texts(config: Config, inputs: Inputs) -> list[str]:
-    """Return, of an encoder with a decoder, which layers and tokens are whose, as a sentence."""
-    if config.decoder_start is None:
-        return []
-    own = (each.site.key for each in config.marks or () if each.stream == DECODER and each.site.key.name != CARRIED)
-    first = min(key.layer for key in own if key.layer is not None)
-    return [
-        f"Layers before layer {first} are the encoder's, and so are the tokens before token"
-        f" {np.count_nonzero(inputs.real == ENCODER)}; the others are the decoder's."
-    ]
 
 
 def require_finite(label: str, numbers: Mapping[str, float], remedy: str) -> None:

@@ -29,6 +29,7 @@ class About(msgspec.Struct):
         kind: the kind of its read-out.
         text: the text that stands there at first.
         other: an example of another text, to contrast it with; empty for none.
+        pairs: whether a decoder's text is read too.
         longest: the largest number of tokens of a text.
         layers: the number of its layers.
         edits: examples of edits, as they are written and in words.
@@ -40,6 +41,7 @@ class About(msgspec.Struct):
     kind: str
     text: str
     other: str
+    pairs: bool
     longest: int
     layers: int
     edits: list[tuple[str, str]]
@@ -57,6 +59,7 @@ def about(config: Config, name: str, longest: int, text: str | None = None) -> A
         kind=kind,
         text=first,
         other=other,
+        pairs=config.decoder_start is not None,
         longest=min(longest, config.positions),
         layers=config.layers,
         edits=[

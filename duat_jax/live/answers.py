@@ -16,6 +16,7 @@ from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.inputs.baselines import read_pairs
 from duat_jax.inputs.labels import readable
 from duat_jax.inputs.leading_space import space_notes
+from duat_jax.inputs.model_inputs import encode_pair
 from duat_jax.inputs.question import ask_once
 from duat_jax.interpret.attention.compute import explain_attention
 from duat_jax.interpret.contrast.compute import contrast
@@ -23,7 +24,7 @@ from duat_jax.interpret.contrast.heads import HEAD_RUNS
 from duat_jax.interpret.explain.compute import explain
 from duat_jax.interpret.graph.compute import graph
 from duat_jax.interpret.graph.neurons import read_neuron
-from duat_jax.interpret.intervene.patching import intervene_beside_contrast
+from duat_jax.interpret.intervene.patching import from_reference, intervene_beside_contrast
 from duat_jax.interpret.intervene.result import Intervention
 from duat_jax.interpret.intervene.sources import SteeringVector
 from duat_jax.interpret.intervene.written import parse_edits
@@ -108,24 +109,25 @@ def answer(loaded: Loaded, question: Any, work: Work) -> LiveAnswer:
                 model, question.text, **place, contrast=contrasted, tokenizer=tokenizer
             ).score_view()
         )
-    about = _about(loaded, question)
+    text, other = (_paired(loaded, question, getattr(question, name, None)) for name in ("text", "other"))
+    about, edits = _about(loaded, question, text), from_reference(edits, other)
     match question:
         case Explain():
             work.step("explaining")
-            result: Displayed = explain(model, question.text, **about)
+            result: Displayed = explain(model, text, **about)
         case ContrastTexts():
             work.step("contrasting")
             pairs = None if question.alignment is None else read_pairs(question.alignment, "the alignment")
-            result = contrast(model, question.text, question.other, alignment=pairs, head_runs=HEAD_RUNS, **about)
+            result = contrast(model, text, other, alignment=pairs, head_runs=HEAD_RUNS, **about)
         case Intervene():
-            result = intervene_beside_contrast(model, question.text, edits, question.other, step=work.step, **about)
+            result = intervene_beside_contrast(model, text, edits, other, step=work.step, **about)
         case FollowGraph():
             work.step("following the value")
-            result = graph(model, question.text, top_heads=0, **about)
+            result = graph(model, text, top_heads=0, **about)
         case OpenNeuron():
             work.step("opening the neuron")
             at = question.layer, question.token, question.unit
-            explanation, neuron = read_neuron(model, question.text, *at, **about)
+            explanation, neuron = read_neuron(model, text, *at, **about)
             return LiveAnswer(neuron=neuron.view(explanation))
     work.step("writing it down")
     given = {name: getattr(question, name) for name in ("target", "contrast")}
@@ -154,7 +156,17 @@ def answer_in_words(loaded: Loaded, question: Any, work: Work) -> LiveAnswer:
         return LiveAnswer(problem=f"duat-jax itself failed ({type(error).__name__}); what it printed has the details")
 
 
-def _about(loaded: Loaded, question: Targeted) -> dict[str, Any]:
+def _paired(loaded: Loaded, question: Targeted, text: str | None) -> Any:
+    """Return a text with what the decoder said, or with the second text of a pair, if there is one."""
+    if text is None or question.pair is None:
+        return text
+    config = loaded.model.config
+    if config.head.kind == "next token" and config.decoder_start is None:
+        raise InvalidInput("this model reads one text, and no pair: leave the pair out")
+    return encode_pair(loaded.tokenizer, text, question.pair, config)
+
+
+def _about(loaded: Loaded, question: Targeted, text: Any) -> dict[str, Any]:
     """Return the arguments that say which number it is; of the most probable output, its number."""
     # One program then serves what a user names and what the model says.
     model, tokenizer, *_ = loaded
@@ -165,7 +177,7 @@ def _about(loaded: Loaded, question: Targeted) -> dict[str, Any]:
         "tokenizer": tokenizer,
     }
     if about["target"] is None and model.config.head.kind != "hidden":
-        asked = ask_once(model, question.text, **about)
+        asked = ask_once(model, text, **about)
         about["target"] = int(read_target(model, asked.input, asked.target)[0].output)
     return about
 
@@ -179,7 +191,7 @@ def _cut(tokenizer: "Tokenizer", text: str) -> list[str]:
 
 def _require_short(loaded: Loaded, question: Any, texts: list[str]) -> None:
     """Raise if a text has more tokens than are allowed here."""
-    for text in (*(getattr(question, name, None) for name in ("text", "other", "against")), *texts):
+    for text in (*(getattr(question, name, None) for name in ("text", "pair", "other", "against")), *texts):
         if text is not None and (count := len(encode(loaded.tokenizer, text, "the text"))) > loaded.longest:
             raise InvalidInput(
                 f"a text has {count} tokens, and this page takes at most {loaded.longest}: give a shorter one"

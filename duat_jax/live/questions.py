@@ -23,12 +23,14 @@ class Targeted(LiveQuestion, kw_only=True):
     """A question about one number.
 
     Args:
+        pair: what the decoder said, where an encoder with a decoder reads the text; or the second text of a pair.
         target: the token or class; the most probable one if absent.
         output: its number, where an earlier answer says it: the most probable one isn't looked for again.
         contrast: the one whose logit is subtracted.
         against: for an encoder, the other text.
     """
 
+    pair: str | None = None
     target: str | None = None
     output: int | None = None
     contrast: str | None = None

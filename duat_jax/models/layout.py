@@ -48,6 +48,19 @@ class PatternLayout(NamedTuple):
         return jnp.moveaxis(_in_their_places(jnp.moveaxis(by_query, 1, 0), self.keys, real), (0, 1, 2), (2, 1, 0))
 
 
+def layer_label(layer: int | None, encoder_layers: int) -> str:
+    """Return the label of a layer, and whose it is where a decoder's layers are counted on from its encoder's.
+
+    Example:
+        >>> layer_label(2, 0), layer_label(2, 3), layer_label(3, 3), layer_label(None, 3)
+        ('layer 2', 'encoder layer 2', 'decoder layer 3', 'embedding')
+    """
+    if layer is None:
+        return "embedding"
+    text = "" if not encoder_layers else "encoder " if layer < encoder_layers else "decoder "
+    return f"{text}layer {layer}"
+
+
 class UnitLayout(NamedTuple):
     """A mark with units of every token, and how they lie in its array.
 

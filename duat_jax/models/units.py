@@ -2,10 +2,10 @@
 
 from duat_jax.marking.program import MIXED
 from duat_jax.marking.program import NEURONS as ACTIVATED
-from duat_jax.marking.streams import streams_together
+from duat_jax.marking.streams import CARRIED, streams_together
 from duat_jax.models import sites
 from duat_jax.models.config import Config
-from duat_jax.models.layout import UnitLayout
+from duat_jax.models.layout import DECODER, UnitLayout
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Site
 
@@ -40,6 +40,14 @@ def both_streams_of(config: Config, layers: int) -> list[UnitLayout]:
     points = {each.site.key: each for each in config.marks or () if each.site.kind == marks.POINT}
     together = streams_together(key for key in points if key.layer == layers - 1)
     return [points[key] for key in together[-1]] if together else []
+
+
+def encoder_layers_of(config: Config) -> int:
+    """Return the number of layers of an encoder, from which its decoder's are counted on; 0 without a decoder."""
+    if config.decoder_start is None:
+        return 0
+    own = (each.site.key for each in config.marks or () if each.stream == DECODER and each.site.key.name != CARRIED)
+    return min(key.layer for key in own if key.layer is not None)
 
 
 def _native(site: Site, shape: tuple[int, ...]) -> UnitLayout:

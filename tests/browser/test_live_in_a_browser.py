@@ -14,6 +14,7 @@ import duat_jax as duat
 from duat_jax.display.page.data import page_data
 from duat_jax.display.page.document import module_of_page, style_of_page
 from duat_jax.live.about import about
+from tests import live_server
 from tests.browser.conftest import PHONE, keep_screenshot
 from tests.browser.test_pages_in_a_browser import (
     AXE,
@@ -468,3 +469,14 @@ def cells_of(page):
     return [
         [number(td.get_attribute("data-say").rpartition(": ")[2]) for td in row.locator("td").all()] for row in rows
     ]
+
+
+def test_what_the_decoder_said_is_asked_too(live, monkeypatch):
+    monkeypatch.setattr(live_server, "about", lambda *given: msgspec.structs.replace(about(*given), pairs=True))
+    with serving(*embedded(), text=TEXT) as port:
+        page = live(at=port)
+        answered(page, "explain")
+        page.get_by_role("textbox", name="What the decoder said").fill("else")
+        page.get_by_role("button", name="Ask").click()
+        page.locator(".problem").wait_for(timeout=ANSWERED)  # that it was sent: this model has no decoder
+        assert "reads one text, and no pair" in page.locator(".problem").inner_text() and "pair=else" in page.url

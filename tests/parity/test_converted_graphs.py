@@ -144,7 +144,7 @@ class HeldT5:
 def test_a_graph_of_two_texts_is_that_of_held_pytorch():
     graph = duat.graph(model_of("t5"), GIVEN, 7, top_neurons=6)
     require_sums(graph)
-    assert graph.rows == ("embedding", "layer 0", "layer 1", "layer 2", "layer 3")
+    assert graph.rows == ("embedding", "encoder layer 0", "encoder layer 1", "decoder layer 2", "decoder layer 3")
     held = HeldT5(module_of("t5"), GIVEN, 7)
     encoder, decoder = slice(4), slice(4, 7)
     moves = [*map(every_move, graph.moves.values())]
@@ -183,7 +183,6 @@ def test_a_graph_of_two_texts_is_that_of_held_pytorch():
     crossing = graph.counted_on(next(move for move in graph.top_moves(99) if "EncDecAttention" in move.key.scope))
     assert crossing.head in (2, 3)
     assert graph.view().graph.moves[3].edges.shape[1] == 2 + 4 and graph.scores == ()
-    assert graph.notes[0].startswith("Layers before layer 2 are the encoder's")
 
 
 def test_layers_that_share_their_weights_are_one_row():
@@ -209,7 +208,7 @@ def test_a_command_follows_two_texts(tmp_path):
     shown = run("graph", "a b c", "--pair", "d e", "--model", tmp_path, *files, "--json", tmp_path / "graph.json")
     assert shown.exit_code == 0 and "layer 3" in shown.output and "holds" in shown.output, shown.output
     record = duat.schemas.read((tmp_path / "graph.json").read_text())
-    assert [stream.name for stream in record.streams][-1] == "layer 3" and len(record.notes) == 2
+    assert [stream.name for stream in record.streams][-1] == "decoder layer 3" and len(record.notes) == 1
     network = networkx.read_graphml(tmp_path / "a.graphml")
     for node, data in network.nodes(data=True):
         if data["kind"] == "stream":

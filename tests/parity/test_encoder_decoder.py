@@ -15,6 +15,9 @@ from tokenizers.processors import TemplateProcessing
 
 import duat_jax as duat
 from duat_jax.inputs.model_inputs import encode_pair
+from duat_jax.live.about import about
+from duat_jax.live.answers import Loaded, answer_in_words
+from duat_jax.live.work import Work
 from duat_jax.models.converted import converted
 from tests.command import run
 from tests.helpers import near
@@ -90,6 +93,7 @@ def test_parts_of_both_texts_sum(models):
     found = duat.explain(model, GIVEN, 7)
     assert found.completeness.verdict == found.collapse_completeness.verdict == "holds"
     assert np.abs(found.collapse).min() > 0
+    assert {*found.labels.values()} == {"encoder layer 0", "encoder layer 1", "decoder layer 2", "decoder layer 3"}
     for key, part in found.coefficients.items():
         elsewhere = part[4:] if "encoder" in key.scope else part[:4]
         assert not elsewhere.any() and part.any()
@@ -100,8 +104,9 @@ def test_the_difference_stands_in_both_streams_after_every_layer(models):
     found = duat.contrast(model, GIVEN, OTHER, 7)
     difference = said_by(module, GIVEN)[-1, 7] - said_by(module, OTHER)[-1, 7]
     assert found.layers == (None, 0, 1, 2, 3) and found.completeness.verdict == "holds"
-    (note,) = found.notes
-    assert note.startswith("Layers before layer 2 are the encoder's, and so are the tokens before token 4;")
+    assert found.rows == ("embedding", "encoder layer 0", "encoder layer 1", "decoder layer 2", "decoder layer 3")
+    assert found.notes == () and tuple(row.name for row in found.view().rows) == found.rows
+    assert [*found.as_dict()["flow"]][1:4:2] == ["encoder.layers.0", "decoder.layers.2"]
     near(found.flow.sum(1), np.full(LAYERS + 1, difference), within=10 * within)
     embedding, first, second, third, last = found.flow
     assert embedding[1] and not np.delete(embedding, 1).any()
@@ -397,3 +402,25 @@ def test_what_cannot_be_read_says_why(name):
     sizes = SIZES | {"share_encoder_decoder_embeddings": False, "num_mel_bins": 4, "vocab_size": 50}
     with pytest.raises(duat.DuatError, match=message):
         converted(architecture(config(**sizes)), "a model")
+
+
+def test_the_live_page_asks_with_what_the_decoder_said():
+    model, tokenizer = model_of("t5"), tokenizer_of_words()
+    described, loaded = about(model.config, "t5", 64), Loaded(model, tokenizer, 64)
+    given, other = ({"encoder": text, "decoder": "d e"} for text in ("a b c", "a f c"))
+
+    def view_of(**question):
+        answer = answer_in_words(loaded, {"text": "a b c", **question}, Work(lambda doing: None))
+        assert answer.problem is None, answer.problem
+        return answer.view
+
+    shown = view_of(ask="contrast", other="a f c", pair="d e")
+    expected = duat.contrast(model, given, other, tokenizer=tokenizer)
+    assert described.pairs and [*shown["tokens"]] == ["a", "b", "c", "</s>", "<s>", "d", "e"]
+    assert [row["name"] for row in shown["rows"]] == [*expected.rows]
+    near(shown["value"], expected.difference, within=1e-10)
+    shown = view_of(ask="intervene", other="a f c", pair="d e", changes=["head 3:2 set reference"])
+    patched = duat.intervene(model, given, duat.edits.Heads(3, 2).set(duat.edits.FromInput(other)), tokenizer=tokenizer)
+    near(shown["value"], patched.difference, within=1e-10)
+    assert [*view_of(ask="explain")["tokens"]] == ["a", "b", "c", "</s>", "<s>"]
+    assert not about(duat.load_config(), "embedded", 64).pairs

@@ -8,8 +8,8 @@ import { footer, saidTable, savePage, show, tablesOf, verdict } from "./page.js"
 /** A question to the model: its kind, and what it needs. @typedef {{ask: string, [name: string]: any}} Question */
 /** @typedef {(question: Question, signal: AbortSignal, tell: (progress: string) => void) => Promise<any>} Ask */
 /** What a page says of its model.
- * @typedef {{model: string, kind: string, text: string, other: string, longest: number, layers: number, edits: [string, string][], provenance: [string, string][]}} About */
-/** What was asked. @typedef {{text: string, target: string, contrast: string, against: string, other: string, alignment: string, changes: string[]}} Asked */
+ * @typedef {{model: string, kind: string, text: string, other: string, pairs: boolean, longest: number, layers: number, edits: [string, string][], provenance: [string, string][]}} About */
+/** What was asked. @typedef {{text: string, pair: string, target: string, contrast: string, against: string, other: string, alignment: string, changes: string[]}} Asked */
 /** What was asked, and the answers by their kind, or why there is none.
  * @typedef {{asked: Asked, views: Map<string, View>, state: URLSearchParams, problem: string}} Entry */
 
@@ -49,7 +49,7 @@ export function live({ ask, about, el, owned }) {
   if (about.other) other.placeholder = about.other;
   const [classes, hidden] = [about.kind === "classes", about.kind === "hidden"];
   const word = classes ? "class" : "token";
-  const [target, contrast, against, alignment] = ["target", "contrast", "against", "alignment"].map((name) => input(name, "", { form: "ask" }));
+  const [pair, target, contrast, against, alignment] = ["pair", "target", "contrast", "against", "alignment"].map((name) => input(name, "", { form: "ask" }));
   /** @type {string[]} */
   let changes = kept.getAll("change");
 
@@ -59,7 +59,7 @@ export function live({ ask, about, el, owned }) {
   const named = make("span", { class: "named" });
 
   /** @returns {Asked} */
-  const asked = () => ({ text: text.value, target: target.value, contrast: contrast.value, against: against.value, other: other.value, alignment: alignment.value, changes: [...changes] });
+  const asked = () => ({ text: text.value, pair: pair.value, target: target.value, contrast: contrast.value, against: against.value, other: other.value, alignment: alignment.value, changes: [...changes] });
 
   /** Show what went wrong. @param {string} problem */
   const refuse = (problem) => { status.className = "status problem"; status.textContent = problem; };
@@ -99,7 +99,7 @@ export function live({ ask, about, el, owned }) {
 
   /** The fields of a question of a kind. @param {Kind} kind @param {Asked} of @returns {Question} */
   const questionOf = (kind, of) => ({
-    ask: kind, text: of.text, target: of.target || null, contrast: of.contrast || null, against: of.against || null,
+    ask: kind, text: of.text, pair: of.pair || null, target: of.target || null, contrast: of.contrast || null, against: of.against || null,
     // What the model says was found once.
     output: of.target || kind === "explain" ? null : known()?.output ?? null,
     ...(kind === "contrast" ? { other: of.other, alignment: of.alignment || null } : {}),
@@ -185,7 +185,7 @@ export function live({ ask, about, el, owned }) {
   /** How what is shown was made. @returns {[string, string][]} */
   const provenance = () => {
     const of = entry?.asked ?? asked();
-    return [...about.provenance, ["text", of.text], .../** @type {[string, string][]} */ (of.other ? [["other text", of.other]] : []), ["date", new Date().toISOString().slice(0, 10)]];
+    return [...about.provenance, ["text", of.text], .../** @type {[string, string][]} */ ([["other text", of.other], ["decoder", of.pair]]).filter(([, value]) => value), ["date", new Date().toISOString().slice(0, 10)]];
   };
 
   async function save() {
@@ -288,7 +288,7 @@ export function live({ ask, about, el, owned }) {
       stopper.abort();
       stopper = new AbortController();
       entry = each;
-      [text.value, target.value, contrast.value, against.value, other.value, alignment.value] = ["text", "target", "contrast", "against", "other", "alignment"].map((name) => String(/** @type {any} */ (each.asked)[name]));
+      [text.value, pair.value, target.value, contrast.value, against.value, other.value, alignment.value] = ["text", "pair", "target", "contrast", "against", "other", "alignment"].map((name) => String(/** @type {any} */ (each.asked)[name]));
       changes = [...each.asked.changes];
       if (!each.views.has(shownKind)) shownKind = "explain";
       draw();
@@ -312,7 +312,7 @@ export function live({ ask, about, el, owned }) {
   const example = about.other ? [button("Try an example", () => { [text.value, other.value] = [about.text, about.other]; cutTexts(); start(); }, { class: "example-text" })] : [];
   const form = make("form", { class: "ask", id: "ask" },
     make("div", {}, field("Text", text), cut, says), make("div", {}, field("Other text: what makes the difference?", other), ...example, otherCut, otherSays),
-    lengths, ...(hidden ? [field("Compared with", against)] : []), make("p", { class: "go" }, make("button", { type: "submit" }, "Ask"), stop, named, status));
+    lengths, ...(about.pairs ? [field("What the decoder said", pair)] : []), ...(hidden ? [field("Compared with", against)] : []), make("p", { class: "go" }, make("button", { type: "submit" }, "Ask"), stop, named, status));
   const more = make("details", {}, make("summary", {}, "More: name a token, write an edit, steer"), make("div", { class: "question" },
     ...(hidden ? [] : [field(`${classes ? "Class" : "Token"} that is explained; what the model says if empty`, target), field(`Minus this ${word}`, contrast)]),
     field("Tokens that belong together, in the text and in the other one, such as 0:0,1:2", alignment)), ...changing);

@@ -23,13 +23,14 @@ from duat_jax.interpret.contrast.heads import run_heads
 from duat_jax.interpret.contrast.result import Contrast
 from duat_jax.interpret.many_inputs import answers_each_input
 from duat_jax.interpret.moves import SOURCES, LargestMoves, edges_of, largest_moves
-from duat_jax.interpret.pipeline import forward_from, rows_of_tokens, two_texts
+from duat_jax.interpret.pipeline import forward_from, rows_of_tokens
 from duat_jax.marking import program
 from duat_jax.marking.streams import layer_before, rows_of_streams
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.sites import HEADS, NEURONS, PATTERN, VALUES
 from duat_jax.models.targets.base import OneTarget, Reader
 from duat_jax.models.transformer import Transformer
+from duat_jax.models.units import encoder_layers_of
 from duat_jax.models.validation import require_loaded, whole_number
 from duat_jax.nn.linear import PRECISION
 from duat_jax.transform import marks
@@ -148,7 +149,8 @@ def answer(
         moves=Marked({key: edges_of(each, tokens) for key, each in parts.moves.items()}),
         discontinuities=split.discontinuities,
         completeness=split.completeness,
-        notes=(*question.notes, *two_texts(model.config, question.inputs), *split.notes),
+        notes=(*question.notes, *split.notes),
+        encoder_layers=encoder_layers_of(model.config),
         image=None if image is None else seen_image(image, question.inputs.given),
     )
     return replace(found, head_runs=run_heads(model, runs, found.top_heads(head_runs))) if head_runs > 0 else found

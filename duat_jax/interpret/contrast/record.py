@@ -67,7 +67,7 @@ class ContrastRecord(InputRecord, tag="contrast"):
         completeness: the sum of all parts against the difference.
         notes: what to know of the parts though they sum; none as a rule.
         flow: the parts of every token in the stream: the input's, `embedding`, and after each layer, `layers.0` and so
-            on.
+            on; of an encoder with a decoder `encoder.layers.0` and, counted on, `decoder.layers.2`.
         heads: by layer, of every token, the parts of what each head mixes.
         moved: parts of what was held and moved, by name.
         discontinuities: parts of what has no slope, by name.

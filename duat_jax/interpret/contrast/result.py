@@ -37,6 +37,7 @@ from duat_jax.interpret.headline import of_contrast
 from duat_jax.interpret.moves import Move, Moves, top_moves
 from duat_jax.json_record import as_record
 from duat_jax.kinds import kept_as
+from duat_jax.models.layout import layer_label
 from duat_jax.models.targets.description import TargetDescription
 from duat_jax.models.vocabulary.token import token_label
 from duat_jax.transform.keys import Key, Marked
@@ -91,6 +92,7 @@ class Contrast(Displayed):
         head_runs: the largest heads, each with the model run again without its part, as many as were asked for.
         moves: what each head brings to a token from each that it attends to, on the input minus on its only reference:
             they sum to `heads`; empty where patterns aren't formed, as in long texts.
+        encoder_layers: of an encoder with a decoder the number of the encoder's layers, which come first; else 0.
     """
 
     family: str
@@ -110,6 +112,7 @@ class Contrast(Displayed):
     image: SeenImage | None = None
     head_runs: tuple[HeadRuns, ...] = ()
     moves: Marked[Moves] = field(default_factory=lambda: Marked({}))
+    encoder_layers: int = 0
 
     @property
     def difference(self) -> float:
@@ -124,7 +127,7 @@ class Contrast(Displayed):
     @property
     def rows(self) -> tuple[str, ...]:
         """The labels of the rows of the flow."""
-        return tuple("embedding" if layer is None else f"layer {layer}" for layer in self.layers)
+        return tuple(layer_label(layer, self.encoder_layers) for layer in self.layers)
 
     def top_neurons(self, count: int) -> list[Neuron]:
         """Return the neurons with the largest parts by size.
@@ -269,7 +272,10 @@ class Contrast(Displayed):
             self,
             model=model,
             dtype=self.completeness.dtype,
-            flow=dict(zip((row.replace("layer ", "layers.") for row in self.rows), self.flow, strict=True)),
+            flow={
+                row.replace("layer ", "layers.").replace(" ", "."): part
+                for row, part in zip(self.rows, self.flow, strict=True)
+            },
             top_heads=self.top_heads(count),
             top_neurons=self.top_neurons(count),
             head_runs=self.head_runs,

@@ -28,7 +28,7 @@ from duat_jax.interpret.pipeline import (
 )
 from duat_jax.models.targets.base import ManyTargets, OneTarget, Reading, Target
 from duat_jax.models.transformer import Transformer
-from duat_jax.models.units import streams_of
+from duat_jax.models.units import encoder_layers_of, streams_of
 from duat_jax.models.validation import require_gated, require_loaded
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
@@ -281,4 +281,5 @@ def _explanation(
         completeness=whole,
         collapse_completeness=collapsed,
         image=None if image is None else seen_image(image, inputs.given),
+        encoder_layers=encoder_layers_of(model.config),
     )

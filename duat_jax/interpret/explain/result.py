@@ -31,6 +31,7 @@ from duat_jax.interpret.explain.record import ExplanationRecord
 from duat_jax.interpret.headline import of_explanation
 from duat_jax.json_record import as_record
 from duat_jax.kinds import kept_as
+from duat_jax.models.layout import layer_label
 from duat_jax.models.targets.description import TargetDescription
 from duat_jax.models.vocabulary.token import token_label
 from duat_jax.transform.keys import Key, Marked
@@ -98,6 +99,7 @@ class Explanation(Displayed):
         completeness: value (from the plain forward pass), sum of all parts, error and tolerance.
         collapse_completeness: the same for the collapse.
         image: what was read, if it is an image.
+        encoder_layers: of an encoder with a decoder the number of the encoder's layers, which come first; else 0.
     """
 
     family: str
@@ -113,6 +115,7 @@ class Explanation(Displayed):
     completeness: Completeness
     collapse_completeness: Completeness
     image: SeenImage | None = None
+    encoder_layers: int = 0
 
     @property
     def value(self) -> float:
@@ -139,7 +142,8 @@ class Explanation(Displayed):
         def label(key: Key) -> str:
             if key.layer is None or key.layer in alike:
                 return str(key)
-            return f"layer {key.layer}" if terms_in[key.layer] == 1 else f"layer {key.layer} {_in_layer(key)[1]}"
+            layer = layer_label(key.layer, self.encoder_layers)
+            return layer if terms_in[key.layer] == 1 else f"{layer} {_in_layer(key)[1]}"
 
         return {key: label(key) for key in self.terms}
 

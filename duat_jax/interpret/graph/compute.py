@@ -26,7 +26,7 @@ from duat_jax.interpret.graph.scores import scores_of
 from duat_jax.interpret.graph.streams import moved_to
 from duat_jax.interpret.many_inputs import answers_each_input
 from duat_jax.interpret.moves import SOURCES, edges_of
-from duat_jax.interpret.pipeline import read_target, readers_of, two_texts
+from duat_jax.interpret.pipeline import read_target, readers_of
 from duat_jax.marking.streams import layer_before
 from duat_jax.models.targets.base import OneTarget
 from duat_jax.models.transformer import Transformer
@@ -138,7 +138,7 @@ def answer(model: Transformer, question: Question, top_neurons: int, top_heads: 
         completeness=_completeness(streams, [kept, terms, biases, moved], after, explanation, float(computed.eps)),
     )
     if model.config.marks is not None:
-        return replace(found_graph, notes=(*two_texts(model.config, checked), *([NO_SCORES] if top_heads else [])))
+        return replace(found_graph, notes=(NO_SCORES,) if top_heads else ())
     return replace(found_graph, scores=scores_of(model, question, found_graph, top_heads))
 
 

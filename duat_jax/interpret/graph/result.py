@@ -20,6 +20,7 @@ from duat_jax.interpret.headline import of_move
 from duat_jax.interpret.moves import Move
 from duat_jax.json_record import as_record, fields_of
 from duat_jax.kinds import kept_as
+from duat_jax.models.layout import layer_label
 from duat_jax.models.sites import HEADS
 from duat_jax.models.vocabulary.token import quoted_label, token_label
 from duat_jax.transform.keys import Marked
@@ -107,8 +108,9 @@ class Graph(Streams, Displayed):
     def _tables(self) -> Iterator[Table]:
         """Yield the tables of the largest moves, of scores, neurons and groups."""
         labels = [token_label(token) for token in self.explanation.tokens]
+        first = self.explanation.encoder_layers
         moves = (
-            (f"layer {key.layer}", source, labels[source], token, labels[token], head, part)
+            (layer_label(key.layer, first), source, labels[source], token, labels[token], head, part)
             for key, source, token, head, part in map(self.counted_on, self.top_moves(RANKED))
         )
         yield Table(

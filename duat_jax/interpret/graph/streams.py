@@ -12,6 +12,7 @@ from duat_jax.interpret.attention.result import AttentionScore
 from duat_jax.interpret.explain.result import Explanation
 from duat_jax.interpret.graph.read_neuron import NeuronGroup, ReadNeuron
 from duat_jax.interpret.moves import Move, Moves, side_by_side, top_moves
+from duat_jax.models.layout import layer_label
 from duat_jax.transform.keys import Marked
 
 
@@ -54,7 +55,7 @@ class Streams:
     @property
     def rows(self) -> tuple[str, ...]:
         """The names of the streams: after the embedding and after each layer."""
-        return tuple("embedding" if layer is None else f"layer {layer}" for layer in self.layers)
+        return tuple(layer_label(layer, self.explanation.encoder_layers) for layer in self.layers)
 
     @property
     def moves_of_rows(self) -> list[Moves | None]:

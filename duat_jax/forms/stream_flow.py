@@ -61,6 +61,8 @@ class StreamFlow(NamedTuple):
         on_mixed: the read-out pulled back to what each head mixes, as it lies.
         moves: what came along each entry of a held pattern, as it lies, by what the heads mix.
         after: what terms and offsets after the last row add to the read-out.
+        from_others: of what is kept the size of what comes from other tokens, past the heads, in shares of the largest
+            part, times differences of the tokens' weights; zero where none are given.
     """
 
     streams: Marked[Float[Array, "tokens"]]
@@ -72,6 +74,7 @@ class StreamFlow(NamedTuple):
     on_mixed: Marked[Float[Array, "..."]]
     moves: Marked[Float[Array, "..."]]
     after: Float[Array, ""]
+    from_others: Float[Array, ""]
 
 
 def as_it_lies(_: Site, array: Array) -> Array:
@@ -80,7 +83,12 @@ def as_it_lies(_: Site, array: Array) -> Array:
 
 
 def flow(
-    recording: Recording, readout: Any = None, *, followed: FlowMarks, by_token: ByToken = as_it_lies
+    recording: Recording,
+    readout: Any = None,
+    *,
+    followed: FlowMarks,
+    by_token: ByToken = as_it_lies,
+    weights: Mapping[Site, Array] = {},
 ) -> StreamFlow:
     """Return how a read-out comes about, row by row.
 
@@ -98,7 +106,7 @@ def flow(
     # a token of a row is a check of all of them.
     require_flowing(recording.arguments)
     require_affine(recording, None)
-    found = _flow(recording, checked_readout(readout, recording.value), followed)
+    found = _flow(recording, checked_readout(readout, recording.value), dict(weights), followed)
 
     def of_rows(parts: Seen) -> Marked[Array]:
         def of_site(site: Site) -> Array:
@@ -117,6 +125,7 @@ def flow(
         Marked({site.key: found.on_mixed[site] for site in followed.mixed}),
         Marked({site.key: found.moves[site] for site, _ in followed.patterns}),
         found.after,
+        found.from_others,
     )
 
 
@@ -132,10 +141,11 @@ class _Entrywise(NamedTuple):
     on_mixed: Seen
     moves: Seen
     after: Array
+    from_others: Array
 
 
 @partial(compiled, static_argnames=("followed",))
-def _flow(recording: Recording, readout: Any, followed: FlowMarks) -> _Entrywise:
+def _flow(recording: Recording, readout: Any, weights: Seen, followed: FlowMarks) -> _Entrywise:
     program, seen = recording.program, recording.seen
     streams = [site for row in followed.rows for site in row]
     mixed, values = followed.mixed, followed.values
@@ -170,9 +180,21 @@ def _flow(recording: Recording, readout: Any, followed: FlowMarks) -> _Entrywise
     def parts(found: Seen) -> Seen:
         return {site: on[site] * found[site] for site in streams}
 
+    kept, from_others = parts(from_before), jnp.zeros(())
+    if weights:
+        # Of what a token keeps of its own, its weight is a factor.
+        shares = {site: weights[site].astype(seen[site].dtype) for site in streams}
+        moving = {site: seen[site] * shares[site] for site in streams}
+        weighted, _ = _changes(recording, streams, [*streams, *mixed], moving)
+        later = [site for row in followed.rows[1:] for site in row]
+        away = [jnp.abs(on[site] * weighted[site] - shares[site] * kept[site]).max() for site in later]
+        largest = [jnp.abs(kept[site]).max() for site in later]
+        most, whole = (jnp.array([0.0, *(part.astype(float) for part in each)]).max() for each in (away, largest))
+        from_others = most / jnp.maximum(whole, jnp.finfo(whole.dtype).tiny)
+
     return _Entrywise(
         parts(seen),
-        parts(from_before),
+        kept,
         {site: on_mixed[site] * linear[site] for site in mixed},
         parts(from_terms),
         parts(from_offsets),
@@ -180,6 +202,7 @@ def _flow(recording: Recording, readout: Any, followed: FlowMarks) -> _Entrywise
         on_mixed,
         {site: patterns[pattern] * on_patterns[pattern] for site, pattern in followed.patterns},
         decomposition.dot(readout, jax.tree.map(jnp.add, terms_after, offsets_after)),
+        from_others,
     )
 
 

@@ -194,6 +194,16 @@ def test_layers_that_share_their_weights_are_one_row():
     assert all(moves.parts.any() for moves in graph.moves.values())
 
 
+@pytest.mark.parametrize(("name", "mixes"), [("rwkv", True), ("bloom", False)])
+def test_a_note_says_where_tokens_are_mixed_past_the_heads(name, mixes):
+    module = tiny(name, "AutoModelForCausalLM")
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    graph = duat.graph(converted(module, "a model"), TEXT, 8, top_neurons=0)
+    assert graph.completeness.verdict == "holds"
+    assert any("convolutions and recurrences" in note for note in graph.notes) == mixes
+
+
 def test_a_command_follows_two_texts(tmp_path):
     module_of("t5").float().save_pretrained(tmp_path)
     tokenizer_of_words().save(str(tmp_path / "tokenizer.json"))

@@ -43,6 +43,8 @@ SCORES = 3
 """The default number of attention scores that are split."""
 NO_SCORES = "Why heads attend where they do isn't split of a model that PyTorch's code computes."
 """The note where attention scores were asked for, and queries and keys aren't known."""
+FROM_OTHERS = "What is kept comes from other tokens too, by what isn't attention, such as convolutions and recurrences."
+"""The note where tokens are mixed past the heads."""
 
 
 @renamed_arguments(neurons="top_neurons", scores="top_heads")
@@ -138,7 +140,8 @@ def answer(model: Transformer, question: Question, top_neurons: int, top_heads: 
         completeness=_completeness(streams, [kept, terms, biases, moved], after, explanation, float(computed.eps)),
     )
     if model.config.marks is not None:
-        return replace(found_graph, notes=(NO_SCORES,) if top_heads else ())
+        known = [note for note, holds in ((FROM_OTHERS, computed.from_others), (NO_SCORES, top_heads)) if holds]
+        return replace(found_graph, notes=tuple(known))
     return replace(found_graph, scores=scores_of(model, question, found_graph, top_heads))
 
 

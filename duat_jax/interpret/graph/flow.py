@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Bool, Float, Shaped
 
 from duat_jax.forms import stream_flow
 from duat_jax.forms.stream_flow import FlowMarks, StreamFlow
@@ -27,6 +27,9 @@ from duat_jax.transform.program import Program
 from duat_jax.transform.query import question_of
 from duat_jax.transform.recording import Recording, record_kinds
 
+ROUNDING = 1e-4
+"""The share of the largest part above which a part isn't rounding."""
+
 
 class Flow(NamedTuple):
     """The rows of a graph, and the largest moves of heads.
@@ -36,12 +39,14 @@ class Flow(NamedTuple):
         moves: what heads moved to every token, by the mark of what they mix.
         after: what is added after the last row.
         eps: the coarsest rounding on the way of the number.
+        from_others: whether what is kept comes from other tokens too, past the heads.
     """
 
     of_rows: tuple[Marked[Array], Marked[Array], Marked[Array], Marked[Array]]
     moves: Marked[LargestMoves]
     after: Float[Array, ""]
     eps: Float[Array, ""]
+    from_others: Bool[Array, ""]
 
 
 @partial(jax.jit, static_argnames=("stream", "count"))
@@ -59,11 +64,13 @@ def flow_of(model: Transformer, inputs: Inputs, readout: Array, stream: int | No
         moves = _moves_of_family(model, recording, flow, real, count)
     else:
         by_token = partial(_by_token, known, real)
-        flow = stream_flow.flow(recording, readout, followed=_of_code(recording, known), by_token=by_token)
+        followed = _of_code(recording, known)
+        weights = {site: _weights(known[site], real) for row in followed.rows for site in row}
+        flow = stream_flow.flow(recording, readout, followed=followed, by_token=by_token, weights=weights)
         moves = _moves_of_code(flow, known, real, count)
     of_rows = flow.streams, flow.kept, flow.terms, flow.offsets
     coarsest = recording.traced.rounding(question_of(recording, None)).coarsest
-    return Flow(of_rows, moves, flow.after, jnp.array(coarsest))
+    return Flow(of_rows, moves, flow.after, jnp.array(coarsest), flow.from_others > ROUNDING)
 
 
 def _of_family(program: Program) -> FlowMarks:
@@ -109,6 +116,12 @@ def _of_code(recording: Recording, known: dict[Site, UnitLayout]) -> FlowMarks:
     by_use = Counter(patterns.values())  # of one that several products share, the derivative has the moves of all
     alone = tuple((site, pattern) for site, pattern in patterns.items() if by_use[pattern] == 1)
     return FlowMarks(rows, tuple(reversed(mixed)), patterns=alone)
+
+
+def _weights(units: UnitLayout, real: Shaped[Array, "tokens"]) -> Array:
+    """Return a weight of every token, another one of each, as a mark's array lies."""
+    weights = jnp.sqrt(jnp.arange(1.0, len(real) + 1)).reshape(-1, *[1] * len(units.shape))
+    return units.as_they_lie(jnp.broadcast_to(weights, (len(real), *units.shape)), real)
 
 
 def _by_token(known: dict[Site, UnitLayout], real: Shaped[Array, "tokens"], site: Site, array: Array) -> Array:

@@ -18,6 +18,7 @@ from duat_jax.forms.score import split_score as split_score
 from duat_jax.forms.secant import secant as secant
 from duat_jax.inputs.images import load_image as load_image
 from duat_jax.inputs.model_inputs import TokenizedText as TokenizedText
+from duat_jax.inputs.processed import load_sound as load_sound
 from duat_jax.interpret.attention.compute import explain_attention as explain_attention
 from duat_jax.interpret.contrast.compute import contrast as contrast
 from duat_jax.interpret.explain.compute import explain as explain

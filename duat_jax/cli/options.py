@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from mimetypes import guess_type
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -212,6 +213,10 @@ AnyNumber = Annotated[
 ]
 
 
+Beside = Annotated[
+    str | None,
+    typer.Option("--text", help="The text that a model reads beside an image or a sound, whose file is given first."),
+]
 Pair = Annotated[
     str | None, typer.Option(help="The second text of a pair; of an encoder with a decoder, what the decoder said.")
 ]
@@ -228,13 +233,21 @@ class Input:
         ),
     ] = None
     pair: Pair = None
-    image: Annotated[Path | None, typer.Option(help="The image that a vision model reads instead of a text.")] = None
+    image: Annotated[
+        str | None,
+        typer.Option(help="The image, or the sound, that a model reads instead of a text, or beside one."),
+    ] = None
+    beside: Beside = None
 
     def read(self, source: Source) -> Any:
         """Return what the model reads."""
         import duat_jax as duat
 
         family, reads_images = source.config.family, source.config.image is not None
+        if source.config.beside is not None:
+            return self._beside_text(source, *self._file_and_text(source))
+        if self.beside is not None:
+            raise InvalidInput(f"a {family} model reads no image or sound beside a text: leave --text out")
         if reads_images:
             if self.image is None or self.text is not None or self.pair is not None:
                 raise InvalidInput(f"a {family} model reads images: give --image FILE instead of texts")
@@ -254,11 +267,32 @@ class Input:
         import duat_jax as duat
         from duat_jax.inputs.model_inputs import encode_pair
 
+        if source.config.beside is not None:
+            file, ours = self._file_and_text(source)
+            is_file = (guess_type(text)[0] or "").startswith(("image/", "audio/")) or Path(text).is_file()
+            return self._beside_text(source, Path(text), ours) if is_file else self._beside_text(source, file, text)
         if source.config.image is not None:
             return duat.load_image(text, source.name)
         if self.pair is None:
             return text
         return encode_pair(source.tokenizer, text, self.pair, source.config)
+
+    def _file_and_text(self, source: Source) -> tuple[Path, str]:
+        """Return the file of an image or a sound, and the text beside it."""
+        given = [each for each in (self.image, self.text, self.beside) if each is not None]
+        if len(given) != 2 or self.pair is not None:
+            raise InvalidInput(
+                f"a {source.config.family} model reads an image or a sound beside a text: give a file and --text TEXT"
+            )
+        return Path(given[0]), str(given[1])
+
+    def _beside_text(self, source: Source, file: Path, text: str) -> dict[str, Any]:
+        """Return an image or a sound, and the text beside it."""
+        import duat_jax as duat
+
+        if source.config.beside is not None and source.config.beside.sound:
+            return {"sound": duat.load_sound(file, source.name), "text": text}
+        return {"image": duat.load_image(file, source.name), "text": text}
 
 
 def check_training(**numbers: float) -> None:

@@ -22,7 +22,7 @@ from duat_jax.cli.output import Files, certify, page_of, to_json, write
 from duat_jax.cli.progress import progress_bar
 from duat_jax.errors import InvalidInput, NotFinite
 
-FIELDS = "text", "pair", "reference", "baseline", "align", "target", "contrast", "against", "position"
+FIELDS = "text", "pair", "image", "reference", "baseline", "align", "target", "contrast", "against", "position"
 """The options of which a line may have its own value, where the command has them."""
 
 PLACES = "text", "out", "html", "parquet"

@@ -14,17 +14,14 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
 from duat_jax.display.colours import NEGATIVE, POSITIVE
+from duat_jax.display.image_picture import draw_over_image, draw_panel_over_image
 from duat_jax.display.page.graph_view import MovesView
 from duat_jax.display.pictures import (
-    ACROSS,
     HEADING,
-    PATCHES,
     add_colour_bar,
     colour_scale,
     draw_heat,
     label_tokens,
-    overlay,
-    show,
     styled,
     titled,
     wrapped,
@@ -32,7 +29,6 @@ from duat_jax.display.pictures import (
 from duat_jax.display.shown_tokens import tokens_of_picture
 from duat_jax.display.terminal import rows_of, token_labels
 from duat_jax.display.view import Curves, Map, Table, View
-from duat_jax.inputs.images import SeenImage
 
 BARS = 6
 """The largest number of columns of a table that are bars; more are a heat map."""
@@ -55,7 +51,7 @@ Panel = tuple[float, float, Callable[[SubFigure], None]]
 def draw(view: View) -> Figure:
     """Return the picture of a result."""
     if view.image is not None:
-        return _draw_over_image(view, view.image)
+        return draw_over_image(view, view.image, *title(view))
     panels = [*_panels_of_rows(view), *(_panel_of_map(each) for each in view.maps)]
     panels += [_panel_of_table(table) for table in view.tables if table.drawn]
     panels += [_panel_of_curves(curves) for curves in view.curves]
@@ -72,8 +68,7 @@ def draw_panel(axes: Axes, view: View) -> None:
     """Draw the main panel of a result in given axes."""
     heading = wrapped(f"{view.target} = {view.value:z.4f}", HEADING)
     if view.image is not None and (view.colourings or view.maps):
-        numbers = view.colourings[0].parts[PATCHES] if view.colourings else view.maps[0].numbers
-        add_colour_bar(_lay_over(axes, view.image, np.asarray(numbers, float)), axes, "part")
+        add_colour_bar(draw_panel_over_image(axes, view, view.image), axes, "part")
     elif view.rows:
         add_colour_bar(_draw_rows(axes, view), axes, "part")
     elif view.maps:
@@ -273,58 +268,3 @@ def _panel_of_curves(curves: Curves) -> Panel:
         axes.legend()
 
     return 5.5, 3.6, draw_in
-
-
-def _draw_over_image(view: View, image: SeenImage) -> Figure:
-    """Return parts over the image: in all, and row by row or map by map, with their sums as bars."""
-    whole = [(each.name, np.asarray(each.parts, float)[PATCHES]) for each in view.colourings]
-    whole += [(each.title, np.asarray(each.numbers, float)) for each in view.maps if each.whole]
-    parts = [(row.name, np.asarray(row.parts, float)[PATCHES]) for row in view.rows]
-    parts += [(each.title, np.asarray(each.numbers, float)) for each in view.maps if not each.whole]
-    lines = -(-len(parts) // ACROSS)
-    figure = Figure(figsize=(2.1 * ACROSS, 4.9 + 2.5 * lines))
-    above, below = figure.subfigures(2, 1, height_ratios=(4.4, 2.5 * lines), squeeze=False).reshape(-1)
-    seen, *axes_of_whole, bars = above.subplots(1, 2 + len(whole))
-    show(seen, image)
-    seen.set_title("what the model read")
-    for axes, (name, numbers) in zip(axes_of_whole, whole, strict=True):
-        drawn = _lay_over(axes, image, numbers)
-        axes.set_title(f"{name}\n{numbers.sum():+z.4f}", fontsize="small")
-        above.colorbar(drawn, ax=axes, location="bottom", shrink=0.9, ticks=MaxNLocator(4))
-    _draw_sums(bars, view, parts)
-
-    panels = below.subplots(lines, ACROSS, squeeze=False).reshape(-1)
-    limit = max(float(np.abs(numbers).max()) for _, numbers in parts) or 1.0
-    for axes, (name, numbers) in zip(panels, parts, strict=False):
-        drawn = _lay_over(axes, image, numbers, limit)
-        axes.set_title(f"{name}\n{numbers.sum():+z.4f}", fontsize="small")
-    for axes in panels[len(parts) :]:
-        axes.set_axis_off()
-    below.colorbar(drawn, ax=panels.tolist(), label="part of a place", shrink=0.8)
-    titled(figure, *title(view))
-    return figure
-
-
-def _lay_over(axes: Axes, image: SeenImage, numbers: Float[np.ndarray, "..."], limit: float = 0.0) -> AxesImage:
-    """Lay a map, or the parts of the patches, over an image."""
-    rows, columns = numbers.shape if numbers.ndim == 2 else (image.rows, image.columns)
-    largest = limit or float(np.abs(numbers).max()) or 1.0
-    return overlay(axes, image._replace(rows=rows, columns=columns), numbers.ravel(), largest)
-
-
-def _draw_sums(axes: Axes, view: View, parts: Sequence[tuple[str, np.ndarray]]) -> None:
-    """Draw the sums of the places, of the token of the whole image, and of what belongs to no place."""
-    names = [name for name, _ in parts]
-    sums = [float(numbers.sum()) for _, numbers in parts]
-    for listed in view.added:
-        names.append(listed.title.lower())
-        sums.append(sum(part for _, part in listed.entries))
-    places = np.arange(len(sums))
-    axes.barh(places, sums, 0.7, color=np.where(np.array(sums) < 0, NEGATIVE, POSITIVE), alpha=0.6)
-    if view.rows:
-        wholes = [float(row.parts[0]) for row in view.rows]
-        axes.plot(wholes, places[: len(wholes)], "k|", markersize=8, label="token of the whole")
-        axes.legend()
-    axes.axvline(0, color="black", linewidth=0.6)
-    axes.set_yticks(places, names, fontsize="small")
-    axes.set_title("sums")

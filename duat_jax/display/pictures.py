@@ -38,9 +38,6 @@ CHARACTERS, HEADING = 13, 4.5
 ACROSS = 7
 """The number of small pictures in a row."""
 
-PATCHES = slice(1, None)
-"""The tokens after that of the whole."""
-
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     """Return a function that draws in the style of all pictures."""
@@ -105,7 +102,9 @@ def show(axes: Axes, image: SeenImage, *, grey: bool = False) -> None:
     least, most = pixels.min(), pixels.max()
     pixels = (pixels - least) / ((most - least) or 1.0)
     if grey or pixels.shape[-1] != 3:
-        axes.imshow(pixels.mean(-1), cmap="gray", vmin=-0.8 if grey else 0, vmax=1)
+        # The low frequencies of a sound stand first, and are drawn at the bottom.
+        way: dict[str, Any] = {"aspect": "auto", "origin": "lower"} if image.sound else {}
+        axes.imshow(pixels.mean(-1), cmap="gray", vmin=-0.8 if grey else 0, vmax=1, **way)
     else:
         axes.imshow(pixels)
     axes.set_axis_off()
@@ -122,5 +121,6 @@ def overlay(axes: Axes, image: SeenImage, numbers: Float[np.ndarray, "patches"],
         vmin=-limit,
         vmax=limit,
         alpha=0.1 + 0.8 * np.abs(table) / limit,
-        extent=(-0.5, width - 0.5, height - 0.5, -0.5),
+        extent=(-0.5, width - 0.5, -0.5, height - 0.5) if image.sound else (-0.5, width - 0.5, height - 0.5, -0.5),
+        aspect="auto" if image.sound else "equal",
     )

@@ -113,12 +113,25 @@ def _rows(view: View, rows: list[tuple[str, np.ndarray]], count: int) -> NumberT
     shown = largest_tokens(sizes, max(1, min(count, int((sizes > 0).sum()))))
     table = NumberTable()
     table.add_column("")
-    for label in shown.labels(token_labels(view, "\n")):
+    labels, others = token_labels(view, "\n"), _others(view, shown.others.tolist())
+    for label in (*(labels[token] for token in shown.alone), *others):
         table.add_column(Text(label), justify="right")
     table.add_column("all", justify="right", style="bold")
     for name, parts in rows:
-        table.add_row(name, *(number(float(part)) for part in (*shown.gathered(parts), parts.sum())))
+        together = (parts[tokens].sum() for tokens in others.values())
+        table.add_row(name, *(number(float(part)) for part in (*parts[shown.alone], *together, parts.sum())))
     return table
+
+
+def _others(view: View, others: list[int]) -> dict[str, list[int]]:
+    """Return the tokens that share a column, by its label: beside a text the patches of an image have their own."""
+    image = view.image
+    if image is None or not view.tokens[image.text]:
+        return {f"{len(others)} others": others} if others else {}
+    of_image = [token for token in others if image.patch_of(token)]
+    rest = [token for token in others if not image.patch_of(token)]
+    groups = (f" other {'frames' if image.sound else 'patches'}", of_image), (" others", rest)
+    return {f"{len(tokens)}{label}": tokens for label, tokens in groups if tokens}
 
 
 def rows_of(view: View) -> list[tuple[str, np.ndarray]]:

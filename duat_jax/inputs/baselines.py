@@ -10,12 +10,13 @@ from duat_jax.errors import InvalidInput
 from duat_jax.inputs.baseline_kinds import Baseline, name_of, named_baseline
 from duat_jax.inputs.batching import padded
 from duat_jax.inputs.labels import readable
-from duat_jax.inputs.model_inputs import Inputs, checked_input, is_many
+from duat_jax.inputs.model_inputs import Inputs, checked_input, is_many, kind_of_input
 from duat_jax.inputs.question import ask_once
 from duat_jax.inputs.targets import MASKS
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.tokenizer import one_error
-from duat_jax.models.config import Config, Image
+from duat_jax.models.config import Config, Image, ImageBesideText
+from duat_jax.models.layout import ENCODER
 from duat_jax.models.targets.base import Target
 from duat_jax.models.tokenizer import is_text, tokenizer_of
 from duat_jax.models.vocabulary.token import quoted_label
@@ -94,7 +95,7 @@ def ask_contrast(
 ) -> ContrastQuestion:
     """Validate an input, a target and references."""
     config, problems = model.config, list[str]()
-    kind = "text" if config.image is None else "image"
+    kind = kind_of_input(config)
     # An old name of a baseline beside token ids or an image is no text.
     unread = config.image is not None or (tokenizer is None and not is_text(inputs))
     tokenizer = tokenizer_of(model, tokenizer, inputs, against)
@@ -113,7 +114,7 @@ def ask_contrast(
     named = [
         _baseline(config, inputs, name_of(each), tokenizer, problems, ", or what it reads")
         if isinstance(each, Baseline)
-        else (f"the other {kind}", as_it_is(_aligned(inputs, each, alignment, problems)))
+        else (f"the other {kind}", as_it_is(_aligned(config, inputs, each, alignment, problems)))
         for each in read
     ]
     for name, each in named:
@@ -177,6 +178,9 @@ def _baseline(
         return MEAN_IMAGE, as_it_is(inputs._replace(given=np.broadcast_to(mean, inputs.given.shape)))
     kept = special_tokens(tokenizer) + [token for token in (config.decoder_start,) if token is not None]
     replaced = ~np.isin(inputs.given, kept)
+    if config.beside is not None:  # the image stays, and so does what stands for it in the text
+        replaced[: config.beside.tokens] = False
+        replaced &= inputs.given != config.beside.marker
     if kind == "mean":
         return BASELINES[kind], Reference(inputs, replaced)
     tokens = [] if tokenizer is None else _known(tokenizer, TOKENS[kind])
@@ -212,18 +216,30 @@ def _blurred(image: Image, pixels: Float[np.ndarray, "channels height width"]) -
     return (rows @ pixels @ columns.T).astype(pixels.dtype)
 
 
-def _aligned(text: Inputs, other: Inputs, alignment: Any, problems: list[str]) -> Inputs:
+def _aligned(config: Config, text: Inputs, other: Inputs, alignment: Any, problems: list[str]) -> Inputs:
     """Return the other text as long as the given one; tokens without a pair stay as they are. An image stays itself."""
+    if config.beside is not None and alignment is not None:
+        problems.append("an alignment pairs the tokens of texts alone, and none beside an image: give texts of as many")
+        return other
     if other.given.ndim > 1:
         return other
     tokens, other_tokens = len(text.given), len(other.given)
     if alignment is None:
-        if tokens == other_tokens and not np.array_equal(text.real, other.real):
-            (here, _), (there, _) = (np.bincount(each.real, minlength=3)[1:] for each in (text, other))
+        if tokens == other_tokens and not np.array_equal(text.real == ENCODER, other.real == ENCODER):
+            here, there = ((each.real == ENCODER).sum() for each in (text, other))
             problems.append(
                 f"the encoder reads {here} tokens of the text and {there} of the other text: give texts of as many"
             )
         if tokens == other_tokens or not other_tokens:  # of what can't be read it has been said
+            if (
+                config.beside is not None
+                and not problems
+                and _parted(config.beside, text) != _parted(config.beside, other)
+            ):
+                problems.append(
+                    "the image, or the end of the text, stands at another token in the other one: give texts in which"
+                    " both stand at the same"
+                )
             return other
         problems.append(
             f"the text has {tokens} tokens and the other text {other_tokens}: give texts of as many tokens, or an"
@@ -251,6 +267,11 @@ def _aligned(text: Inputs, other: Inputs, alignment: Any, problems: list[str]) -
     ids = text.given.copy()
     ids[pairs[:, 0]] = other.given[pairs[:, 1]]
     return text._replace(given=ids)
+
+
+def _parted(beside: ImageBesideText, inputs: Inputs) -> list[int]:
+    """Return the tokens of a text at which its image stands, or at which it is read."""
+    return np.flatnonzero(inputs.given[beside.tokens :] == beside.marker).tolist()
 
 
 def _unpaired(

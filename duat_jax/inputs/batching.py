@@ -81,6 +81,7 @@ def padded(inputs: Inputs, length: int) -> Inputs:
         pad(inputs.given.astype(np.int32)) if text else inputs.given,
         pad(inputs.real),
         None if inputs.segments is None else pad(inputs.segments.astype(np.int32)),
+        inputs.pixels,
     )
 
 

@@ -1,6 +1,7 @@
 """Image files: pixels for a model, prepared as its checkpoint says."""
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,25 +11,24 @@ from PIL import ExifTags, ImageOps
 from PIL import Image as Pillow
 
 from duat_jax.errors import DuatError, InvalidInput
+from duat_jax.inputs.model_inputs import Inputs
+from duat_jax.inputs.processed import FORMATS, MOST_PIXELS, processed_image
 from duat_jax.kinds import kept_as
 from duat_jax.models.checkpoint.json_file import read_json
 from duat_jax.models.checkpoint.place import local_path
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.settings import Settings
-from duat_jax.models.config import Image
+from duat_jax.models.config import Config, Image
 from duat_jax.models.loader import load_config
+from duat_jax.models.vocabulary.token import token_label
 
 RECIPE = "preprocessor_config.json"
 PROCESSORS = ("ViTImageProcessor", "ViTImageProcessorFast", "ViTImageProcessorPil")
-FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 MODES = {1: "L", 3: "RGB"}
 """Pillow's modes, by their number of channels."""
 
 SIDEWAYS = (5, 6, 7, 8)
 """Exif's orientations in which height and width are exchanged."""
-
-MOST_PIXELS = 2**26
-"""The largest image that is decoded or made: a small file may hold an enormous one."""
 
 _NOT_PIXELS = "feature_extractor_type processor_class size_divisor data_format input_data_format return_tensors"
 HARMLESS = frozenset(f"{_NOT_PIXELS} device disable_grouping".split())
@@ -65,14 +65,20 @@ def load_image(file: Path | str, path: Path | str) -> Float[np.ndarray, "channel
     Args:
         file: a BMP, JPEG, PNG, PPM, TIFF or WebP file.
         path: the model's checkpoint directory, with `config.json` and `preprocessor_config.json`, or `hub:OWNER/NAME`.
+            That of a model that reads a text beside the image has its own processor prepare it.
 
     Raises:
         BadCheckpoint: naming every field of `preprocessor_config.json` that isn't known and may change the pixels.
         InvalidInput: if the model reads no images, or the file isn't one of the right mode and size.
     """
     config = load_config(path)
+    processed = config.image if config.marks is not None else None
+    if config.beside is not None and not config.beside.sound:
+        processed = config.beside.image
+    if processed is not None:
+        return processed_image(file, local_path(path), processed)
     if config.image is None:
-        raise InvalidInput(f"a {config.family} model reads no images: give it a text")
+        raise InvalidInput(f"a {config.family} model reads no images: give it what it reads")
     recipe = _read_recipe(local_path(path) / RECIPE, config.image)
     try:
         with warnings.catch_warnings():
@@ -194,14 +200,97 @@ class SeenImage(NamedTuple):
         pixels: as the model reads them, `[channels, height, width]`.
         rows: how many patches lie below each other.
         columns: how many lie side by side.
+        before: how many tokens stand before those of the patches; the tokens of a text come after them.
+        slots: the first of the text's tokens in whose place a patch stands, each in the order of the patches; absent of
+            a text without them.
     """
 
     pixels: Float[np.ndarray, "channels height width"]
     rows: int
     columns: int
+    before: int = 1
+    slots: int | None = None
+
+    @property
+    def sound(self) -> bool:
+        """Whether it is the spectrogram of a sound: one row of frames of one channel, and no token of the whole."""
+        return self.before == 0 and self.rows == len(self.pixels) == 1
+
+    @property
+    def patches(self) -> slice:
+        """The tokens of the patches."""
+        return slice(self.before, self.before + self.rows * self.columns)
+
+    @property
+    def text(self) -> slice:
+        """The tokens of the text that the model read after it."""
+        return slice(self.before + self.rows * self.columns, None)
+
+    @property
+    def in_text(self) -> slice:
+        """The tokens of the text in whose place the patches stand."""
+        first = self.slots or 0
+        return slice(first, first + (0 if self.slots is None else self.rows * self.columns))
+
+    def patch_of(self, token: int) -> str | None:
+        """Return the patch or frame that a token is or stands for, in words; nothing of another token.
+
+        Example:
+            >>> image = SeenImage(np.zeros((3, 4, 4)), rows=2, columns=2, slots=7)
+            >>> [image.patch_of(token) for token in (0, 2, 6, 8)]
+            [None, 'patch 0,1', None, 'patch 0,1 in the text']
+        """
+        for tokens, where in ((self.patches, ""), (self.in_text, " in the text")):
+            if tokens.start <= token < tokens.stop:
+                row, column = divmod(token - tokens.start, self.columns)
+                return (
+                    f"frame {column * (self.pixels.shape[-1] // self.columns)}"
+                    if self.sound
+                    else f"patch {row},{column}"
+                ) + where
+        return None
 
 
-def seen_image(image: Image, pixels: Float[np.ndarray, "_ _ _"]) -> SeenImage:
-    """Return the part of an image that whole patches cover."""
+def labels_beside(tokens: Sequence[str], image: SeenImage | None) -> tuple[str, ...]:
+    """Return the labels of tokens, patches and frames in tables and pictures.
+
+    Example:
+        >>> labels_beside(("whole", "0,0", "0,1", " cat"), SeenImage(np.zeros((3, 2, 4)), rows=1, columns=2))
+        ('whole', 'patch 0,0', 'patch 0,1', '·cat')
+    """
+    patches = [None if image is None else image.patch_of(token) for token in range(len(tokens))]
+    return tuple(patch or token_label(token) for patch, token in zip(patches, tokens, strict=True))
+
+
+def name_of_input(image: SeenImage | None, tokens: int) -> str:
+    """Return what a model read, by what it saw of as many tokens.
+
+    Example:
+        >>> image = SeenImage(np.zeros((3, 4, 4)), rows=2, columns=2)
+        >>> [name_of_input(*each) for each in ((None, 9), (image, 5), (image, 9))]
+        ['the text', 'the image', 'the image and the text']
+    """
+    if image is None:
+        return "the text"
+    name = "the sound" if image.sound else "the image"
+    return f"{name} and the text" if tokens > image.patches.stop else name
+
+
+def reads_pixels(image: SeenImage | None) -> bool:
+    """Return whether something was read that is an image, and no sound."""
+    return image is not None and not image.sound
+
+
+def seen_by(config: Config, inputs: Inputs) -> SeenImage | None:
+    """Return the part of a model's image that whole patches cover, or none of a model that reads a text alone."""
+    beside = config.beside
+    image, pixels = (config.image, inputs.given) if beside is None else (beside.image, inputs.pixels)
+    if image is None:
+        return None
     rows, columns = image.height // image.patch_height, image.width // image.patch_width
-    return SeenImage(pixels[:, : rows * image.patch_height, : columns * image.patch_width], rows, columns)
+    covered = pixels[:, : rows * image.patch_height, : columns * image.patch_width]
+    if beside is None:
+        return SeenImage(covered, rows, columns, image.whole)
+    slots = np.flatnonzero(inputs.given[beside.tokens :] == beside.placeholder) + beside.tokens
+    stand_in = len(slots) == rows * columns and slots[-1] - slots[0] == len(slots) - 1
+    return SeenImage(covered, rows, columns, image.whole, int(slots[0]) if stand_in else None)

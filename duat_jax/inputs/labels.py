@@ -1,6 +1,6 @@
 """Labels of tokens, classes, places and predictions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +13,7 @@ from duat_jax.errors import InvalidInput
 from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.kinds import kept_as
 from duat_jax.models.checkpoint.tokenizer import one_error
-from duat_jax.models.config import Config
+from duat_jax.models.config import Config, Image
 from duat_jax.models.vocabulary.classes import class_label
 from duat_jax.models.vocabulary.token import Token, quoted_label
 from duat_jax.models.vocabulary.vocabulary import vocabulary_of
@@ -88,11 +88,20 @@ class Labels:
 
 def labels_of(config: Config, inputs: Inputs, tokenizer: "Tokenizer | None") -> Labels:
     """Return the labels of one text, or of one image: the whole of it, and each patch by row and column."""
+    if config.beside is not None:
+        text = readable(tokenizer, inputs.given[config.beside.tokens :].tolist())
+        return Labels(config, tokenizer, (*_names_of_patches(config.beside.image, sound=config.beside.sound), *text))
     if config.image is None:
         return Labels(config, tokenizer, readable(tokenizer, inputs.given.tolist()))
-    columns = config.image.width // config.image.patch_width
-    patches = (divmod(i, columns) for i in range(config.image.patches))
-    return Labels(config, tokenizer, ("whole", *(f"{row},{column}" for row, column in patches)))
+    return Labels(config, tokenizer, tuple(_names_of_patches(config.image, sound=False)))
+
+
+def _names_of_patches(image: Image, *, sound: bool) -> Iterator[str]:
+    """Yield the names of an image's tokens, the row and the column of each patch, or of a sound its first frame."""
+    columns = image.width // image.patch_width
+    yield from ("whole" if place == 0 else f"register {place}" for place in range(image.whole))
+    for place in range(image.patches):
+        yield f"frame {place * image.patch_width}" if sound else f"{place // columns},{place % columns}"
 
 
 def most_probable(logits: Float[Array, "outputs"]) -> tuple[Array, Array]:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duat_jax.errors import InvalidInput
-from duat_jax.inputs.model_inputs import Inputs, checked_input, is_many, is_sequence
+from duat_jax.inputs.model_inputs import Inputs, checked_input, is_many, is_sequence, kind_of_input
 from duat_jax.inputs.targets import targets_of
 from duat_jax.models.targets.base import Target
 from duat_jax.models.tokenizer import tokenizer_of
@@ -64,7 +64,7 @@ def ask(
     """
     config, tokenizer = model.config, tokenizer_of(model, tokenizer, inputs, against)
     problems: list[str] = []
-    kind = "text" if config.image is None else "image"
+    kind = kind_of_input(config)
     many_inputs, many_targets = is_many(config, inputs), is_sequence(target)
     names = [f"{kind} {i}" for i in range(len(inputs))] if many_inputs else [f"the {kind}"]
     checked = {

@@ -100,7 +100,7 @@ def _places(config: Config, text: Inputs, name: str, mask: tuple[int, str] | Non
     """Return where a text can be read; a masked language model is read at the only mask."""
     tokens = len(text.real)
     if config.head.kind != "masked token":
-        return Places(tokens, -1, encoder=0 if config.decoder_start is None else int((text.real == ENCODER).sum()))
+        return Places(tokens, -1, encoder=int((text.real == ENCODER).sum()) if config.streams else 0)
     if mask is None:
         return Places(tokens, "which token is the mask isn't known without its tokenizer: give a position")
     places = np.flatnonzero(text.given == mask[0])

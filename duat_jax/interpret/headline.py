@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from duat_jax.inputs.images import SeenImage
 from duat_jax.interpret.moves import Move
 from duat_jax.models.targets.description import TargetDescription
 from duat_jax.models.vocabulary.token import written_label
@@ -38,15 +39,18 @@ def named(token: str) -> str:
     return f"“{text if len(text) <= LONGEST else f'{text[: LONGEST - 1]}…'}”"
 
 
-def place_of(token: int, tokens: Sequence[str], image: bool = False) -> str:
-    """Return a token of a text, or a patch of an image, in words.
+def place_of(token: int, tokens: Sequence[str], image: SeenImage | None = None) -> str:
+    """Return a token of a text, or a patch of an image or a frame of a sound, in words.
 
     Example:
         >>> place_of(1, ["a", " cat", "s"])
         'token 1, “ cat”'
     """
-    if image:
-        return f"patch {tokens[token]}" if token else "the token of the whole image"
+    if image is not None:
+        if token < image.before:
+            return f"{tokens[token]} of the image" if token else "the token of the whole image"
+        if patch := image.patch_of(token):
+            return patch
     return "the last token" if token == len(tokens) - 1 else f"token {token}, {named(tokens[token])}"
 
 
@@ -67,7 +71,7 @@ def of_explanation(
     part: float,
     row: str,
     tokens: Sequence[str],
-    image: bool = False,
+    image: SeenImage | None = None,
 ) -> str:
     """Return what a number is, and the place with the largest direct part of it."""
     place = f"{row} at {place_of(token, tokens, image)}"
@@ -89,15 +93,17 @@ def of_contrast(
     token: int,
     part: float,
     move: Move | None,
-    image: bool = False,
+    image: SeenImage | None = None,
+    *,
+    same_image: bool = True,
 ) -> str:
     """Return what differs between two inputs, which token does it, and the head that brings most of it."""
     share = signed(part)
     place, all_of_it = place_of(token, tokens, image), signed(difference)
     change = _change(target, value, value - difference)
-    if others is None:
+    if others is None or tokens[token] == others[token]:
         headline = f"{change}: {share} of {all_of_it} comes from {place}"
-    elif all(a == b for i, (a, b) in enumerate(zip(tokens, others, strict=True)) if i != token):
+    elif same_image and all(a == b for i, (a, b) in enumerate(zip(tokens, others, strict=True)) if i != token):
         headline = f"{change} because token {token} is {named(tokens[token])}, not {named(others[token])}"
     else:
         headline = f"{change}: {share} of {all_of_it} comes from {place} in the place of {named(others[token])}"

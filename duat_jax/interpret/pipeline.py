@@ -19,6 +19,7 @@ from duat_jax.inputs.model_inputs import Inputs, checked_input
 from duat_jax.models.config import Config
 from duat_jax.models.converted import require_source_agrees
 from duat_jax.models.embedding import TokenEmbedding
+from duat_jax.models.image_beside_text import widened
 from duat_jax.models.sites import HEADS
 from duat_jax.models.targets.base import ForwardPass, Reader, Reading, Target, forward
 from duat_jax.models.transformer import Transformer
@@ -34,17 +35,20 @@ Predicted = tuple[Array | np.ndarray, Array | np.ndarray] | None
 @partial(jax.jit, static_argnames="streams")
 def forward_passes(model: Transformer, batch: Inputs, streams: tuple[int, ...] = ()) -> ForwardPass:
     """Return the plain forward passes of a batch: a program of its own, with which parts are compared."""
-    return jax.vmap(lambda inputs: forward(model, inputs.given, inputs.real, streams, inputs.segments))(batch)
+    return jax.vmap(lambda inputs: forward(model, inputs, streams))(batch)
 
 
 def embedded(model: Transformer, reference: Reference) -> Float[Array, "tokens features"]:
     """Return the embeddings of a reference input, the vocabulary's mean at the tokens that are averaged."""
-    x = model.embed(reference.inputs.given, reference.inputs.segments)
+    x = reference.inputs.embedded(model)
     if not isinstance(model.embedding, TokenEmbedding):
         return x
     table = alike(model.embedding.token[...], x)
     change = jnp.asarray(model.config.embedding_scale, x.dtype) * (table.mean(0) - table[reference.inputs.given])
-    return jnp.where(reference.averaged[:, None], x + change, x)
+    averaged = reference.averaged
+    if model.config.beside is not None:  # an image has no vocabulary
+        averaged = averaged & (np.arange(len(x)) >= model.config.beside.tokens)
+    return jnp.where(averaged[:, None], x + widened(change, x.shape[-1]), x)
 
 
 def forward_from(
@@ -150,7 +154,7 @@ def recomputation(inputs: Inputs, target: Target, reading: Reading) -> Callable[
 @partial(jax.jit, static_argnames="stream")
 def _value(model: Transformer, reader: Reader, inputs: Any, stream: int | None) -> Float[Array, ""]:
     streams = () if stream is None else (stream,)
-    return reader.read(model, forward(model, inputs.given, inputs.real, streams, inputs.segments)).value
+    return reader.read(model, forward(model, inputs, streams)).value
 
 
 def rows_of_tokens(config: Config, kind: str, parts: Marked[Array], real: Shaped[Array, "tokens"]) -> Marked[Array]:

@@ -168,14 +168,14 @@ def lora_change(
 @jax.jit
 def _read(model: Transformer, inputs: Inputs, reader: Reader) -> tuple[Reading, Any]:
     """Return the metric and the model's predictions, from the plain forward pass."""
-    x, real = model.embed(inputs.given, inputs.segments), jnp.asarray(inputs.real)
+    x, real = inputs.embedded(model), jnp.asarray(inputs.real)
     return read(model, reader, ForwardPass(real, model.states(x, real), {}))
 
 
 @jax.jit
 def _read_under(weights: Transformer, dynamics: Transformer, inputs: Inputs, reader: Reader) -> Reading:
     """Return the metric's reading by one run's weights, with what the read-out computes by itself of another run."""
-    x, real = dynamics.embed(inputs.given, inputs.segments), jnp.asarray(inputs.real)
+    x, real = inputs.embedded(dynamics), jnp.asarray(inputs.real)
     return reader.read(under_dynamics(weights, dynamics), ForwardPass(real, dynamics.states(x, real), {}))
 
 
@@ -183,7 +183,7 @@ def _read_under(weights: Transformer, dynamics: Transformer, inputs: Inputs, rea
 def _dynamics(model: Transformer, inputs: Inputs) -> Seen:
     """Return all dynamic parameters of a run."""
     real = jnp.asarray(inputs.real)
-    return record_kinds(lambda x: model.states(x, real), model.embed(inputs.given, inputs.segments), (marks.HOLD,)).seen
+    return record_kinds(lambda x: model.states(x, real), inputs.embedded(model), (marks.HOLD,)).seen
 
 
 class _Corner(NamedTuple):
@@ -200,7 +200,7 @@ def _under(model: Transformer, real: Array, held: Seen) -> Any:
 @jax.jit
 def _corner(model: Transformer, inputs: Inputs, held: Seen, reading: Reading) -> _Corner:
     """Return the parts of the metric for a model's weights with the dynamic parameters and the reader of a run."""
-    x = model.embed(inputs.given, inputs.segments)
+    x = inputs.embedded(model)
     recording = record_kinds(_under(model, jnp.asarray(inputs.real), held), x, decomposition.KINDS)
     parts = decomposition.contributions(recording, reading.readout)
     terms = Marked({key: part.reshape(-1, part.shape[-1]) for key, part in parts.terms.items()})
@@ -271,7 +271,7 @@ def _first_order_held(model: Transformer, adapters: Adapters, inputs: Inputs, he
 
     def number(scale: Array) -> Array:
         changed = adapt(model, scaled(adapters, scale))
-        reading, x = _read_under(changed, base, inputs, reader), changed.embed(inputs.given, inputs.segments)
+        reading, x = _read_under(changed, base, inputs, reader), inputs.embedded(changed)
         return jnp.vdot(reading.readout, _under(changed, real, held)(x)) + reading.constant
 
     scale = next(iter(adapters.values())).scale

@@ -72,7 +72,7 @@ def moved_between(
     text = checked_input(base.config, inputs, "the text", problems)
     if problems:
         raise InvalidInput("; ".join(problems))
-    shape = jax.eval_shape(lambda inputs: base.embed(inputs.given, inputs.segments), text)
+    shape = jax.eval_shape(lambda inputs: inputs.embedded(base), text)
     keys = jax.random.split(jax.random.key(seed), 2)
     z = jax.random.rademacher(keys[0], (samples, *shape.shape), shape.dtype)
     width = (shape.shape[0], base.config.state_features)
@@ -89,7 +89,7 @@ class _AppliedMaps(NamedTuple):
 def _applied(model: Transformer, inputs: Inputs, z: Array, u: Array) -> _AppliedMaps:
     """Apply every map of a run's closed form to random signs, and return the results and the biases."""
     real = jnp.asarray(inputs.real)
-    x = model.embed(inputs.given, inputs.segments)
+    x = inputs.embedded(model)
 
     def states(x: Array) -> Array:
         return model.states(x, real)

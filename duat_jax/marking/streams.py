@@ -83,7 +83,8 @@ def rows_of_streams(sites: Iterable[Site], known: Collection[Site]) -> list[list
     alone = [[site] for site in sites if site.kind == marks.STREAM]
     every = [row for row in (*together, *alone) if {*row} <= {*known}]
     of_layers = {layer: row for row in every if (layer := row[0].key.layer) is not None}
-    return [*(row for row in every if row[0].key.layer is None), *(of_layers[layer] for layer in sorted(of_layers))]
+    outside = [row for row in alone if {*row} <= {*known} and row[0].key.layer is None]
+    return [*outside, *(of_layers[layer] for layer in sorted(of_layers))]
 
 
 def layer_before(row: int, key: Key) -> int | None:

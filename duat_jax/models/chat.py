@@ -26,11 +26,15 @@ _CONTINUED = "CONTINUED-HERE "
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
+STREAMS = {"encoder", "image", "sound"}
+"""The names of what stands before a text, one of which an input of several streams has."""
+
+
 def is_chat(given: Any) -> bool:
-    """Return whether an argument is a list of messages, and not one of texts of an encoder with a decoder."""
+    """Return whether an argument is a list of messages, and not one of several streams by name."""
     if not isinstance(given, list | tuple):
         return False
-    messages = [isinstance(each, Mapping) and "encoder" not in each for each in given]
+    messages = [isinstance(each, Mapping) and not STREAMS & {*each} for each in given]
     return bool(messages) and all(messages)
 
 

@@ -72,6 +72,7 @@ class Image:
         channels: numbers of a pixel.
         patch_height: that of a patch, in pixels.
         patch_width: the same.
+        whole: the number of tokens before those of the patches: for the whole image, and for registers.
     """
 
     height: int
@@ -79,11 +80,53 @@ class Image:
     channels: int
     patch_height: int
     patch_width: int
+    whole: int = field(default=1, repr=False)
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens."""
+        return self.whole + self.patches
 
     @property
     def patches(self) -> int:
         """Number of patches."""
         return (self.height // self.patch_height) * (self.width // self.patch_width)
+
+
+STREAMS = "encoder", "decoder", "image", "sound", "text"
+"""The names of streams that a model's input has several of."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ImageBesideText:
+    """The image, or the sound, that a model by PyTorch's code reads before its text.
+
+    Args:
+        image: its sizes; of a sound those of its spectrogram, one channel of frequencies by frames.
+        sound: whether it is a sound.
+        placeholder: the token that stands in a text for a token of the image, if there is one.
+        placeholders: how many of them stand for an image.
+        filler: the token that every text is filled up with to the longest one, if it is.
+        end: the token at which a text is read, if it is at one.
+    """
+
+    image: Image
+    sound: bool = False
+    placeholder: int | None = None
+    placeholders: int = 0
+    filler: int | None = None
+    end: int | None = None
+
+    @property
+    def marker(self) -> int | None:
+        """The token whose places in a text decide what is computed."""
+        return self.end if self.placeholder is None else self.placeholder
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens of the image."""
+        return self.image.tokens
 
 
 @final
@@ -110,6 +153,7 @@ class Config:
         pooling: how an encoder's hidden states become the vector of a text.
         marks: where the units of a model that PyTorch's code computes are, once it is loaded; nothing of a family.
         decoder_start: the token that a decoder's text begins with, of a model whose encoder reads another text first.
+        beside: the image or the sound that it reads before its text, if it reads both.
     """
 
     family: str
@@ -130,6 +174,7 @@ class Config:
     pooling: Pooling = field(default=MEAN, repr=False)  # the deletion study's kept work alone depends on it
     marks: tuple[UnitLayout, ...] | None = field(default=None, repr=False, compare=False)
     decoder_start: int | None = field(default=None, repr=False)
+    beside: ImageBesideText | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         first = self.blocks[0]
@@ -145,6 +190,13 @@ class Config:
     def layers(self) -> int:
         """Number of blocks."""
         return len(self.blocks)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The names of the two streams of an input, where it isn't one text or one image."""
+        if self.beside is not None:
+            return "sound" if self.beside.sound else "image", "text"
+        return () if self.decoder_start is None else STREAMS[:2]
 
     @property
     def stored_layers(self) -> int:
@@ -175,7 +227,7 @@ class Config:
         if self.head.tied and (self.image is not None or self.head.kind == "classes"):
             problems.append("head.tied = True is for logits of tokens")
         sizes = {"positions": self.positions, "embedding_features": self.embedding_features}
-        sizes |= {"vocab": self.vocab} if self.image is None else self.image.__dict__ | {"patches": self.image.patches}
+        sizes |= {"vocab": self.vocab} if self.image is None else vars(self.image) | {"patches": self.image.patches}
         problems += [
             f"{name} = {size} must be positive" for name, size in sizes.items() if size is not None and size < 1
         ]

@@ -1,6 +1,7 @@
 """Checkpoints of any architecture that Hugging Face transformers has: its PyTorch code, run by JAX and marked."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax.typing import DTypeLike
-from jaxtyping import Array
+from jaxtyping import Array, Int
 
 from duat_jax.errors import BadCheckpoint, DuatError
 from duat_jax.extras import requiring
@@ -18,11 +19,20 @@ from duat_jax.models.checkpoint.dtypes import valid_dtype
 from duat_jax.models.checkpoint.place import open_checkpoint
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.checkpoint.settings import HEAD_KINDS
-from duat_jax.models.config import Config
-from duat_jax.models.converted_config import LOGITS_BIAS, OTHERWISE, config_of, read_out_of
-from duat_jax.models.converted_stack import ConvertedStack, arguments_of, at_tokens
-from duat_jax.models.layout import DECODER
+from duat_jax.models.config import Config, Image, ImageBesideText
+from duat_jax.models.converted_config import LOGITS_BIAS, OTHERWISE, config_of, kind_of, read_out_of
+from duat_jax.models.converted_stack import (
+    LOGITS_PER_IMAGE,
+    ConvertedStack,
+    arguments_beside_image,
+    arguments_of,
+    at_tokens,
+)
+from duat_jax.models.found_layouts import layouts_beside_image, layouts_of_image, layouts_of_texts
+from duat_jax.models.image_beside_text import PIXELS, patches_of, text_table
+from duat_jax.models.layout import DECODER, UnitLayout
 from duat_jax.models.transformer import Transformer
+from duat_jax.pytorch.embedded_text import with_embedded_text
 from duat_jax.pytorch.module import (
     TorchFunction,
     has_decoder,
@@ -126,9 +136,11 @@ def _line(error: Exception) -> str:
 
 def converted(module: Any, name: str) -> Transformer:
     """Return a model of transformers as one of this package."""
-    import torch
-
     config, whole = config_of(module, name), module
+    if config.beside is not None:
+        return converted_beside_image(module, config, config.beside, name)
+    if config.image is not None:
+        return converted_of_image(module, config, config.image, name)
     kind, read_out = config.head.kind, read_out_of(module, config.head.kind)
     if kind == "classes" and read_out is not None:
         module = whole.base_model
@@ -148,28 +160,114 @@ def converted(module: Any, name: str) -> Transformer:
         known = ", ".join(sorted(end for end, kind in HEAD_KINDS.items() if kind != "hidden"))
         raise DuatError(f"{name}: a {type(whole).__name__} is none of {known}: give head='hidden'{OTHERWISE}")
     bias: Any = None if read_out is None else getattr(whole, LOGITS_BIAS, read_out.bias)
-    if read_out is not None and module is whole:
-        # Its logits are the states from which they are read.
-        read_out.forward = torch.nn.Identity().forward
-        if hasattr(module, LOGITS_BIAS):
-            module.register_buffer(LOGITS_BIAS, torch.zeros(1, 1, dtype=bias.dtype))
-        if config.head.cap is not None:
-            module.config.get_text_config().final_logit_softcapping = None
+    if module is whole:
+        _return_states(module, config, read_out)
     function = TorchFunction(weights_of(module), module)
     stack, table = ConvertedStack(function, output), _array(_embeddings(module.get_input_embeddings()))
-    config = dataclasses.replace(config, marks=stack.layouts(table[: len(real)], real))
-    model = Transformer(config, rngs=None, stack=stack)
+    config = dataclasses.replace(config, marks=layouts_of_texts(stack, table[: len(real)], real))
+    model = _with_tables(Transformer(config, rngs=None, stack=stack), table, read_out, bias)
+    ours = jax.jit(lambda model, ids: model(ids, segments=jnp.asarray(real - 1)))(model, jnp.asarray(sample))
+    if has_decoder(module):
+        ours = ours[real == DECODER]
+    require_agreement(function, computed[result][0], ours, "a sample")
+    return model
+
+
+def converted_beside_image(module: Any, config: Config, beside: ImageBesideText, name: str) -> Transformer:
+    """Return a model of transformers that reads an image, or a sound, before its text."""
+    read_out = read_out_of(module, kind_of(module))
+    table = text_table(module)
+    embeddings = _array(_embeddings(table))
+    whole = with_embedded_text(module, table)
+    result = LOGITS_PER_IMAGE if read_out is None else "logits"
+    image, pixels = beside.image, _sample_image(beside.image, embeddings.dtype)
+    try:
+        ids = _sample_beside_image(config, beside)
+        given = arguments_beside_image(module, beside, ids[None], np.ones_like(ids)[None], pixels[None])
+        computed = torch_outputs(whole, (), given)[result]
+    except Exception as error:
+        raise BadCheckpoint(f"{name}: PyTorch can't compute it: {_line(error)}") from None
+    bias = None if read_out is None else read_out.bias
+    _return_states(module, config, read_out)
+    stack = ConvertedStack(TorchFunction(weights_of(whole), whole), result, beside, embeddings.shape[-1])
+    patches, text = patches_of(image, jnp.asarray(pixels)), embeddings[ids]
+    layouts = _traced(name, lambda: layouts_beside_image(stack, beside, patches, text, ids + DECODER))
+    config = dataclasses.replace(config, marks=layouts)
+    model = _with_tables(Transformer(config, rngs=None, stack=stack), embeddings, read_out, bias)
+    joint = np.append(np.zeros(beside.tokens, int), ids)
+    ours = jax.jit(lambda model, ids: model(ids, pixels=jnp.asarray(pixels)))(model, jnp.asarray(joint))
+    require_agreement(
+        TorchFunction({}, whole), computed[0], ours if read_out is None else ours[beside.tokens :], "a sample"
+    )
+    return model
+
+
+def converted_of_image(module: Any, config: Config, image: Image, name: str) -> Transformer:
+    """Return a model of transformers that reads images alone."""
+    output = "logits" if config.head.kind == "classes" else "last_hidden_state"
+    function = TorchFunction(weights_of(module), module)
+    pixels = _sample_image(image, next(iter(function.weights.values())).dtype)
+    try:
+        computed = torch_outputs(module, (), {PIXELS: pixels[None]})[output]
+    except Exception as error:
+        raise BadCheckpoint(f"{name}: PyTorch can't compute it: {_line(error)}") from None
+    stack = ConvertedStack(function, output, image=image)
+    layouts = _traced(name, lambda: layouts_of_image(stack, image, patches_of(image, jnp.asarray(pixels))))
+    model = Transformer(dataclasses.replace(config, marks=layouts), rngs=None, stack=stack)
+    if config.head.kind == "classes":
+        model.head.unembedding = nnx.Param(jnp.eye(config.head.outputs, dtype=pixels.dtype))
+    ours = jax.jit(lambda model, pixels: model(pixels))(model, jnp.asarray(pixels))
+    require_agreement(function, computed[0], ours[-len(computed[0]) :], "a sample")
+    return model
+
+
+def _traced(name: str, find: Callable[[], tuple[UnitLayout, ...]]) -> tuple[UnitLayout, ...]:
+    """Return what is found by tracing PyTorch's code, or raise in one line."""
+    try:
+        return find()
+    except DuatError:
+        raise
+    except Exception as error:  # of many kinds, such as Gemma 3's mask and draws of random numbers
+        raise DuatError(f"{name}: its PyTorch code can't be traced: {_line(error)}") from None
+
+
+def _sample_image(image: Image, dtype: Any) -> np.ndarray:
+    """Return an image that isn't the same anywhere."""
+    shape = image.channels, image.height, image.width
+    return np.sin(np.arange(math.prod(shape), dtype=dtype)).reshape(shape)
+
+
+def _sample_beside_image(config: Config, beside: ImageBesideText) -> Int[np.ndarray, "tokens"]:
+    """Return a text, with the image's tokens after the first."""
+    ids = (config.vocab // 2 + np.arange(6)) % config.vocab
+    ids = ids[ids != beside.placeholder]
+    if beside.placeholder is not None:
+        return np.concatenate([ids[:1], np.full(beside.placeholders, beside.placeholder), ids[1:]])
+    return ids if beside.filler is None else np.resize(ids, config.positions - beside.tokens)
+
+
+def _return_states(module: Any, config: Config, read_out: Any) -> None:
+    """Have a module return the states that its logits are read from, in the logits' place."""
+    import torch
+
+    if read_out is None:
+        return
+    read_out.forward = torch.nn.Identity().forward
+    if hasattr(module, LOGITS_BIAS):
+        module.register_buffer(LOGITS_BIAS, torch.zeros_like(getattr(module, LOGITS_BIAS)[:, :1]))
+    if config.head.cap is not None:
+        module.config.get_text_config().final_logit_softcapping = None
+
+
+def _with_tables(model: Transformer, table: Array, read_out: Any, bias: Any) -> Transformer:
+    """Return a model with the embeddings and the read-out of PyTorch's."""
     embedding: Any = model.embedding
     embedding.token = nnx.Param(table)
     if read_out is not None:
         model.head.unembedding = nnx.Param(_array(read_out.weight))
         model.head.bias = None if bias is None else nnx.Param(_array(bias.reshape(-1)))
-    elif kind == "classes":
-        model.head.unembedding = nnx.Param(jnp.eye(config.head.outputs, dtype=embedding.token.dtype))
-    ours = jax.jit(lambda model, ids: model(ids, segments=jnp.asarray(real - 1)))(model, jnp.asarray(sample))
-    if has_decoder(module):
-        ours = ours[real == DECODER]
-    require_agreement(function, computed[result][0], ours, "a sample")
+    elif model.config.head.kind == "classes":
+        model.head.unembedding = nnx.Param(jnp.eye(model.config.head.outputs, dtype=table.dtype))
     return model
 
 
@@ -206,9 +304,16 @@ def require_source_agrees(model: Transformer, batch: Any, states: Callable[[], A
     stack = model.stack
     if not isinstance(stack, ConvertedStack):
         return
-    for ids, real, ours in zip(*map(np.asarray, (batch.given, batch.real, states())), strict=True):
-        last = real == real.max()  # of an encoder with a decoder, the decoder's
-        output = torch_outputs(stack.module, (), arguments_of(stack.module, ids, real))[stack.output]
-        require_agreement(
-            TorchFunction({}, stack.module), at_tokens(output, int(last.sum()))[0], ours[last], "this text"
-        )
+    for k, (ids, real, ours) in enumerate(zip(*map(np.asarray, (batch.given, batch.real, states())), strict=True)):
+        if stack.image is not None:
+            last, given = real > 0, {PIXELS: ids[None]}
+        elif stack.beside is None:
+            last = real == real.max()  # of an encoder with a decoder, the decoder's
+            given = arguments_of(stack.module, ids, real)
+        else:
+            last = real >= DECODER
+            text, pixels = ids[last][None], np.asarray(batch.pixels[k])[None]
+            given = arguments_beside_image(stack.module, stack.beside, text, np.ones_like(text), pixels)
+        output = torch_outputs(stack.module, (), given)[stack.output]
+        computed = at_tokens(output, int(last.sum()))[0]
+        require_agreement(TorchFunction({}, stack.module), computed, ours[last][-len(computed) :], "this input")

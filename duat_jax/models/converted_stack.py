@@ -1,4 +1,4 @@
-"""The layers of a PyTorch model as one stack: of one text, or of an encoder's text and its decoder's."""
+"""The layers of a PyTorch model as one stack: of one text, or of two streams, an encoder or an image before a text."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,20 +7,21 @@ from typing import Any, final
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Float, Shaped
 
 from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.marking.automatic import auto
-from duat_jax.marking.patterns import held_factor
-from duat_jax.marking.program import MIXED
-from duat_jax.models.layout import DECODER, ENCODER, NO_LAYERS, UnitLayout, pattern_at, units_at
+from duat_jax.models.config import Image, ImageBesideText
+from duat_jax.models.image_beside_text import FEATURES, PIXELS, pixels_of
+from duat_jax.models.layout import DECODER, ENCODER, NO_LAYERS, UnitLayout
 from duat_jax.pytorch.module import TorchFunction, has_decoder
-from duat_jax.transform import marks
 from duat_jax.transform.interpret import evaluate
-from duat_jax.transform.keys import Key, Site
 from duat_jax.transform.liveness import ProgramQuestion
-from duat_jax.transform.marks import stream
+from duat_jax.transform.marks import hold, stream
 from duat_jax.transform.program import trace
+
+LOGITS_PER_IMAGE = "logits_per_image"
+"""The output of PyTorch's code that is the similarity of an image and a text."""
 
 
 @final
@@ -28,16 +29,27 @@ class ConvertedStack(nnx.Module):
     """The layers of a PyTorch model, from embeddings to the states that logits are read from, marked by `duat.auto`.
 
     An encoder's text and its decoder's stand one after the other: `mask` says of each token which of the two it
-    belongs to.
+    belongs to. So do an image and its text: `mask` is 1 for its tokens, and for the text's 2 more than their ids.
 
     Args:
         function: the model as a JAX function, whose read-out is the identity.
         output: the name of its output.
+        beside: the image or the sound that it reads before its text, if there is one.
+        features: the width of its text's embeddings.
+        image: the image that it reads, if that is all.
     """
 
-    def __init__(self, function: TorchFunction, output: str) -> None:
+    def __init__(
+        self,
+        function: TorchFunction,
+        output: str,
+        beside: ImageBesideText | None = None,
+        features: int = 0,
+        image: Image | None = None,
+    ) -> None:
         self.weights = nnx.data(function.weights)
         self.module, self.output = function.module, output
+        self.beside, self.features, self.image = beside, features, image
 
     @property
     def blocks(self) -> Any:
@@ -48,6 +60,8 @@ class ConvertedStack(nnx.Module):
         self, x: Float[Array, "... tokens features"], mask: Shaped[Array, "... tokens"] | None = None
     ) -> Float[Array, "... tokens _"]:
         """Return the states."""
+        if mask is None and self.beside is not None:
+            raise InvalidInput("which tokens are an image's and which a text's isn't known: ask model(ids, pixels=…)")
         if mask is None and has_decoder(self.module):
             raise InvalidInput(
                 "an encoder with a decoder reads two texts: say of each token which one it belongs to,"
@@ -55,7 +69,12 @@ class ConvertedStack(nnx.Module):
             )
         real = jnp.ones(x.shape[:-1], bool) if mask is None else jnp.broadcast_to(mask, x.shape[:-1])
         x = stream(x, "layer")
-        return self._of_two(x, real) if has_decoder(self.module) else self._marked({ENCODER: real})({ENCODER: x})
+        if self.beside is not None:
+            return self._beside_image(self.beside, x, real)
+        if self.image is not None:
+            seen = self.marked({ENCODER: real[..., self.image.whole :]})({ENCODER: x[..., self.image.whole :, :]})
+            return jnp.pad(seen, (*[(0, 0)] * (seen.ndim - 2), (x.shape[-2] - seen.shape[-2], 0), (0, 0)))
+        return self._of_two(x, real) if has_decoder(self.module) else self.marked({ENCODER: real})({ENCODER: x})
 
     def until(
         self, units: UnitLayout, x: Float[Array, "tokens features"], mask: Shaped[Array, "tokens"] | None
@@ -66,52 +85,50 @@ class ConvertedStack(nnx.Module):
         real = jnp.ones(len(x), bool) if mask is None else mask
         return units.by_token(evaluate(program, constants, [x], question, {})[1][units.site], real)
 
-    def layouts(self, x: Float[Array, "tokens features"], real: Int[np.ndarray, "tokens"]) -> tuple[UnitLayout, ...]:
-        """Return how units lie at every mark with one axis of tokens, which is found by texts of two lengths."""
-        streams = {int(each): x[real == each] for each in np.unique(real)}
-        shorter = {each: rows[1:] for each, rows in streams.items()}
-        ones = [{each: jnp.ones(len(rows), bool) for each, rows in texts.items()} for texts in (streams, shorter)]
-        programs = [trace(self._marked(mask), texts)[0] for mask, texts in zip(ones, (streams, shorter), strict=True)]
-        layouts = [units_at(Site(marks.STREAM, Key((), "layer", 0)), x.shape, 0, 0)]
-
-        def axes_of_tokens(site: Site) -> dict[int, int]:
-            """Return each axis of tokens of a mark's array, with the number of the stream."""
-            first, second = (program.place(site).shape for program in programs)
-            return {
-                axis: each if len(streams) > 1 else 0
-                for axis, sizes in enumerate(zip(first, second, strict=False))
-                for each, rows in streams.items()
-                if sizes == (len(rows), len(rows) - 1)
-            }
-
-        for site in programs[0].of_kind(marks.STREAM, marks.POINT, marks.ACTIVATION):
-            if site not in programs[1].places or programs[0].place(site).loops:
-                continue
-            axes = axes_of_tokens(site)
-            if len(axes) == 1:
-                shape = programs[0].place(site).shape
-                units = units_at(site, shape, *next(iter(axes.items())))
-                factor = held_factor(programs[0], site) if site.key.name == MIXED else None
-                if factor is not None and factor.site in programs[1].places:
-                    sizes = programs[0].place(factor.site).shape
-                    units = units._replace(pattern=pattern_at(units, factor, sizes, axes_of_tokens(factor.site)))
-                layouts.append(units)
-        return tuple(layouts)
-
-    def _marked(self, real: dict[int, Shaped[Array, "... tokens"]]) -> Callable[[dict[int, Array]], Array]:
+    def marked(self, real: dict[int, Shaped[Array, "... tokens"]]) -> Callable[[dict[int, Array]], Array]:
         """Return the function from the embeddings of each stream to the states, marked."""
 
         def states(streams: dict[int, Array]) -> Array:
             rows = {each: x.reshape(-1, *x.shape[-2:]) for each, x in streams.items()}
             masks = {each: mask.reshape(-1, mask.shape[-1]).astype(int) for each, mask in real.items()}
-            given = {"inputs_embeds": rows[ENCODER], "attention_mask": masks[ENCODER]}
-            if DECODER in rows:
-                given |= {"decoder_inputs_embeds": rows[DECODER], "decoder_attention_mask": masks[DECODER]}
-            output = TorchFunction(self.weights, self.module)(**given, **arguments(self.module))[self.output]
+            outputs = TorchFunction(self.weights, self.module)(**self._given(rows, masks))
+            output = self._similarity(**outputs) if self.output == LOGITS_PER_IMAGE else outputs[self.output]
             *texts, tokens, _ = streams[max(streams)].shape
-            return at_tokens(output, tokens).reshape(*texts, tokens, -1)
+            output = at_tokens(output, tokens if self.image is None else self.image.tokens)
+            return output.reshape(*texts, *output.shape[-2:])
 
         return auto(states)
+
+    def _given(self, rows: dict[int, Array], masks: dict[int, Array]) -> dict[str, Any]:
+        """Return the arguments of the PyTorch code."""
+        if self.beside is not None:
+            pixels, numbers = pixels_of(self.beside.image, rows[ENCODER]), masks[DECODER]
+            ids, mask = jnp.maximum(numbers - DECODER, 0), (numbers > 0).astype(int)
+            return {"embedded": rows[DECODER], **arguments_beside_image(self.module, self.beside, ids, mask, pixels)}
+        if self.image is not None:
+            return {PIXELS: pixels_of(self.image, rows[ENCODER])}
+        given = {"inputs_embeds": rows[ENCODER], "attention_mask": masks[ENCODER], **arguments(self.module)}
+        if DECODER in rows:
+            given |= {"decoder_inputs_embeds": rows[DECODER], "decoder_attention_mask": masks[DECODER]}
+        return given
+
+    def _similarity(self, image_embeds: Array, text_embeds: Array, **_: Any) -> Float[Array, "texts 1"]:
+        """Return the similarity of images and texts: half of the product belongs to each of its factors."""
+        image, text = hold(image_embeds, "image"), hold(text_embeds, "text")
+        product = ((image * text_embeds).sum(-1) + (image_embeds * text).sum(-1)) / 2
+        scale, bias = self.weights["inner.logit_scale"], self.weights.get("inner.logit_bias", 0)
+        return jnp.exp(scale) * product[:, None] + bias
+
+    def _beside_image(
+        self, beside: ImageBesideText, x: Float[Array, "... tokens features"], real: Shaped[Array, "... tokens"]
+    ) -> Array:
+        """Return the states at the text's tokens, which come after the image's, and zeros at those."""
+        entries = beside.image.channels * beside.image.patch_height * beside.image.patch_width
+        seen = slice(beside.image.whole, beside.tokens)
+        patches, text = x[..., seen, :entries], x[..., beside.tokens :, : self.features]
+        masks = {ENCODER: real[..., seen], DECODER: real[..., beside.tokens :]}
+        states = self.marked(masks)({ENCODER: patches, DECODER: text})
+        return jnp.pad(states, (*[(0, 0)] * (states.ndim - 2), (beside.tokens, 0), (0, 0)))
 
     def _of_two(self, x: Float[Array, "... tokens features"], real: Shaped[Array, "... tokens"]) -> Array:
         """Return the decoder's states at its tokens, which come after the encoder's, and zeros at those."""
@@ -120,7 +137,7 @@ class ConvertedStack(nnx.Module):
         before, of_tokens = encoder.sum(-1), decoder[..., None]
         streams = {ENCODER: jnp.where(encoder[..., None], x, 0), DECODER: moved(jnp.where(of_tokens, x, 0), -before)}
         masks = {ENCODER: encoder, DECODER: moved(of_tokens, -before)[..., 0]}
-        return jnp.where(of_tokens, moved(self._marked(masks)(streams), before), 0)
+        return jnp.where(of_tokens, moved(self.marked(masks)(streams), before), 0)
 
 
 def at_tokens(output: Any, tokens: int) -> Any:
@@ -133,10 +150,19 @@ def arguments(module: Any) -> dict[str, Any]:
     return {"use_cache": False} if hasattr(module.config.get_text_config(), "use_cache") else {}
 
 
-def arguments_of(module: Any, ids: Int[np.ndarray, "tokens"], real: Shaped[np.ndarray, "tokens"]) -> dict[str, Any]:
+def arguments_of(module: Any, ids: Any, real: Shaped[np.ndarray, "tokens"]) -> dict[str, Any]:
     """Return what a model of transformers is asked about the tokens of a text, by itself."""
     parts = {"input_ids": ids[real == ENCODER]}
     if has_decoder(module):
         parts["decoder_input_ids"] = ids[real == DECODER]
     texts = {name: part[None].astype(np.int64) for name, part in parts.items()}
     return {**texts, "attention_mask": np.ones_like(texts["input_ids"]), **arguments(module)}
+
+
+def arguments_beside_image(module: Any, beside: ImageBesideText, ids: Any, mask: Any, pixels: Any) -> dict[str, Any]:
+    """Return what a model of transformers is asked about images, or sounds, and their texts."""
+    side = "decoder_" if has_decoder(module) else ""
+    seen = {FEATURES: pixels[:, 0]} if beside.sound else {PIXELS: pixels}
+    given = {**seen, f"{side}input_ids": ids, f"{side}attention_mask": mask, **arguments(module)}
+    # Gemma 3's tokens of an image see each other; its processor says which they are.
+    return given | ({"token_type_ids": ids == beside.placeholder} if module.config.model_type == "gemma3" else {})

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.errors import InvalidInput
 from duat_jax.models.config import Config, Image
+from duat_jax.models.image_beside_text import after_the_whole, patches_of
 from duat_jax.nn.linear import Linear, alike, computed_in, initial
 
 
@@ -71,6 +72,22 @@ class TokenEmbedding(nnx.Module):
 
 
 @final
+class PatchRows(nnx.Module):
+    """Take the pixels of every patch as they are, after zeros for the tokens of the whole image.
+
+    Args:
+        image: the sizes.
+    """
+
+    def __init__(self, image: Image) -> None:
+        self.image = image
+
+    def __call__(self, pixels: Float[Array, "... channels height width"]) -> Float[Array, "... tokens entries"]:
+        """Return the first stream of an image that PyTorch's code reads."""
+        return after_the_whole(self.image, patches_of(self.image, pixels))
+
+
+@final
 class PatchEmbedding(nnx.Module):
     """Project every patch of an image, prepend a token for the whole image, and add position embeddings.
 
@@ -93,18 +110,7 @@ class PatchEmbedding(nnx.Module):
 
     def __call__(self, pixels: Float[Array, "... channels height width"]) -> Float[Array, "... tokens features"]:
         """Return the embeddings of an image: the whole image first, then its patches row by row."""
-        image = self.image
-        expected = (image.channels, image.height, image.width)
-        if pixels.shape[-3:] != expected:
-            raise InvalidInput(
-                f"the image is of shape {list(pixels.shape)}, but the model takes {list(expected)}: resize it"
-            )
-        height, width = image.patch_height, image.patch_width
-        rows, columns = image.height // height, image.width // width
-        x = pixels[..., : rows * height, : columns * width]
-        x = x.reshape(*x.shape[:-2], rows, height, columns, width)
-        channels, a, b, c, d = range(x.ndim - 5, x.ndim)
-        x = x.transpose(*range(x.ndim - 5), a, c, channels, b, d).reshape(*x.shape[:-5], rows * columns, -1)
+        x = patches_of(self.image, pixels)
         x = self.patch(x.astype(computed_in(self.patch.kernel.dtype)))
         whole = jnp.broadcast_to(alike(self.whole[...], x), (*x.shape[:-2], 1, x.shape[-1]))
         return jnp.concatenate([whole, x], -2) + alike(self.position[...], x)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Shaped
 
 from duat_jax.marking.patterns import HeldFactor
@@ -12,7 +13,7 @@ from duat_jax.marking.program import MIXED
 from duat_jax.transform.keys import Site
 
 ENCODER, DECODER = 1, 2
-"""The numbers of the two streams of an encoder with a decoder."""
+"""The numbers of the two streams of an encoder with a decoder, or of an image and its text."""
 NO_LAYERS = (
     "a model that PyTorch's code computes has no layers of this package, which this question is about: explain,"
     " contrast, graph or edit it, or attribute its tokens"
@@ -48,17 +49,17 @@ class PatternLayout(NamedTuple):
         return jnp.moveaxis(_in_their_places(jnp.moveaxis(by_query, 1, 0), self.keys, real), (0, 1, 2), (2, 1, 0))
 
 
-def layer_label(layer: int | None, encoder_layers: int) -> str:
+def layer_label(layer: int | None, encoder_layers: int, *, of_image: bool = False) -> str:
     """Return the label of a layer, and whose it is where a decoder's layers are counted on from its encoder's.
 
     Example:
-        >>> layer_label(2, 0), layer_label(2, 3), layer_label(3, 3), layer_label(None, 3)
-        ('layer 2', 'encoder layer 2', 'decoder layer 3', 'embedding')
+        >>> layer_label(2, 0), layer_label(2, 3), layer_label(3, 3), layer_label(3, 3, of_image=True)
+        ('layer 2', 'encoder layer 2', 'decoder layer 3', 'text layer 3')
     """
     if layer is None:
         return "embedding"
-    text = "" if not encoder_layers else "encoder " if layer < encoder_layers else "decoder "
-    return f"{text}layer {layer}"
+    first, second = ("image", "text") if of_image else ("encoder", "decoder")
+    return f"{first if layer < encoder_layers else second} layer {layer}" if encoder_layers else f"layer {layer}"
 
 
 class UnitLayout(NamedTuple):
@@ -72,6 +73,8 @@ class UnitLayout(NamedTuple):
         stream: whose tokens these are, `ENCODER` or `DECODER`, whose array begins with its own first
             token; 0 where a model reads one text.
         pattern: of heads the pattern by which they mix, where one is known.
+        span: the first of these tokens among all, and the one after the last, or `None` for the end; absent where
+            that depends on the text.
     """
 
     site: Site
@@ -80,6 +83,18 @@ class UnitLayout(NamedTuple):
     shape: tuple[int, ...]
     stream: int = 0
     pattern: PatternLayout | None = None
+    span: tuple[int, int | None] | None = None
+
+    def tokens(self, real: Shaped[np.ndarray, "tokens"]) -> Int[np.ndarray, "_"]:
+        """Return the tokens that have these units.
+
+        Args:
+            real: of each token the stream, as in `Inputs`.
+        """
+        places = np.arange(len(real))
+        if self.span is not None:
+            return places[slice(*self.span)]
+        return places[real == self.stream] if self.stream else places
 
     def by_token(self, array: Float[Array, "..."], real: Shaped[Array, "tokens"]) -> Float[Array, "tokens *shape"]:
         """Return a mark's values, token by token; zero at the tokens of another stream.
@@ -88,7 +103,11 @@ class UnitLayout(NamedTuple):
             array: the values as they lie.
             real: of each token the stream, as in `Inputs`.
         """
-        return _in_their_places(jnp.moveaxis(array, self.axis, 0).reshape(-1, *self.shape), self.stream, real)
+        values = jnp.moveaxis(array, self.axis, 0).reshape(-1, *self.shape)
+        if self.span is None:
+            return _in_their_places(values, self.stream, real)
+        after = len(real) - self.span[0] - len(values)
+        return jnp.pad(values, ((self.span[0], after), *[(0, 0)] * len(self.shape)))
 
     def as_they_lie(self, values: Float[Array, "tokens *shape"], real: Shaped[Array, "tokens"]) -> Float[Array, "..."]:
         """Return the values of tokens as they lie in the mark's array.
@@ -97,7 +116,9 @@ class UnitLayout(NamedTuple):
             values: the values, token by token.
             real: of each token the stream, as in `Inputs`.
         """
-        if self.stream:
+        if self.span is not None:
+            values = values[slice(*self.span)]
+        elif self.stream:
             values = jnp.roll(values, -_tokens_before(self.stream, real), 0)
         return jnp.moveaxis(values.reshape(-1, *self.others), 0, self.axis)
 
@@ -117,7 +138,9 @@ def _in_their_places(
     return jnp.where(here, jnp.roll(values, _tokens_before(stream, real), 0), 0)
 
 
-def units_at(site: Site, shape: tuple[int, ...], axis: int, stream: int) -> UnitLayout:
+def units_at(
+    site: Site, shape: tuple[int, ...], axis: int, stream: int, span: tuple[int, int | None] | None = None
+) -> UnitLayout:
     """Return how units lie at a mark that `duat.auto` placed."""
     other_sizes = (*shape[:axis], *shape[axis + 1 :])
     in_heads = site.key.name == MIXED and axis < len(shape) - 1
@@ -127,6 +150,7 @@ def units_at(site: Site, shape: tuple[int, ...], axis: int, stream: int) -> Unit
         other_sizes,
         (math.prod(other_sizes[:-1]), other_sizes[-1]) if in_heads else (math.prod(other_sizes),),
         stream,
+        span=span,
     )
 
 

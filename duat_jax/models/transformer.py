@@ -12,8 +12,9 @@ from tokenizers import Tokenizer
 from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
-from duat_jax.models.embedding import PatchEmbedding, TokenEmbedding
+from duat_jax.models.embedding import PatchEmbedding, PatchRows, TokenEmbedding
 from duat_jax.models.head import Logits, ReadOut
+from duat_jax.models.image_beside_text import before_text, numbered
 from duat_jax.models.mask import require_mask
 from duat_jax.models.tokenizer import OwnTokenizer
 from duat_jax.models.units import streams_of
@@ -56,7 +57,12 @@ class Transformer(nnx.Module):
             raise DuatError("; ".join(problems))
         first = config.blocks[0]
         self.config = config
-        self.embedding = (TokenEmbedding if config.image is None else PatchEmbedding)(config, dtype=dtype, rngs=rngs)
+        self.embedding: TokenEmbedding | PatchEmbedding | PatchRows
+        if config.image is not None and config.marks is not None:
+            self.embedding = PatchRows(config.image)
+        else:
+            embedding = TokenEmbedding if config.image is None else PatchEmbedding
+            self.embedding = embedding(config, dtype=dtype, rngs=rngs)
         self.embedding_norm = (
             make_norm(first, "embedding_norm", dtype, config.embedding_features) if config.embedding_norm else None
         )
@@ -91,22 +97,24 @@ class Transformer(nnx.Module):
         self._tokenizer = OwnTokenizer(source)
 
     def embed(
-        self, inputs: Any, segments: Any = None, mask: Bool[Array, "... tokens"] | None = None
+        self, inputs: Any, segments: Any = None, mask: Bool[Array, "... tokens"] | None = None, pixels: Any = None
     ) -> Float[Array, "... tokens features"]:
-        """Return the embeddings `x_0`.
+        """Return the embeddings `x_0`; of an image before a text its patches.
 
         Args:
             inputs: token ids, `[..., tokens]`; or for a vision model pixels, `[..., channels, height, width]`.
             segments: the segment of each token, `[..., tokens]`; all of segment 0 if absent.
             mask: true for real tokens, whose positions are counted, `[..., tokens]`; all if absent.
+            pixels: of an image that the model reads before its text, `[..., channels, height, width]`.
 
         Raises:
             InvalidInput: if a text is longer than the model's context, or an image of another size.
         """
         inputs = _array(inputs)
-        if isinstance(self.embedding, PatchEmbedding):
+        if isinstance(self.embedding, PatchEmbedding | PatchRows):
             return self.embedding(inputs)
-        return self.embedding(inputs, segments, mask)
+        x = self.embedding(inputs, segments, mask)
+        return x if self.config.beside is None else before_text(self.config.beside, pixels, x)
 
     def first(self, x: Float[Array, "... tokens _"]) -> Float[Array, "... tokens features"]:
         """Return the input of the first block: the embeddings, normalised and projected as configured.
@@ -201,7 +209,7 @@ class Transformer(nnx.Module):
         return self.head.logits(states, self._token_embedding)
 
     def __call__(
-        self, inputs: Any, mask: Bool[Array, "... tokens"] | None = None, segments: Any = None
+        self, inputs: Any, mask: Bool[Array, "... tokens"] | None = None, segments: Any = None, pixels: Any = None
     ) -> Float[Array, "..."]:
         """Return logits, or an encoder's last hidden states, by the plain forward pass.
 
@@ -211,6 +219,8 @@ class Transformer(nnx.Module):
                 over real tokens.
             segments: the segment of each token, `[..., tokens]`; all of segment 0 if absent. Where an encoder's text
                 stands before its decoder's, 0 for the one and 1 for the other.
+            pixels: of an image that the model reads before its text, `[..., channels, height, width]`; its tokens stand
+                first among `inputs`, with any id.
 
         Raises:
             DuatError: if the mask isn't boolean.
@@ -224,8 +234,10 @@ class Transformer(nnx.Module):
             real = jnp.flip(jnp.cumsum(jnp.flip(inputs != self.config.head.filler, -1), -1), -1) > 0
             real = real.at[..., 0].set(True)  # a text of padding alone
             mask = real if mask is None else mask & real
-        x = self.embed(inputs, segments, mask)
-        if self.config.decoder_start is not None and segments is not None:
+        x = self.embed(inputs, segments, mask, pixels)
+        if self.config.beside is not None:
+            mask = numbered(self.config.beside, inputs) * (1 if mask is None else mask)
+        elif self.config.decoder_start is not None and segments is not None:
             mask = (jnp.asarray(segments) + 1) * (1 if mask is None else mask)
         output = self.output(x, mask)
         return output if fits is None else jnp.where(fits, output, jnp.nan)

@@ -43,8 +43,8 @@ def both_streams_of(config: Config, layers: int) -> list[UnitLayout]:
 
 
 def encoder_layers_of(config: Config) -> int:
-    """Return the number of layers of an encoder, from which its decoder's are counted on; 0 without a decoder."""
-    if config.decoder_start is None:
+    """Return the number of layers of the first of two streams, from which the second's are counted on; else 0."""
+    if not config.streams:
         return 0
     own = (each.site.key for each in config.marks or () if each.stream == DECODER and each.site.key.name != CARRIED)
     return min(key.layer for key in own if key.layer is not None)

@@ -228,8 +228,8 @@ def checked_position(position: Any, places: Places, problems: list[str]) -> int:
         return 0
     if place % tokens < places.encoder < tokens:
         problems.append(
-            f"position {quoted(position)} is a token of the encoder, and the decoder alone says something, at the"
-            f" text's tokens {places.encoder} to {tokens - 1}: give one of them"
+            f"position {quoted(position)} is before the tokens at which something is said, the text's tokens"
+            f" {places.encoder} to {tokens - 1}: give one of them"
         )
         return 0
     return place % tokens

@@ -3,6 +3,7 @@
 The one file that meets PyTorch's dispatch: torchax says what each of PyTorch's operations is in JAX.
 """
 
+import os
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -75,6 +76,8 @@ class TorchFunction:
         environment = torchax.default_env()
         with ExitStack() as stack:
             for context in (
+                # Sizes that are compared by numbers aren't known in a trace; what is computed is compared with PyTorch.
+                patch.dict(os.environ, TRANSFORMERS_DISABLE_TORCH_CHECK="1"),
                 warnings.catch_warnings(),
                 jax.default_matmul_precision("highest"),
                 jax.numpy_dtype_promotion("standard"),
@@ -178,6 +181,12 @@ def has_decoder(module: "torch.nn.Module") -> bool:
     return bool(getattr(getattr(module, "config", None), "is_encoder_decoder", False))
 
 
+def _has_towers(module: "torch.nn.Module") -> bool:
+    """Return whether a module has layers for an image and layers for a text."""
+    settings = getattr(module, "config", None)
+    return hasattr(settings, "vision_config") and hasattr(settings, "text_config")
+
+
 def _names(module: "torch.nn.Module") -> dict[Any, str]:
     """Return the scope of each module inside another one: `layers.3` for one of a list, else its own name."""
     # What stands around all lists of layers, as `model` does, and a module without weights have none.  The layers of
@@ -187,7 +196,8 @@ def _names(module: "torch.nn.Module") -> dict[Any, str]:
     modules = dict(module.named_modules())
     lists = [name for name, each in modules.items() if isinstance(each, torch.nn.ModuleList)]
     outermost = [name for name in lists if not any(name.startswith(f"{other}.") for other in lists)]
-    counted = outermost if len(outermost) == 1 or has_decoder(module) else []
+    counted = outermost if len(outermost) == 1 or has_decoder(module) or _has_towers(module) else []
+    counted = sorted(counted, key=lambda name: "vision" not in name)
     before = dict(zip(counted, accumulate((len(modules[name]) for name in counted), initial=0), strict=False))
     names: dict[Any, str] = {}
     for name, each in modules.items():

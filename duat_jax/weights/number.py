@@ -32,16 +32,15 @@ class TextNumber:
 
     def read(self, model: Transformer) -> Reading:
         """Return the reading of a target."""
-        given, real, segments = self.inputs
-        passed = forward_from(model, model.embed(given, segments), jnp.asarray(real), self.stream)
+        passed = forward_from(model, self.inputs.embedded(model), jnp.asarray(self.inputs.real), self.stream)
         return cast(Reader, self.reader).read(model, passed)
 
     def __call__(self, model: Transformer) -> Float[Array, ""]:
         """Return the number."""
         if self.reader is not None:
             return self.read(model).value
-        ids, real, segments = self.inputs
-        logs = jax.nn.log_softmax(model.output(model.embed(ids, segments), jnp.asarray(real))[:-1])
+        ids, real = self.inputs.given, self.inputs.real
+        logs = jax.nn.log_softmax(model.output(self.inputs.embedded(model), jnp.asarray(real))[:-1])
         losses = -jnp.take_along_axis(logs, ids[1:, None], -1)[:, 0]
         counted = jnp.asarray(real[1:], losses.dtype)
         return (losses * counted).sum() / counted.sum()

@@ -20,6 +20,7 @@ from experiments import smollm2
 from tests.browser.conftest import PHONE, keep_screenshot
 from tests.every_result import MAKERS, result_of
 from tests.helpers import near, relative
+from tests.interpret.test_images_beside_texts import beside
 
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 TEXT, OTHER = "def get(self, key, default=None): return", "def get(self, key, missing=None): return"
@@ -414,3 +415,26 @@ def test_arrows_of_a_contrast_are_its_moves(opened):
         400, sum((m.parts != 0).sum() for m in result.moves.values())
     )
     assert moved[0] <= moved[1]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["an image that stands in the text", "a sound"])
+def test_patches_lie_over_the_image_and_open_their_cells(opened, kind, scheme):
+    explanation, _ = beside(kind)
+    page = opened(explanation.to_html(), color_scheme=scheme)
+    grids = page.locator(".seen")
+    assert grids.count() == 1 + (explanation.image.slots is not None)
+    for grid, tokens in zip(grids.all(), (explanation.image.patches, explanation.image.in_text)):
+        sides = [grid.locator(".token").nth(place).bounding_box() for place in (0, -1)]
+        assert grid.locator(".token").count() == 6 and sides[0]["width"] > 20 and sides[0]["height"] > 20
+        together = grid.locator("xpath=following-sibling::p").inner_text()
+        near(float(re.search(r"together (\S+),", together)[1].replace("−", "-")), part_sum(explanation, tokens), 1e-4)
+    grids.first.locator(".token").nth(1).click()
+    place = explanation.image.patch_of(explanation.image.before + 1)
+    assert place in page.locator(".cell h2").inner_text()
+    keep_screenshot(page, f"{kind.replace(' ', '-')}-{scheme}")
+
+
+def part_sum(explanation, tokens):
+    """Return the sum of the direct parts of tokens."""
+    return explanation.view().colourings[0].parts[tokens].sum()

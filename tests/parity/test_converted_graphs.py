@@ -141,7 +141,7 @@ class HeldT5:
         return pattern * np.einsum("thd,shd->hts", on_mixed, values)
 
 
-def test_a_graph_of_two_texts_is_that_of_held_pytorch():
+def test_a_graph_of_two_streams_is_that_of_held_pytorch():
     graph = duat.graph(model_of("t5"), GIVEN, 7, top_neurons=6)
     require_sums(graph)
     assert graph.rows == ("embedding", "encoder layer 0", "encoder layer 1", "decoder layer 2", "decoder layer 3")

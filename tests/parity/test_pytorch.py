@@ -209,9 +209,9 @@ def test_what_its_code_computes_is_checked_on_every_text():
     weights = dict(model.stack.weights)
     name = next(name for name in weights if name.endswith("ln_f.bias"))
     model.stack.weights = weights | {name: weights[name] + 1}
-    with pytest.raises(duat.DuatError, match="on this text its output .* in JAX and .* in PyTorch"):
+    with pytest.raises(duat.DuatError, match="on this input its output .* in JAX and .* in PyTorch"):
         duat.explain(model, [3, 4, 5], 6)
-    with pytest.raises(duat.DuatError, match="on this text its output .* in JAX and .* in PyTorch"):
+    with pytest.raises(duat.DuatError, match="on this input its output .* in JAX and .* in PyTorch"):
         duat.contrast(model, [3, 4, 5], [3, 7, 5], 6)
 
 

@@ -7,7 +7,7 @@ import typer
 
 from duat_jax.cli.command import CODE, command
 from duat_jax.cli.groups import Fields, OldName
-from duat_jax.cli.options import Input, ModelOfTexts, Number, Pair, Source, TextOrFile
+from duat_jax.cli.options import Beside, Input, ModelOfTexts, Number, Pair, Source, TextOrFile
 from duat_jax.cli.output import Answer, PageFiles
 from duat_jax.cli.progress import working
 from duat_jax.errors import InvalidInput
@@ -48,6 +48,7 @@ def intervene(
         OldName("--versus"),
     ] = None,
     pair: Pair = None,
+    beside: Beside = None,
     source: ModelOfTexts,
     number: Token,
     files: PageFiles,
@@ -61,7 +62,7 @@ def intervene(
     edits = parse_edits(edit, reference or "")
     if (reference is None) == any(map(is_patch, edits)):
         raise InvalidInput("--edit '… set reference' sets values to those on --reference TEXT: give both, or neither")
-    return _answer(source, number, Input(text=text, pair=pair), edits, reference)
+    return _answer(source, number, Input(text=text, pair=pair, beside=beside), edits, reference)
 
 
 @command(

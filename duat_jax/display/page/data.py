@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.display.examples import Examples
+from duat_jax.display.page.seen import seen_data
 from duat_jax.display.view import Cell, Table, UnitTable, View, numbers
 from duat_jax.models.vocabulary.token import written_label
 
@@ -51,6 +52,7 @@ def page_data(view: View, examples: Examples | None = None) -> dict[str, Any]:
         "tokens": view.tokens,
         "others": view.others,
         "line_ends": view.line_ends,
+        "seen": seen_data(view),
         "colourings": [each._replace(parts=numbers(each.parts))._asdict() for each in view.colourings],
         "rows": rows,
         "moves": msgspec.to_builtins(view.moves, enc_hook=numbers),

@@ -83,7 +83,7 @@ MODULES = "elements", "picture", "score", "graph", "table", "page", "live", "sta
 """The files of the module, each before those that import it."""
 
 
-NOT_RUN = "import ", "// @ts-check", "/** @typedef {{"
+NOT_RUN = "import ", "// @ts-check", "/** @typedef {{", " * @property {"
 """The beginnings of lines that one module doesn't need."""
 
 

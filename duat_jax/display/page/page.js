@@ -28,6 +28,7 @@ import { cellPanel, choices, grid, largestUnits, MOST, shown, tokenName, without
  * @property {string[]} tokens
  * @property {string[] | null} others
  * @property {number[]} line_ends
+ * @property {{style: {}, grids: [number, number, string][]}} seen the patches over an image: first, end, label
  * @property {Colouring[]} colourings
  * @property {Row[]} rows
  * @property {(import("./graph.js").Moves | null)[]} moves what heads move to each row
@@ -124,18 +125,31 @@ function colouringsOf(view, views) {
  * @param {(sentence: string) => void} say
  */
 function textPanel(view, { parts, note }, chosen, choose, say) {
-  const most = largest(parts);
   const text = make("div", { class: "text", tabindex: "0", role: "group", "aria-label": "the text, token by token" });
+  // Parts of single patches are small beside those of tokens: each image has the scale of its own.
+  const images = view.seen.grids.map(([first, end, label]) => {
+    const inside = parts.slice(first, end);
+    const [most, grid] = [largest(inside), make("div", { class: "seen", role: "group", "aria-label": label })];
+    Object.assign(grid.style, view.seen.style);
+    const caption = make("p", { class: "faint" }, `${label}: together ${seven(sum(inside))}, in full colour ${Number(most.toPrecision(3))}`);
+    return { first, end, grid, most, box: make("div", { class: "image" }, grid, caption) };
+  });
+  /** @param {number} token */
+  const imageOf = (token) => images.find(({ first, end }) => token >= first && token < end);
+  const alone = parts.filter((_, token) => !imageOf(token));
+  const most = largest(alone);
   view.tokens.forEach((label, token) => {
+    const image = imageOf(token);
     const other = view.others?.[token];
     const changed = other !== undefined && other !== label;
     const span = make("span", { class: `token${changed ? " other" : ""}${token === chosen ? " chosen" : ""}`, dir: "auto", ...(changed ? { "data-other": other } : {}) }, label);
-    shade(span, parts[token], most);
+    shade(span, parts[token], image?.most ?? most);
     whenPointedAt(span, "pointerenter", () => say(`token ${token} ${quoted(tokenName(view, token))}: ${full(parts[token])}`));
     span.addEventListener("click", () => choose(token));
-    text.append(span, ...(view.line_ends.includes(token) ? [make("br")] : []));
+    (image?.grid ?? text).append(span, ...(view.line_ends.includes(token) ? [make("br")] : []));
   });
-  return make("div", {}, text, make("p", { class: "faint" }, note));
+  const account = images.length ? ` All other tokens: together ${seven(sum(alone))}.` : "";
+  return make("div", {}, make("div", { class: "columns" }, ...images.map(({ box }) => box), text), make("p", { class: "faint" }, note, account));
 }
 
 /** The lists of what isn't at a token, and the account of the value.
@@ -280,7 +294,7 @@ export function show(view, el, { views, given, keep, files, acts, opened }) {
     if ("neuron" in changes) drawNeurons();
   };
 
-  const coloured = choice("The text is coloured by", "colouring", colourings.map(({ name }) => name), state.colouring, (colouring) => change({ colouring }));
+  const coloured = choice("Coloured by", "colouring", colourings.map(({ name }) => name), state.colouring, (colouring) => change({ colouring }));
   const counts = choices(view);
   const select = make("select", { "aria-label": "columns of the table" }, ...counts.map((count) =>
     make("option", { value: String(count), ...(count === state.columns ? { selected: "" } : {}) }, count === view.tokens.length ? "all tokens" : `the ${count} largest tokens`)));

@@ -205,7 +205,7 @@ def _unseen(block: Any, tokens: int, at: dict[str, int], *, other: bool) -> list
 
 def _embeddings(model: Transformer, inputs: Inputs) -> dict[str, Array]:
     """Return the summands of the embeddings, by name: of the token, of its segment, of its position."""
-    x, embedding = model.embed(inputs.given, inputs.segments), model.embedding
+    x, embedding = inputs.embedded(model), model.embedding
     if not isinstance(embedding, TokenEmbedding):
         return {"patch": x}
     parts = {"token": alike(embedding.token[...][inputs.given], x) * jnp.asarray(model.config.embedding_scale, x.dtype)}

@@ -16,7 +16,7 @@ from duat_jax.forms.secant import Secant, names_of
 from duat_jax.forms.split import Split, split_between
 from duat_jax.inputs.baseline_kinds import Baseline
 from duat_jax.inputs.baselines import ContrastQuestion, ask_contrast
-from duat_jax.inputs.images import seen_image
+from duat_jax.inputs.images import seen_by
 from duat_jax.inputs.model_inputs import ManyInputs, OneInput
 from duat_jax.interpret.comparison import compare_runs
 from duat_jax.interpret.contrast.heads import run_heads
@@ -133,7 +133,7 @@ def answer(
     split = _split(model, runs.reader, runs.real, runs.embeddings, runs.stream, held)
     # The difference is that of the plain forward passes.
     split = split.certified(runs.difference, model, runs.recompute)
-    parts, tokens, image = split.parts, len(runs.tokens), model.config.image
+    parts, tokens = split.parts, len(runs.tokens)
     found = Contrast(
         family=model.config.family,
         tokens=runs.tokens,
@@ -151,7 +151,7 @@ def answer(
         completeness=split.completeness,
         notes=(*question.notes, *split.notes),
         encoder_layers=encoder_layers_of(model.config),
-        image=None if image is None else seen_image(image, question.inputs.given),
+        image=seen_by(model.config, question.inputs),
     )
     return replace(found, head_runs=run_heads(model, runs, found.top_heads(head_runs))) if head_runs > 0 else found
 
@@ -219,4 +219,4 @@ def _moves(secant: Secant) -> Marked[LargestMoves]:
 def _flow(parts: dict[Site, Array], every: Iterable[Site]) -> Marked[Array]:
     """Return the parts of every token after the embedding and after each layer."""
     rows = rows_of_streams(every, parts)
-    return Marked({row[0].key: sum((parts[site] for site in row[1:]), parts[row[0]]).sum(-1) for row in rows})
+    return Marked({row[0].key: jnp.stack([parts[site].sum(-1) for site in row]).sum(0) for row in rows})

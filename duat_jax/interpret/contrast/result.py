@@ -28,7 +28,7 @@ from duat_jax.display.view import (
     named_parts,
 )
 from duat_jax.forms.completeness import Completeness
-from duat_jax.inputs.images import SeenImage
+from duat_jax.inputs.images import SeenImage, labels_beside, name_of_input, reads_pixels
 from duat_jax.inputs.labels import Prediction
 from duat_jax.interpret.comparison import Compared
 from duat_jax.interpret.contrast.head_parts import HeadPart, HeadRuns, table_of_runs
@@ -39,7 +39,6 @@ from duat_jax.json_record import as_record
 from duat_jax.kinds import kept_as
 from duat_jax.models.layout import layer_label
 from duat_jax.models.targets.description import TargetDescription
-from duat_jax.models.vocabulary.token import token_label
 from duat_jax.transform.keys import Key, Marked
 
 UNPAIRED = "–"
@@ -127,7 +126,9 @@ class Contrast(Displayed):
     @property
     def rows(self) -> tuple[str, ...]:
         """The labels of the rows of the flow."""
-        return tuple(layer_label(layer, self.encoder_layers) for layer in self.layers)
+        return tuple(
+            layer_label(layer, self.encoder_layers, of_image=reads_pixels(self.image)) for layer in self.layers
+        )
 
     def top_neurons(self, count: int) -> list[Neuron]:
         """Return the neurons with the largest parts by size.
@@ -179,7 +180,7 @@ class Contrast(Displayed):
             runs=self._runs(),
             output=self.target.output_id,
             position=self.target.position,
-            tokens=tuple(map(token_label, self.tokens)),
+            tokens=labels_beside(self.tokens, self.image),
             others=self._other_tokens(),
             line_ends=line_ends(self.tokens),
             heading="Where the difference is, after each layer",
@@ -225,12 +226,23 @@ class Contrast(Displayed):
         """Return the headline: which token makes the difference, and which head brings most of it."""
         only = self.references[0] if len(self.references) == 1 else None
         others = only.tokens if only is not None and only.tokens else None
-        of_image, part = self.image is not None, float(self.flow[0, token])
-        return of_contrast(self.target, self.value, self.difference, self.tokens, others, token, part, move, of_image)
+        part, image = float(self.flow[0, token]), self.image
+        return of_contrast(
+            self.target,
+            self.value,
+            self.difference,
+            self.tokens,
+            others,
+            token,
+            part,
+            move,
+            image,
+            same_image=image is None or not self.flow[0, : image.patches.stop].any(),
+        )
 
     def _runs(self) -> tuple[ModelRun, ...]:
         """Return the runs on the input and on each reference, and the mean of several."""
-        run = ModelRun(f"the {'text' if self.image is None else 'image'}", self.value, self.predictions)
+        run = ModelRun(name_of_input(self.image, len(self.tokens)), self.value, self.predictions)
         others = [ModelRun(each.name, each.value, each.predictions) for each in self.references]
         if len(others) == 1:
             return compared(run, others[0])
@@ -242,7 +254,8 @@ class Contrast(Displayed):
         only = self.references[0]
         if len(self.references) > 1 or not only.tokens:
             return None
-        return tuple(UNPAIRED if i in only.unpaired else token_label(token) for i, token in enumerate(only.tokens))
+        labels = labels_beside(only.tokens, self.image)
+        return tuple(UNPAIRED if i in only.unpaired else label for i, label in enumerate(labels))
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the parts with named axes.

@@ -14,7 +14,7 @@ from duat_jax.display.result import ResultList
 from duat_jax.forms import affine_form, decomposition
 from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.batching import batches, require_spread, row
-from duat_jax.inputs.images import seen_image
+from duat_jax.inputs.images import seen_by
 from duat_jax.inputs.labels import Labels, labels_of
 from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.inputs.question import Question, ask
@@ -198,7 +198,7 @@ def _split(
             return model.states(x, inputs.real), {name: offset(jnp.stack(each), name) for name, each in added.items()}
 
         by_token = partial(rows_of_tokens, model.config, marks.ACTIVATION, real=inputs.real)
-        recording = record_kinds(read_from, model.embed(inputs.given, inputs.segments), _KINDS)
+        recording = record_kinds(read_from, inputs.embedded(model), _KINDS)
 
         def parts(readout: Any, target: Occurrence | None) -> _Parts:
             decomposed = decomposition.contributions(recording, readout, target=target)
@@ -251,7 +251,7 @@ def _explanation(
     activations: Marked[np.ndarray],
     where: str,
 ) -> Explanation:
-    (reading, predicted), tokens, image = read_out, len(labels.names), model.config.image
+    (reading, predicted), tokens = read_out, len(labels.names)
     described = target.describe(reading, labels)
     remedy = "check the model's weights, or compute in a dtype of a wider range"
     require_finite(described.headline, {where: float(reading.value)}, remedy)
@@ -280,6 +280,6 @@ def _explanation(
         collapse_bias=float(parts.collapse_bias),
         completeness=whole,
         collapse_completeness=collapsed,
-        image=None if image is None else seen_image(image, inputs.given),
+        image=seen_by(model.config, inputs),
         encoder_layers=encoder_layers_of(model.config),
     )

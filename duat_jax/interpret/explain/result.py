@@ -25,7 +25,7 @@ from duat_jax.display.view import (
     named_parts,
 )
 from duat_jax.forms.completeness import Completeness
-from duat_jax.inputs.images import SeenImage
+from duat_jax.inputs.images import SeenImage, labels_beside, name_of_input, reads_pixels
 from duat_jax.inputs.labels import Prediction
 from duat_jax.interpret.explain.record import ExplanationRecord
 from duat_jax.interpret.headline import of_explanation
@@ -33,7 +33,6 @@ from duat_jax.json_record import as_record
 from duat_jax.kinds import kept_as
 from duat_jax.models.layout import layer_label
 from duat_jax.models.targets.description import TargetDescription
-from duat_jax.models.vocabulary.token import token_label
 from duat_jax.transform.keys import Key, Marked
 
 EXACT = (
@@ -142,7 +141,7 @@ class Explanation(Displayed):
         def label(key: Key) -> str:
             if key.layer is None or key.layer in alike:
                 return str(key)
-            layer = layer_label(key.layer, self.encoder_layers)
+            layer = layer_label(key.layer, self.encoder_layers, of_image=reads_pixels(self.image))
             return layer if terms_in[key.layer] == 1 else f"{layer} {_in_layer(key)[1]}"
 
         return {key: label(key) for key in self.terms}
@@ -179,20 +178,20 @@ class Explanation(Displayed):
         )
         parts = np.stack([row.parts for row in rows])
         row, token = divmod(int(np.abs(parts).argmax()), len(self.tokens))
-        part, in_image = float(parts[row, token]), self.image is not None
+        part = float(parts[row, token])
         return View(
             kind="explanation",
             target=self.target.headline,
-            headline=of_explanation(self.target, self.value, token, part, rows[row].name, self.tokens, in_image),
+            headline=of_explanation(self.target, self.value, token, part, rows[row].name, self.tokens, self.image),
             largest=Largest(token, part, rows[row].layer),
             value=self.value,
             value_name="value",
             completeness=self.completeness,
             exact=EXACT,
-            runs=(ModelRun("the text" if self.image is None else "the image", self.value, self.predictions),),
+            runs=(ModelRun(name_of_input(self.image, len(self.tokens)), self.value, self.predictions),),
             output=self.target.output_id,
             position=self.target.position,
-            tokens=tuple(map(token_label, self.tokens)),
+            tokens=labels_beside(self.tokens, self.image),
             line_ends=line_ends(self.tokens),
             rows=tuple(rows),
             colourings=(

@@ -55,7 +55,7 @@ def flow_of(model: Transformer, inputs: Inputs, readout: Array, stream: int | No
     real: Any = inputs.real
     recording = record_kinds(
         lambda x: forward_from(model, x, real, stream).at(stream),
-        model.embed(inputs.given, inputs.segments),
+        inputs.embedded(model),
         stream_flow.KINDS,
     )
     known = {each.site: each for each in model.config.marks or ()}

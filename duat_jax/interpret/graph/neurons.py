@@ -109,7 +109,7 @@ def _read(
     real: Any = inputs.real
     recording = record_kinds(
         lambda x: forward_from(model, x, real, stream).at(stream),
-        model.embed(inputs.given, inputs.segments),
+        inputs.embedded(model),
         marks.KINDS,
     )
     # Layers behind the stream that the target reads aren't run.
@@ -206,6 +206,6 @@ def _without(
             kept = jnp.ones((len(real), width)).at[neurons.tokens, neurons.units].min(factors, mode="drop")
             edits[Site(marks.ACTIVATION, key)] = Edit(units.as_they_lie(key, kept))
         run = edit(lambda x: forward_from(model, x, real, stream).at(stream), edits)
-        return reader.read(model, passed_on(real, run(model.embed(inputs.given, inputs.segments)), stream)).value
+        return reader.read(model, passed_on(real, run(inputs.embedded(model)), stream)).value
 
     return jax.vmap(without)(off)

@@ -10,6 +10,7 @@ from duat_jax.display.named_arrays import NamedArray, by_mark, of_tokens, whole
 from duat_jax.display.page.graph_view import GraphView, GroupView
 from duat_jax.display.result import Displayed
 from duat_jax.display.view import RANKED, Largest, Table, View, numbers
+from duat_jax.inputs.images import reads_pixels
 from duat_jax.interpret.attention.result import pair_fields
 from duat_jax.interpret.graph.network import network_of
 from duat_jax.interpret.graph.read_neuron import ReadNeuron
@@ -108,9 +109,9 @@ class Graph(Streams, Displayed):
     def _tables(self) -> Iterator[Table]:
         """Yield the tables of the largest moves, of scores, neurons and groups."""
         labels = [token_label(token) for token in self.explanation.tokens]
-        first = self.explanation.encoder_layers
+        first, of_image = self.explanation.encoder_layers, reads_pixels(self.explanation.image)
         moves = (
-            (layer_label(key.layer, first), source, labels[source], token, labels[token], head, part)
+            (layer_label(key.layer, first, of_image=of_image), source, labels[source], token, labels[token], head, part)
             for key, source, token, head, part in map(self.counted_on, self.top_moves(RANKED))
         )
         yield Table(

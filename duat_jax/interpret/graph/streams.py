@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from duat_jax.forms.completeness import Completeness
+from duat_jax.inputs.images import reads_pixels
 from duat_jax.interpret.attention.result import AttentionScore
 from duat_jax.interpret.explain.result import Explanation
 from duat_jax.interpret.graph.read_neuron import NeuronGroup, ReadNeuron
@@ -55,7 +56,9 @@ class Streams:
     @property
     def rows(self) -> tuple[str, ...]:
         """The names of the streams: after the embedding and after each layer."""
-        return tuple(layer_label(layer, self.explanation.encoder_layers) for layer in self.layers)
+        explanation = self.explanation
+        of_image = reads_pixels(explanation.image)
+        return tuple(layer_label(layer, explanation.encoder_layers, of_image=of_image) for layer in self.layers)
 
     @property
     def moves_of_rows(self) -> list[Moves | None]:

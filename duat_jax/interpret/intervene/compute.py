@@ -289,7 +289,7 @@ def _run(
 ) -> tuple[Reading, Predicted]:
     """Return the target's reading with edits, and the most probable outputs where it reads the last states."""
     states = edit(_states(model, inputs.real, stream), at_marks(slots, edits, jnp.asarray(inputs.real)))
-    passed = passed_on(inputs.real, states(model.embed(inputs.given, inputs.segments)), stream)
+    passed = passed_on(inputs.real, states(inputs.embedded(model)), stream)
     return read(model, reader, passed) if stream is None else (reader.read(model, passed), None)
 
 
@@ -304,7 +304,7 @@ def _split(
     stream: int | None,
 ) -> Split:
     """Split the effect of all edits over every edited value, by the table of contributions and by the secant."""
-    x, real = model.embed(inputs.given, inputs.segments), jnp.asarray(inputs.real)
+    x, real = inputs.embedded(model), jnp.asarray(inputs.real)
     states = _states(model, real, stream)
     edits = jax.tree.map(lambda array: array.astype(x.dtype), edits)
 

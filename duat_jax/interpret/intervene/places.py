@@ -7,10 +7,9 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from jaxtyping import Shaped
 
-from duat_jax.inputs.model_inputs import TEXTS
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
-from duat_jax.models.layout import UnitLayout
+from duat_jax.models.layout import ENCODER, UnitLayout
 from duat_jax.models.units import both_streams_of, heads_of, neurons_of
 from duat_jax.models.validation import whole_number
 from duat_jax.transform.editing import Edit
@@ -102,19 +101,20 @@ class Editable(ABC):
             return None
         layouts, name, units = found
         rows: tuple[int, ...] | None
-        if config.decoder_start is not None and isinstance(self.tokens, str) and self.tokens in TEXTS:
-            rows = tuple(np.flatnonzero(real == 1 + TEXTS.index(self.tokens)).tolist())
+        if isinstance(self.tokens, str) and self.tokens in config.streams:
+            first = (real == ENCODER) == (self.tokens == config.streams[0])
+            rows = tuple(np.flatnonzero(first).tolist())
         else:
             rows = None if every else _indices(self.tokens, "token", tokens, problems, least=-tokens)
         if not tokens or (rows is None and not every):
             return None
-        of_each = [np.flatnonzero(real == each.stream) if each.stream else np.arange(tokens) for each in layouts]
+        of_each = [each.tokens(real) for each in layouts]
         chosen = of_each[0] if rows is None and len(layouts) == 1 else rows
         for layout, known in zip(layouts, of_each, strict=True):
             if chosen is not None and np.isin(chosen, known).all():
                 return Selected(layout, name, units, tuple(map(int, chosen)), every)
         there = ", or at ".join(f"{known[0]} to {known[-1]}" for known in of_each)
-        problems.append(f"{name} is at tokens {there}: name tokens of one, or {' or '.join(map(repr, TEXTS))}")
+        problems.append(f"{name} is at tokens {there}: name tokens of one, or {' or '.join(map(repr, config.streams))}")
         return None
 
     @abstractmethod

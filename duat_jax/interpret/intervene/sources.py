@@ -22,6 +22,7 @@ from duat_jax.marking.program import MIXED
 from duat_jax.models import sites
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
+from duat_jax.models.layout import ENCODER
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import whole_number
 from duat_jax.nn.pattern import attention_mask
@@ -94,7 +95,9 @@ class FromInput(ValueSource):
                 f"the text has {len(inputs.real)} tokens and the other text {len(other.real)}: values are set token by"
                 " token, give a text of as many"
             )
-        elif np.array_equal(other.given, inputs.given):
+        elif np.array_equal(other.given, inputs.given) and (
+            other.pixels is None or np.array_equal(other.pixels, inputs.pixels)
+        ):
             problems.append("the text and the other text are the same for the model: give another")
 
     def _values(self, model: Transformer, inputs: Inputs, place: Selected, tokenizer: "Tokenizer | None") -> np.ndarray:
@@ -138,7 +141,8 @@ class SteeringVector(ValueSource):
             problems.append(f"{place.name} isn't a stream: steer a stream along the direction between two texts")
         if not np.isfinite(self.strength):
             problems.append(f"the strength {self.strength} isn't finite: give a number")
-        if self.towards == self.away:
+        leaves, other = jax.tree.leaves(self.towards), jax.tree.leaves(self.away)
+        if len(leaves) == len(other) and all(map(np.array_equal, leaves, other)):
             problems.append(
                 f"the texts towards and away are both {quoted(self.towards)}: their direction is zero, give two texts"
             )
@@ -147,9 +151,9 @@ class SteeringVector(ValueSource):
 
     def _values(self, model: Transformer, inputs: Inputs, place: Selected, tokenizer: "Tokenizer | None") -> np.ndarray:
         # Of an encoder with a decoder, at the last token of the one whose stream is steered.
-        stream = inputs.real[place.tokens[-1]]
+        first = inputs.real[place.tokens[-1]] == ENCODER
         towards, away = (
-            _values_at(model, checked, place)[np.flatnonzero(checked.real == stream)[-1]].astype(np.float64)
+            _values_at(model, checked, place)[np.flatnonzero((checked.real == ENCODER) == first)[-1]].astype(np.float64)
             for text in (self.towards, self.away)
             for checked in [checked_input(model.config, text, "the text", [], tokenizer)]
         )
@@ -184,7 +188,8 @@ class MeanEmbedding(ValueSource):
     ) -> None:
         if place is not None and place.mark.site != sites.stream(0):
             problems.append(f"{place.name} isn't the first stream: set tokens of stream 0 to the mean embedding")
-        if config.image is not None:
+        before = 0 if config.beside is None else config.beside.tokens
+        if config.image is not None or (place is not None and min(place.tokens) < before):
             problems.append("an image has no vocabulary, and so no mean embedding: set its patches to numbers")
 
     def _values(self, model: Transformer, inputs: Inputs, place: Selected, tokenizer: "Tokenizer | None") -> np.ndarray:
@@ -267,7 +272,7 @@ def _recorded(model: Transformer, inputs: Inputs) -> Recording:
     def states(x: Array) -> Array:
         return forward_from(model, x, jnp.asarray(inputs.real), None).at(None)
 
-    return record_kinds(states, model.embed(inputs.given, inputs.segments), (*KINDS, marks.STREAM, marks.POINT))
+    return record_kinds(states, inputs.embedded(model), (*KINDS, marks.STREAM, marks.POINT))
 
 
 @jax.jit

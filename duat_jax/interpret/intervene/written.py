@@ -5,10 +5,10 @@ import re
 from collections.abc import Callable, Sequence
 
 from duat_jax.errors import InvalidInput
-from duat_jax.inputs.model_inputs import TEXTS
 from duat_jax.interpret.intervene.places import Editable, Heads, Neurons, Stream
 from duat_jax.interpret.intervene.sources import FromInput, HeadMove, MeanEmbedding, SteeringVector
 from duat_jax.models.checkpoint.problems import quoted
+from duat_jax.models.config import STREAMS
 from duat_jax.transform.editing import Edit
 
 _NUMBER, _TEXT = r"-?\d+(?:\.\d+)?", r'"(?:[^"\\]|\\.)*"'
@@ -16,7 +16,7 @@ _UNIT = r"\d{1,18}"
 """The number of a layer, a unit or a token, of so many digits as every `int` reads."""
 _INDEX = f"-?{_UNIT}"
 _SEVERAL = rf"{_INDEX}(?:,{_INDEX})*"
-_AT = rf"(?:@(?P<tokens>{_SEVERAL}|{'|'.join(TEXTS)}))?"
+_AT = rf"(?:@(?P<tokens>{_SEVERAL}|{'|'.join(STREAMS)}))?"
 _MULTIPLIED = rf"(?P<verb>set|scale) (?P<value>{_NUMBER})"
 _DONE = rf"{_MULTIPLIED}|set (?P<reference>reference|other)"
 

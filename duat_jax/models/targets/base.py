@@ -41,15 +41,9 @@ class ForwardPass(NamedTuple):
         return self.states if stream is None else self.streams[stream]
 
 
-def forward(
-    model: Transformer,
-    inputs: Any,
-    real: Shaped[Array, "tokens"],
-    streams: tuple[int, ...] = (),
-    segments: Int[Array, "tokens"] | None = None,
-) -> ForwardPass:
-    """Run a model without recording."""
-    x = model.embed(inputs, segments)
+def forward(model: Transformer, inputs: Any, streams: tuple[int, ...] = ()) -> ForwardPass:
+    """Run a model on `Inputs` without recording."""
+    x, real = inputs.embedded(model), inputs.real
     return ForwardPass(real, model.states(x, real), {i: model.stream(x, i, real) for i in streams})
 
 

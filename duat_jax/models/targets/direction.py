@@ -49,11 +49,7 @@ class Direction(ReadByItself):
         streams = [] if layers is None else streams_of(config, layers)
         if layers is not None and not streams:
             known = [number for number in range(config.layers + 1) if streams_of(config, number)]
-            why = (
-                "no sum in the model's code is it"
-                if config.decoder_start is None
-                else "each of the two texts has its own there"
-            )
+            why = "each of the two streams has its own there" if config.streams else "no sum in the model's code is it"
             problems.append(
                 f"the stream after layer {layers - 1} isn't known as one: {why}; give {', '.join(map(str, known))}, or"
                 " none for the last hidden states"

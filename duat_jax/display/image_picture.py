@@ -56,7 +56,7 @@ class Layer(NamedTuple):
 
     @property
     def entries(self) -> Float[np.ndarray, "entries"]:
-        """What lies over the image in one entry, and the parts of all other tokens."""
+        """The sum of the parts that lie over the image, and the parts of all other tokens."""
         return np.array([self.over.sum(), *self.before, *self.text])
 
     @property

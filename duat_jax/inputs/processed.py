@@ -20,10 +20,8 @@ MOST_PIXELS = 2**26
 """The largest image that is decoded or made: a small file may hold an enormous one."""
 FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
-Pixels = Float[np.ndarray, "channels height width"]
 
-
-def load_sound(file: Path | str, path: Path | str) -> Pixels:
+def load_sound(file: Path | str, path: Path | str) -> Float[np.ndarray, "channels height width"]:
     """Return the spectrogram of a sound's file as a model reads it, by the checkpoint's own feature extractor.
 
     Args:
@@ -50,12 +48,14 @@ def load_sound(file: Path | str, path: Path | str) -> Pixels:
     return _prepared(file, local_path(path), config.beside.image, "AutoFeatureExtractor", _samples)
 
 
-def processed_image(file: Path | str, path: Path, image: Image) -> Pixels:
+def processed_image(file: Path | str, path: Path, image: Image) -> Float[np.ndarray, "channels height width"]:
     """Return the pixels of an image's file as a model by PyTorch's code takes them."""
     return _prepared(file, path, image, "AutoImageProcessor", _opened)
 
 
-def _prepared(file: Path | str, path: Path, image: Image, automatic: str, read: Any) -> Pixels:
+def _prepared(
+    file: Path | str, path: Path, image: Image, automatic: str, read: Any
+) -> Float[np.ndarray, "channels height width"]:
     """Return what a checkpoint's processor makes of a file."""
     with requiring("torch", "the model"):
         import transformers
@@ -97,7 +97,7 @@ def _samples(file: Path | str, extractor: Any) -> Shaped[np.ndarray, "..."]:
     if len(samples) > extractor.n_samples:
         seconds = extractor.n_samples / rate
         raise InvalidInput(
-            f"{file} lasts {len(samples) / rate:.1f} s, and the model reads {seconds:.0f} s at most: cut it"
+            f"{file} lasts {len(samples) / rate:z.1f} s, and the model reads {seconds:z.0f} s at most: cut it"
         )
     if np.issubdtype(samples.dtype, np.integer):
         limits = np.iinfo(samples.dtype)

@@ -1,4 +1,4 @@
-"""How units lie at the marks of a model that PyTorch's code computes: found by texts of two lengths."""
+"""The layouts of units at the marks of a model that PyTorch's code computes, found by texts of two lengths."""
 
 from collections.abc import Iterator, Sequence
 

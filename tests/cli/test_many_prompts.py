@@ -76,7 +76,7 @@ def test_wrong_lines_are_reported_at_once_before_anything_is_written(line, says,
         and f"; line {last}: " in result.stderr
         and f"line {last + 1}" not in result.stderr
     )
-    assert "with text and, if wanted, id, pair, target, contrast, against, position" in result.stderr
+    assert "with text and, if wanted, id, pair, image, target, contrast, against, position" in result.stderr
 
 
 def test_a_prompt_has_the_record_of_a_question_of_its_own(asked):

@@ -13,6 +13,7 @@ from helpers import close, described, near
 
 import duat_jax as duat
 from duat_jax.inputs.batching import batches
+from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.inputs.question import ask
 from duat_jax.interpret import pipeline
 from duat_jax.interpret.explain import compute as run
@@ -237,7 +238,7 @@ def test_a_log_probability_is_its_logit_beside_the_mean_minus_the_entropy(name):
     close(explanation.biases["entropy"], (np.exp(logs) * logs).sum())
     assert explanation.target.headline == "log-probability of 'w7' at token 2, 'w3'"
     # Without the entropy it is linear in the stream to first order: the covector is the gradient.
-    passed = forward(model, IDS, jnp.ones(6, bool))
+    passed = forward(model, Inputs(IDS, jnp.ones(6, bool), None))
     readout = duat.targets.LogProbability(7, 2).read(model, passed).readout
     gradient = jax.grad(lambda h: jax.nn.log_softmax(model.logits_at(h[2]).values)[7])(passed.states)
     if model.config.head.cap is None:  # its ratio is held
@@ -321,7 +322,7 @@ def test_many_texts_and_targets_are_those_of_each(name):
         ids, real = jnp.array(text), jnp.ones(len(text), bool)
         question = ask(described(model.config), text, MANY[name])
         for asked, explanation in zip(question.targets[0], row):
-            passed = forward(model, ids, real, () if asked.stream is None else (asked.stream,))
+            passed = forward(model, Inputs(ids, real, None), () if asked.stream is None else (asked.stream,))
             reading = asked.reader(lambda other: (model(jnp.array(other)), len(other))).read(model, passed)
             recording = duat.record(model.hidden)(model.embed(ids))
             place = None if asked.stream is None else recording.streams[asked.stream]

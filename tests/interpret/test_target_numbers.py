@@ -8,6 +8,7 @@ from cases import GOLDEN
 from helpers import close
 
 import duat_jax as duat
+from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.lora.adapter import merge, new_adapters
 from duat_jax.lora.change import lora_change
 from duat_jax.models.targets.base import forward
@@ -56,7 +57,7 @@ ASKED |= {
 def test_a_target_is_its_read_out_times_the_states_and_its_constants(target):
     """The logits of masked tokens have biases, which most others don't have."""
     model = duat.load(GOLDEN / "bert-masked", dtype=jnp.float64)
-    passed = forward(model, IDS, jnp.ones(len(IDS), bool))
+    passed = forward(model, Inputs(IDS, jnp.ones(len(IDS), bool), None))
     reading = target.read(model, passed)
     assert abs(reading.constant) > 1e-3
     entropy = 0 if reading.entropy is None else reading.entropy
@@ -78,7 +79,7 @@ def by_hand(model, ids, target):
             a, b = said.mean(0), model(target.against).mean(0)
             return a @ b / jnp.linalg.norm(a) / jnp.linalg.norm(b)
         case duat.targets.Direction():
-            streams = forward(model, ids, jnp.ones(len(ids), bool), (target.stream,)).streams
+            streams = forward(model, Inputs(ids, jnp.ones(len(ids), bool), None), (target.stream,)).streams
             return streams[target.stream][target.position] @ target.vector
 
 

@@ -6,6 +6,7 @@ from cases import GOLDEN
 from golden_checkpoints import CHECKPOINTS, agree, golden
 
 import duat_jax as duat
+from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.models.registry import FAMILIES
 from duat_jax.models.targets.base import forward
 
@@ -37,7 +38,9 @@ def test_the_model_is_the_reference_in_float32(name):
 @pytest.mark.parametrize("name", EACH)
 def test_every_hidden_state_is_the_reference(name):
     model, given, outputs = golden(name)
-    streams = forward(model, given, jnp.ones(outputs["streams"].shape[1], bool), tuple(range(model.config.layers + 1)))
+    streams = forward(
+        model, Inputs(given, jnp.ones(outputs["streams"].shape[1], bool), None), tuple(range(model.config.layers + 1))
+    )
     agree(jnp.stack(list(streams.streams.values())), outputs["streams"])
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import duat_jax as duat
+from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.models.targets.base import forward
 
 from . import hugging_face
@@ -150,7 +151,7 @@ def errors(case: Case, directory: Path, expected: hugging_face.Outputs, dtype: s
     model = duat.load(directory, dtype=jnp.dtype(dtype))
     given = jnp.asarray(inputs(case))
     wanted = tuple(range(len(expected.streams)))
-    passed = forward(model, given, jnp.ones(expected.streams.shape[1], bool), streams=wanted)
+    passed = forward(model, Inputs(given, jnp.ones(expected.streams.shape[1], bool), None), wanted)
     found = {
         "value": relative_error(np.asarray(model(given)), expected.value),
         "streams": relative_error(np.stack([np.asarray(passed.streams[i]) for i in wanted]), expected.streams),

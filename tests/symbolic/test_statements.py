@@ -116,14 +116,15 @@ def letters_of(line):
 
 @pytest.mark.parametrize("what", WHAT)
 def test_every_letter_that_is_printed_is_defined_in_the_same_text(what):
-    text = run("derive", "--what", what).stdout
-    table, _, rest = text.partition("\n\n")
-    assert table.startswith("Letters\n")
-    defined = set().union(*(letters_of(line.split("  ")[0]) for line in table.splitlines()[2:]))
-    equations = re.findall(r"^[✓✗○ ] (.*? (?:=|:=|≈|<|≤) .*?)(?:    \[|Matrix\(\[$)", rest, re.MULTILINE)
-    assert equations
-    printed = set().union(*map(letters_of, equations))
-    assert printed - defined <= {"Abs", "Matrix"}, printed - defined
+    before, *texts = re.split(r"^Letters\n", run("derive", "--what", what).stdout, flags=re.MULTILINE)
+    assert not before and texts
+    for text in texts:  # each theorem's
+        table, _, rest = text.partition("\n\n")
+        defined = set().union(*(letters_of(line.split("  ")[0]) for line in table.splitlines()[1:]))
+        equations = re.findall(r"^[✓✗○ ] (.*? (?:=|:=|≈|<|≤) .*?)(?:    \[|Matrix\(\[$)", rest, re.MULTILINE)
+        assert equations
+        printed = set().union(*map(letters_of, equations))
+        assert printed - defined <= {"Abs", "Matrix"}, printed - defined
 
 
 @pytest.mark.parametrize("what", ["two-layers", "recursions", "proof", "collapse", "contributions", "pruning", "lora"])

@@ -243,7 +243,7 @@ export function show(view, el, { views, given, keep, files, acts, opened }) {
     neuron.replaceChildren(...(opened.neuron ? [neuronPanel(opened.neuron, acts)] : []));
   };
   const picture = () => {
-    const columns = shown(view, few ? state.columns : Math.max(Math.min(fitting(room), view.tokens.length), state.columns));
+    const columns = shown(view, few ? state.columns : Math.max(Math.min(fitting(room, rows), view.tokens.length), state.columns));
     const drawing = {
       title: `${view.target} = ${seven(view.value)}`, rows, labels, columns, others: without(view, columns),
       parts, arrows: arrows.slice(0, state.arrows).map((move) => arrowOf(rows, labels, move)),

@@ -10,13 +10,16 @@ import { full, largest, quoted, short, sum, whenPointedAt } from "./elements.js"
  * @typedef {{title: string, rows: string[], labels: string[], columns: number[], others: number[], parts: number[][], arrows: Arrow[], reads: {token: number, label: string} | null}} Drawing
  */
 
-const [NARROW, WIDE, LEFT, TOP] = [34, 140, 84, 34];
+const [NARROW, WIDE, TOP] = [34, 140, 34];
 const COLOURS = { positive: "#d53e34", negative: "#2976c7", ink: "#808590" };
 /** The width beside the rows of wide pictures, in which the largest arrow to each row has its head's name. */
 const NAMES = 120;
 
-/** How many columns fit a width. @param {number} width */
-export const fitting = (width) => Math.max(Math.floor((width - LEFT - 12) / NARROW), 3);
+/** The width before the columns, in which each row has its name. @param {string[]} rows */
+const before = (rows) => (rows.some((name) => name.length > 11) ? 120 : 84);
+
+/** How many columns fit a width. @param {number} width @param {string[]} rows */
+export const fitting = (width, rows) => Math.max(Math.floor((width - before(rows) - 12) / NARROW), 3);
 
 /** @param {string} tag @param {Record<string, string | number>} attributes @param {...(Node | string)} children */
 function svg(tag, attributes, ...children) {
@@ -39,30 +42,30 @@ const cut = (label, most) => (label.length > most ? `${label.slice(0, most - 1)}
 export function draw({ title, rows, labels, columns, others, parts, arrows, reads }, chosen, room, choose, say) {
   const most = largest(columns.flatMap((token) => parts.map((row) => row[token])));
   // The tokens that share a column stand first.
-  const first = others.length ? 1 : 0;
+  const [first, left] = [others.length ? 1 : 0, before(rows)];
   const place = new Map(columns.map((token, column) => [token, column + first]));
   const count = columns.length + first;
   // Few tokens get wide columns, and many layers low rows.
   const names = arrows.length && room >= 700 ? NAMES : 0;
-  const step = Math.min(Math.max(Math.floor((room - names - LEFT - 12) / count), NARROW), WIDE);
+  const step = Math.min(Math.max(Math.floor((room - names - left - 12) / count), NARROW), WIDE);
   const high = (rows.length > 16 ? 20 : 32) + (arrows.length ? 10 : 0);
   const square = high - (arrows.length ? 16 : 6);
   const bottom = TOP + rows.length * high;
   const upright = step < 64;
   const longest = Math.min(columns.reduce((length, token) => Math.max(length, labels[token].length), 9), 14);
-  const [width, height] = [LEFT + count * step + 10 + names, bottom + (upright ? 30 + 7 * longest : 40)];
+  const [width, height] = [left + count * step + 10 + names, bottom + (upright ? 30 + 7 * longest : 40)];
   const image = svg("svg", { xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "font-family": "ui-monospace, monospace", "font-size": 11, fill: "currentColor" });
   image.append(svg("title", {}, title));
   /** @param {number} row */
   const top = (row) => bottom - (row + 1) * high;
   /** @param {number} column */
-  const middle = (column) => LEFT + (column + 0.5) * step;
-  rows.forEach((name, row) => image.append(svg("text", { x: LEFT - 8, y: top(row) + high / 2 + 4, "text-anchor": "end", fill: COLOURS.ink }, cut(name, 11))));
+  const middle = (column) => left + (column + 0.5) * step;
+  rows.forEach((name, row) => image.append(svg("text", { x: left - 8, y: top(row) + high / 2 + 4, "text-anchor": "end", fill: COLOURS.ink }, cut(name, 16))));
 
   /** @param {number} column @param {number} row @param {number} part @param {string} sentence @param {boolean} isChosen */
   const box = (column, row, part, sentence, isChosen) => {
     const element = svg("rect", {
-      x: LEFT + column * step + 2, y: top(row) + (high - square) / 2, width: step - 4, height: square, rx: 4,
+      x: left + column * step + 2, y: top(row) + (high - square) / 2, width: step - 4, height: square, rx: 4,
       fill: part < 0 ? COLOURS.negative : COLOURS.positive, "fill-opacity": most ? 0.75 * Math.min(Math.abs(part) / most, 1) : 0,
       stroke: isChosen ? "currentColor" : COLOURS.ink, "stroke-opacity": isChosen ? 1 : 0.25, "stroke-width": isChosen ? 2 : 1,
     });
@@ -118,7 +121,7 @@ export function draw({ title, rows, labels, columns, others, parts, arrows, read
     image.append(arrow);
     if (!names || named.has(row) || Math.abs(part) < widest / 10) continue;
     named.add(row);
-    image.append(svg("text", { x: LEFT + count * step + 8, y: top(row) + high + 4, "font-weight": 600 }, label));
+    image.append(svg("text", { x: left + count * step + 8, y: top(row) + high + 4, "font-weight": 600 }, label));
   }
   return /** @type {SVGSVGElement} */ (image);
 }

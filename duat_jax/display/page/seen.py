@@ -14,7 +14,7 @@ SMALL = 64
 """The longest side, in pixels, of an image that is kept as it is; a larger one is compressed with loss."""
 
 VEIL = "linear-gradient(color-mix(in srgb, var(--page) 55%, transparent) 0 0)"
-"""What makes an image pale, in light and in dark, so that the colours over it are seen."""
+"""The style that makes an image pale, in light and in dark, so that the colours over it are seen."""
 
 
 def seen_data(view: View) -> dict[str, Any]:

@@ -287,7 +287,7 @@ def seen_by(config: Config, inputs: Inputs) -> SeenImage | None:
     image, pixels = (config.image, inputs.given) if beside is None else (beside.image, inputs.pixels)
     if image is None:
         return None
-    rows, columns = image.height // image.patch_height, image.width // image.patch_width
+    rows, columns = image.rows, image.columns
     covered = pixels[:, : rows * image.patch_height, : columns * image.patch_width]
     if beside is None:
         return SeenImage(covered, rows, columns, image.whole)

@@ -98,7 +98,7 @@ def labels_of(config: Config, inputs: Inputs, tokenizer: "Tokenizer | None") -> 
 
 def _names_of_patches(image: Image, *, sound: bool) -> Iterator[str]:
     """Yield the names of an image's tokens, the row and the column of each patch, or of a sound its first frame."""
-    columns = image.width // image.patch_width
+    columns = image.columns
     yield from ("whole" if place == 0 else f"register {place}" for place in range(image.whole))
     for place in range(image.patches):
         yield f"frame {place * image.patch_width}" if sound else f"{place // columns},{place % columns}"

@@ -90,7 +90,17 @@ class Image:
     @property
     def patches(self) -> int:
         """Number of patches."""
-        return (self.height // self.patch_height) * (self.width // self.patch_width)
+        return self.rows * self.columns
+
+    @property
+    def rows(self) -> int:
+        """Number of patches below each other."""
+        return self.height // self.patch_height
+
+    @property
+    def columns(self) -> int:
+        """Number of patches side by side."""
+        return self.width // self.patch_width
 
 
 STREAMS = "encoder", "decoder", "image", "sound", "text"

@@ -151,10 +151,7 @@ def converted(module: Any, name: str) -> Transformer:
     # An encoder reads the first three quarters.
     real = 1 + (places >= 6) if has_decoder(module) else np.ones_like(places)
     output = "logits" if module is whole and kind != "hidden" else "last_hidden_state"
-    try:
-        computed = torch_outputs(whole, (), arguments_of(module, sample, real))
-    except Exception as error:
-        raise BadCheckpoint(f"{name}: PyTorch can't compute it: {_line(error)}") from None
+    computed = _computed(name, whole, arguments_of(module, sample, real))
     result = "last_hidden_state" if kind == "hidden" else "logits"
     if result not in computed:
         known = ", ".join(sorted(end for end, kind in HEAD_KINDS.items() if kind != "hidden"))
@@ -181,12 +178,9 @@ def converted_beside_image(module: Any, config: Config, beside: ImageBesideText,
     whole = with_embedded_text(module, table)
     result = LOGITS_PER_IMAGE if read_out is None else "logits"
     image, pixels = beside.image, _sample_image(beside.image, embeddings.dtype)
-    try:
-        ids = _sample_beside_image(config, beside)
-        given = arguments_beside_image(module, beside, ids[None], np.ones_like(ids)[None], pixels[None])
-        computed = torch_outputs(whole, (), given)[result]
-    except Exception as error:
-        raise BadCheckpoint(f"{name}: PyTorch can't compute it: {_line(error)}") from None
+    ids = _sample_beside_image(config, beside)
+    given = arguments_beside_image(module, beside, ids[None], np.ones_like(ids)[None], pixels[None])
+    computed = _computed(name, whole, given)[result]
     bias = None if read_out is None else read_out.bias
     _return_states(module, config, read_out)
     stack = ConvertedStack(TorchFunction(weights_of(whole), whole), result, beside, embeddings.shape[-1])
@@ -207,18 +201,22 @@ def converted_of_image(module: Any, config: Config, image: Image, name: str) -> 
     output = "logits" if config.head.kind == "classes" else "last_hidden_state"
     function = TorchFunction(weights_of(module), module)
     pixels = _sample_image(image, next(iter(function.weights.values())).dtype)
-    try:
-        computed = torch_outputs(module, (), {PIXELS: pixels[None]})[output]
-    except Exception as error:
-        raise BadCheckpoint(f"{name}: PyTorch can't compute it: {_line(error)}") from None
+    computed = _computed(name, module, {PIXELS: pixels[None]})[output]
     stack = ConvertedStack(function, output, image=image)
     layouts = _traced(name, lambda: layouts_of_image(stack, image, patches_of(image, jnp.asarray(pixels))))
     model = Transformer(dataclasses.replace(config, marks=layouts), rngs=None, stack=stack)
-    if config.head.kind == "classes":
-        model.head.unembedding = nnx.Param(jnp.eye(config.head.outputs, dtype=pixels.dtype))
+    _read_classes(model, pixels.dtype)
     ours = jax.jit(lambda model, pixels: model(pixels))(model, jnp.asarray(pixels))
     require_agreement(function, computed[0], ours[-len(computed[0]) :], "a sample")
     return model
+
+
+def _computed(name: str, module: Any, given: dict[str, Any]) -> Any:
+    """Return what PyTorch computes of a sample, or raise in one line."""
+    try:
+        return torch_outputs(module, (), given)
+    except Exception as error:
+        raise BadCheckpoint(f"{name}: PyTorch can't compute it: {_line(error)}") from None
 
 
 def _traced(name: str, find: Callable[[], tuple[UnitLayout, ...]]) -> tuple[UnitLayout, ...]:
@@ -227,7 +225,7 @@ def _traced(name: str, find: Callable[[], tuple[UnitLayout, ...]]) -> tuple[Unit
         return find()
     except DuatError:
         raise
-    except Exception as error:  # of many kinds, such as Gemma 3's mask and draws of random numbers
+    except Exception as error:  # of many kinds, such as a draw of random numbers
         raise DuatError(f"{name}: its PyTorch code can't be traced: {_line(error)}") from None
 
 
@@ -266,9 +264,15 @@ def _with_tables(model: Transformer, table: Array, read_out: Any, bias: Any) -> 
     if read_out is not None:
         model.head.unembedding = nnx.Param(_array(read_out.weight))
         model.head.bias = None if bias is None else nnx.Param(_array(bias.reshape(-1)))
-    elif model.config.head.kind == "classes":
-        model.head.unembedding = nnx.Param(jnp.eye(model.config.head.outputs, dtype=table.dtype))
+    else:
+        _read_classes(model, table.dtype)
     return model
+
+
+def _read_classes(model: Transformer, dtype: Any) -> None:
+    """Have a model of classes read the logits that PyTorch's code computes, as they are."""
+    if model.config.head.kind == "classes":
+        model.head.unembedding = nnx.Param(jnp.eye(model.config.head.outputs, dtype=dtype))
 
 
 def _experts_by_choice() -> str:

@@ -163,6 +163,4 @@ def arguments_beside_image(module: Any, beside: ImageBesideText, ids: Any, mask:
     """Return what a model of transformers is asked about images, or sounds, and their texts."""
     side = "decoder_" if has_decoder(module) else ""
     seen = {FEATURES: pixels[:, 0]} if beside.sound else {PIXELS: pixels}
-    given = {**seen, f"{side}input_ids": ids, f"{side}attention_mask": mask, **arguments(module)}
-    # Gemma 3's tokens of an image see each other; its processor says which they are.
-    return given | ({"token_type_ids": ids == beside.placeholder} if module.config.model_type == "gemma3" else {})
+    return {**seen, f"{side}input_ids": ids, f"{side}attention_mask": mask, **arguments(module)}

@@ -35,11 +35,9 @@ def text_table(module: Any) -> Any:
 def reads_image(module: Any) -> bool:
     """Return whether a module is one of those known here that read an image before a text, or a sound."""
     kind, name = module.config.model_type, type(module).__name__
-    return (
-        (kind in TOWERS and name.endswith("Model") and hasattr(module, "logit_scale"))
-        or (kind in IN_TEXT and name.endswith("ForConditionalGeneration"))
-        or (kind in SOUNDS and name.endswith("ForConditionalGeneration"))
-    )
+    if kind in TOWERS:
+        return name.endswith("Model") and hasattr(module, "logit_scale")
+    return kind in IN_TEXT + SOUNDS and name.endswith("ForConditionalGeneration")
 
 
 def image_beside_text(module: Any) -> ImageBesideText | None:
@@ -109,8 +107,7 @@ def patches_of(image: Image, pixels: Float[Array, "... channels height width"]) 
         raise InvalidInput(
             f"the image is of shape {list(pixels.shape)}, but the model takes {list(expected)}: resize it"
         )
-    high, wide = image.patch_height, image.patch_width
-    rows, columns = image.height // high, image.width // wide
+    high, wide, rows, columns = image.patch_height, image.patch_width, image.rows, image.columns
     x = pixels[..., : rows * high, : columns * wide]
     x = x.reshape(*x.shape[:-2], rows, high, columns, wide)
     channels, a, b, c, d = range(x.ndim - 5, x.ndim)
@@ -119,8 +116,7 @@ def patches_of(image: Image, pixels: Float[Array, "... channels height width"]) 
 
 def pixels_of(image: Image, patches: Float[Array, "... patches entries"]) -> Float[Array, "... channels height width"]:
     """Return the image of patches; zeros where no patch is."""
-    high, wide = image.patch_height, image.patch_width
-    rows, columns = image.height // high, image.width // wide
+    high, wide, rows, columns = image.patch_height, image.patch_width, image.rows, image.columns
     x = patches.reshape(*patches.shape[:-2], rows, columns, image.channels, high, wide)
     a, c, channels, b, d = range(x.ndim - 5, x.ndim)
     x = x.transpose(*range(x.ndim - 5), channels, a, b, c, d)

@@ -52,7 +52,7 @@ def tokens_of(image, words=TEXT):
     return (*before, *patches, words[0], *slots, *words[1:])
 
 
-def beside(kind):
+def random_results(kind):
     """Return an explanation and a contrast of a model that read an image and a text, with numbers drawn at random."""
     image, random = KINDS[kind], np.random.default_rng(2)
     tokens = tuple(Token(name, i) for i, name in enumerate(tokens_of(image)))
@@ -90,7 +90,7 @@ def beside(kind):
 @pytest.mark.parametrize("kind", DRAWN)
 def test_patches_and_the_text_beside_them_sum_to_every_row(kind):
     image = KINDS[kind]
-    for result in beside(kind):
+    for result in random_results(kind):
         view = result.view()
         figure = result.plot()
         rows = np.array([row.parts for row in view.rows])
@@ -116,7 +116,7 @@ def test_patches_and_the_text_beside_them_sum_to_every_row(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_title_lies_over_another(kind):
-    figure = beside(kind)[0].plot()
+    figure = random_results(kind)[0].plot()
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer = canvas.get_renderer()
@@ -170,7 +170,7 @@ def test_a_token_is_the_cause_alone_where_the_image_is_the_same(token, same_imag
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_page_has_the_image_below_its_patches(kind):
     image = KINDS[kind]
-    page = page_data(beside(kind)[0].view())
+    page = page_data(random_results(kind)[0].view())
     assert [range(*grid[:2]) for grid in page["seen"]["grids"]] == [
         range(len(page["tokens"]))[tokens] for tokens in (image.patches, image.in_text) if tokens.stop > tokens.start
     ]
@@ -193,19 +193,19 @@ def test_a_text_alone_has_no_image_on_its_page():
 
 def test_a_large_image_is_small_on_a_page():
     pixels = np.random.default_rng(0).normal(size=(3, 448, 448))
-    explanation = replace(beside("an image")[0], image=SeenImage(pixels, 2, 3))
+    explanation = replace(random_results("an image")[0], image=SeenImage(pixels, 2, 3))
     assert len(page_data(explanation.view())["seen"]["style"]["backgroundImage"]) < 300_000
 
 
 def test_a_terminal_shows_patches_and_the_text_apart():
     for kind, names in (("an image", ("patches", "whole")), ("a sound", ("frames", "·cat"))):
-        shown = str(beside(kind)[0])
+        shown = str(random_results(kind)[0])
         assert f"the {'sound' if kind == 'a sound' else 'image'} and the text" in shown
         assert any(name in shown for name in names)
     image = SeenImage(np.zeros((3, 8, 12)), 2, 3)
     numbers = np.array([0.0, 1, 2, 3, 4, 5, 6, 0, 0.5, 0.25])
     flow = np.stack([numbers, numbers])
-    contrast = replace(beside("an image")[1], image=image, flow=flow, layers=(None, 0))
+    contrast = replace(random_results("an image")[1], image=image, flow=flow, layers=(None, 0))
     line = next(line for line in str(contrast).splitlines() if line.startswith("embedding")).split()
     near([float(cell) for cell in line[1:]], [1, 2, 3, 4, 5, 6, 0.75, 21.75], within=1e-6)
 

@@ -130,8 +130,8 @@ class Neurons(Editable):
     Args:
         layer: the layer, from 0.
         neurons: one, or several of them; of experts, those of a token's first choice come first.
-        tokens: one, or several of them, negative ones counted from the end; every token if absent. Of an
-            encoder with a decoder also `"encoder"` or `"decoder"`: those of one text.
+        tokens: one, or several of them, negative ones counted from the end; every token if absent. Of two
+            streams also the name of one, such as `"decoder"` or `"image"`: its tokens.
 
     Example:
         >>> import duat_jax as duat
@@ -155,8 +155,8 @@ class Heads(Editable):
     Args:
         layer: the layer, from 0.
         heads: one, or several of them.
-        tokens: to which they carry, one or several, negative ones counted from the end; every token if absent. Of an
-            encoder with a decoder also `"encoder"` or `"decoder"`: those of one text.
+        tokens: to which they carry, one or several, negative ones counted from the end; every token if absent. Of two
+            streams also the name of one, such as `"decoder"` or `"image"`: its tokens.
 
     Example:
         >>> import duat_jax as duat
@@ -179,8 +179,8 @@ class Stream(Editable):
 
     Args:
         layers: the number of layers before it, from 0 to all.
-        tokens: one, or several of them, negative ones counted from the end; every token if absent. Of an
-            encoder with a decoder also `"encoder"` or `"decoder"`: those of one text.
+        tokens: one, or several of them, negative ones counted from the end; every token if absent. Of two
+            streams also the name of one, such as `"decoder"` or `"image"`: its tokens.
 
     Example:
         >>> import duat_jax as duat

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.imports import COMPUTED, ROOT, all_modules, graph, imports_of, loads_computed_names, package_of
+from tests.imports import COMPUTED, ROOT, all_modules, graph, imports_of, loads_computed_names, package_of, statements
 from tests.slow_cases import listed
 
 ROOMS = (
@@ -178,6 +178,35 @@ def test_imports_run_downwards():
 
 def test_files_import_each_other_in_no_circle():
     TopologicalSorter(graph()).prepare()
+
+
+def names_in(file):
+    """Return every name that a module binds, and "*", which stands for whatever there is."""
+    names, below = {"*"}, [ast.parse(file.read_text(encoding="utf-8"))]
+    while below:
+        node = below.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.alias):
+            names.add(node.asname or node.name.split(".")[0])
+        below += ast.iter_child_nodes(node)
+    return names
+
+
+def test_every_name_that_is_imported_is_there():
+    """Suites that need a browser or PyTorch are collected elsewhere: what they import is checked here."""
+    modules = all_modules()
+    bound = {name: names_in(file) for name, file in modules.items()}
+    wrong = []
+    for file in modules.values():
+        for line, full, _ in statements(ast.parse(file.read_text(encoding="utf-8")), package_of(file)):
+            owner, _, name = full.rpartition(".")
+            if owner in modules and full not in modules and not {name, "__getattr__"} & bound[owner]:
+                wrong.append(f"{file.relative_to(ROOT)} line {line}: {full}")
+    assert not wrong, "\n" + "\n".join(wrong)
 
 
 def test_a_module_that_is_loaded_by_a_computed_name_is_known():

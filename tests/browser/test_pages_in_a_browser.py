@@ -20,7 +20,7 @@ from experiments import smollm2
 from tests.browser.conftest import PHONE, keep_screenshot
 from tests.every_result import MAKERS, result_of
 from tests.helpers import near, relative
-from tests.interpret.test_images_beside_texts import beside
+from tests.interpret.test_images_beside_texts import random_results
 
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 TEXT, OTHER = "def get(self, key, default=None): return", "def get(self, key, missing=None): return"
@@ -420,7 +420,7 @@ def test_arrows_of_a_contrast_are_its_moves(opened):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("kind", ["an image that stands in the text", "a sound"])
 def test_patches_lie_over_the_image_and_open_their_cells(opened, kind, scheme):
-    explanation, _ = beside(kind)
+    explanation, _ = random_results(kind)
     page = opened(explanation.to_html(), color_scheme=scheme)
     grids = page.locator(".seen")
     assert grids.count() == 1 + (explanation.image.slots is not None)

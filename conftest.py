@@ -1,5 +1,6 @@
 """Strict numerics and checked shapes for the whole suite; the examples in docstrings run as a user would run them."""
 
+import gc
 import os
 import time
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ from jaxtyping import install_import_hook
 
 from tests.slow_cases import listed
 
+# Tracing makes many objects that stay: looking for garbage after every 700 of them takes a tenth of the suite's time.
+gc.set_threshold(50_000, 20, 100)
 # An example in which a program is compiled on a busy machine may take any time.
 hypothesis.settings.register_profile("untimed", hypothesis.settings.default, deadline=None)
 hypothesis.settings.load_profile("untimed")

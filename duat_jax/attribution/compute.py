@@ -25,6 +25,7 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded
 from duat_jax.nn.linear import PRECISION
 from duat_jax.processes import on_host
+from duat_jax.transform.stored_program import stored_program
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -142,7 +143,7 @@ def answer(model: Transformer, question: ContrastQuestion, method: str, unit: st
     )
 
 
-@partial(jax.jit, static_argnames=("stream", "method", "unit"))
+@partial(stored_program, static_argnames=("stream", "method", "unit"))
 def _scores(
     model: Transformer,
     reader: Reader,

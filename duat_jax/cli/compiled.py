@@ -21,8 +21,9 @@ def start_jax(*, float64: bool = False) -> None:
 
 
 def keep_compiled() -> None:
-    """Enable JAX's cache of compiled programs, in the user's cache directory or `JAX_COMPILATION_CACHE_DIR`."""
-    # Without a directory that can be written, or with `JAX_ENABLE_COMPILATION_CACHE=0`, nothing is kept.
+    """Keep compiled programs, and what was traced for them, in the user's cache or `JAX_COMPILATION_CACHE_DIR`."""
+    # Without a directory that can be written, or with `JAX_ENABLE_COMPILATION_CACHE=0`, nothing is kept; with
+    # `DUAT_PROGRAMS=0`, what JAX compiled alone.
     import jax
 
     config: Any = jax.config
@@ -33,6 +34,7 @@ def keep_compiled() -> None:
             return
         _remove_oldest(directory, MOST_BYTES)
         config.update("jax_compilation_cache_dir", str(directory))
+    os.environ.setdefault("DUAT_PROGRAMS", "1")
     # There are many small programs, and compiling each takes longer than reading it.
     for name, value in (
         ("jax_persistent_cache_min_compile_time_secs", 0.0),

@@ -33,6 +33,7 @@ from duat_jax.nn.position import Rotary
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Key, Marked
+from duat_jax.transform.stored_program import stored_program
 
 SHORTEST = 32
 """Minimum padded length in tokens, so that one compiled program serves all short texts."""
@@ -63,7 +64,7 @@ class _Splits(NamedTuple):
     reads: Split
 
 
-@jax.jit
+@stored_program
 def _split(model: Transformer, task: Task) -> _Splits:
     runs, reading = readings(model, task), partial(number, model, task)
 
@@ -106,7 +107,7 @@ def _at_tokens(key: Key, part: Array, tokens: Array) -> Array:
     return jnp.expand_dims(chosen, [i for i in range(part.ndim) if i != axis])
 
 
-@jax.jit
+@stored_program
 def _run_again(model: Transformer, task: Task) -> Float[Array, "two layers"]:
     """Run the model with one layer, or it and all later ones, reading the part as in the second run."""
     runs, layers = readings(model, task), len(model.stack.blocks)

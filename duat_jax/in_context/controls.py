@@ -16,6 +16,7 @@ from duat_jax.inputs.batching import bucket
 from duat_jax.inputs.few_shot_tasks import PAIRS
 from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
+from duat_jax.transform.stored_program import stored_program
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -124,7 +125,7 @@ def replies(
     return results
 
 
-@jax.jit
+@stored_program
 def _logs(
     model: Transformer, ids: Int[Array, "texts tokens"], seen: Bool[Array, "texts tokens"], last: Int[Array, "texts"]
 ) -> Float[Array, "texts vocab"]:

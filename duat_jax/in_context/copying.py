@@ -20,6 +20,7 @@ from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.recording import record_kinds
+from duat_jax.transform.stored_program import stored_program
 
 
 class Copying(NamedTuple):
@@ -58,7 +59,7 @@ def repeated(start: Sequence[int], sequence: Int[np.ndarray, "tokens"]) -> Task:
     return Task(*map(jnp.asarray, (ids, hidden, places, ids[places + 1])))
 
 
-@jax.jit
+@stored_program
 def without_heads(model: Transformer, task: Task, removed: Bool[Array, "runs layers heads"]) -> Float[Array, "runs"]:
     """Run the model with heads set to their values without the hidden part, and return the mean log-probability."""
     run = partial(number, model, task)

@@ -21,6 +21,7 @@ from duat_jax.transform.activations import activations_of
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.query import pre_activations_of
 from duat_jax.transform.recording import Recording, record
+from duat_jax.transform.stored_program import stored_program
 
 
 @kept_as("moved parameters", "duat_jax.in_context.parameters:Moved")
@@ -127,7 +128,7 @@ def _slopes(first: Recording, second: Recording) -> Array:
     return _stacked(slopes.multiplier)
 
 
-@jax.jit
+@stored_program
 def moved_form(model: Transformer, task: Task) -> PartsByParameter:
     """Decompose the effect of a part of a text over the parameters of the closed form."""
     # The read-out of the last stream, final norm and log-probabilities, enters by its own secant multiplier `u`.

@@ -3,7 +3,6 @@
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -20,6 +19,7 @@ from duat_jax.nn.pattern import attention_pattern
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.recording import record_kinds
+from duat_jax.transform.stored_program import stored_program
 
 Weight = Literal["written", "map"]
 """The weight of a pair of tokens: the norm of the vector that attention writes between them, or of the map alone."""
@@ -213,7 +213,7 @@ def _linear(norm: Any, rows: Float[Array, "... features"]) -> Float[Array, "... 
     return rows * (norm.weight_offset + alike(norm.scale[...], rows)) if isinstance(norm, RMSNorm) else rows
 
 
-@partial(jax.jit, static_argnames=("masked", "weight"))
+@partial(stored_program, static_argnames=("masked", "weight"))
 def _layers(model: Transformer, ids: Array, masked: bool, weight: Weight) -> list[tuple[Array, Written]]:
     """Return every layer's patterns, and the norms and shares of the vectors it writes."""
     recording = record_kinds(model.states, model.embed(ids), (marks.HOLD, marks.POINT, marks.STREAM))

@@ -26,6 +26,7 @@ from duat_jax.models.targets.base import ForwardPass, Reader, Reading
 from duat_jax.models.targets.description import TargetDescription
 from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
+from duat_jax.transform.stored_program import stored_program
 
 
 @kept_as("reference")
@@ -121,7 +122,7 @@ def compare_runs(model: Transformer, question: ContrastQuestion) -> Comparison:
     )
 
 
-@partial(jax.jit, static_argnames="stream")
+@partial(stored_program, static_argnames=("stream",))
 def _run(
     model: Transformer, reader: Reader, rows: Reference, stream: int | None
 ) -> tuple[Array, Any, tuple[Reading, Predicted]]:

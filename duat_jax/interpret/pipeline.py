@@ -27,12 +27,13 @@ from duat_jax.nn.linear import alike
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Key, Marked, Site
+from duat_jax.transform.stored_program import stored_program
 
 Predicted = tuple[Array | np.ndarray, Array | np.ndarray] | None
 """The most probable outputs and their probabilities, where a model predicts anything."""
 
 
-@partial(jax.jit, static_argnames="streams")
+@partial(stored_program, static_argnames=("streams",))
 def forward_passes(model: Transformer, batch: Inputs, streams: tuple[int, ...] = ()) -> ForwardPass:
     """Return the plain forward passes of a batch: a program of its own, with which parts are compared."""
     return jax.vmap(lambda inputs: forward(model, inputs, streams))(batch)
@@ -136,7 +137,7 @@ def read_target(model: Transformer, inputs: Inputs, target: Target) -> tuple[Rea
     return row(read_targets(model, alone.inputs, [(target,)])[0], 0)
 
 
-@jax.jit
+@stored_program
 def _read_all(model: Transformer, readers: list[Reader], passed: ForwardPass) -> list[tuple[Reading, Predicted]]:
     return [jax.vmap(partial(read, model))(reader, passed) for reader in readers]
 
@@ -151,7 +152,7 @@ def recomputation(inputs: Inputs, target: Target, reading: Reading) -> Callable[
     return recompute
 
 
-@partial(jax.jit, static_argnames="stream")
+@partial(stored_program, static_argnames=("stream",))
 def _value(model: Transformer, reader: Reader, inputs: Any, stream: int | None) -> Float[Array, ""]:
     streams = () if stream is None else (stream,)
     return reader.read(model, forward(model, inputs, streams)).value

@@ -31,6 +31,7 @@ from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Marked
 from duat_jax.transform.recording import record_kinds
+from duat_jax.transform.stored_program import stored_program
 from duat_jax.weights.number import TextNumber, value_of
 
 if TYPE_CHECKING:
@@ -165,21 +166,21 @@ def lora_change(
     )
 
 
-@jax.jit
+@stored_program
 def _read(model: Transformer, inputs: Inputs, reader: Reader) -> tuple[Reading, Any]:
     """Return the metric and the model's predictions, from the plain forward pass."""
     x, real = inputs.embedded(model), jnp.asarray(inputs.real)
     return read(model, reader, ForwardPass(real, model.states(x, real), {}))
 
 
-@jax.jit
+@stored_program
 def _read_under(weights: Transformer, dynamics: Transformer, inputs: Inputs, reader: Reader) -> Reading:
     """Return the metric's reading by one run's weights, with what the read-out computes by itself of another run."""
     x, real = inputs.embedded(dynamics), jnp.asarray(inputs.real)
     return reader.read(under_dynamics(weights, dynamics), ForwardPass(real, dynamics.states(x, real), {}))
 
 
-@jax.jit
+@stored_program
 def _dynamics(model: Transformer, inputs: Inputs) -> Seen:
     """Return all dynamic parameters of a run."""
     real = jnp.asarray(inputs.real)
@@ -197,7 +198,7 @@ def _under(model: Transformer, real: Array, held: Seen) -> Any:
     return edit(lambda x: model.states(x, real), edits)
 
 
-@jax.jit
+@stored_program
 def _corner(model: Transformer, inputs: Inputs, held: Seen, reading: Reading) -> _Corner:
     """Return the parts of the metric for a model's weights with the dynamic parameters and the reader of a run."""
     x = inputs.embedded(model)
@@ -217,7 +218,7 @@ def _columns(base: MetricParts, moved: MetricParts, adapted: MetricParts, both: 
     )
 
 
-@jax.jit
+@stored_program
 def _closure(difference: Array, columns: Columns, corners: list[_Corner]) -> Completeness:
     """Return the completeness of the three columns' parts against the difference of the plain forward passes."""
     parts = [jnp.asarray(leaf) for leaf in jax.tree.leaves(columns[1:])]
@@ -249,21 +250,21 @@ def _by_adapter(parts: dict[str, Any]) -> dict[str, Array]:
 
 
 # Each is compiled on its own: one program would hold the memory of all three.
-@jax.jit
+@stored_program
 def _split(model: Transformer, adapters: Adapters, number: TextNumber) -> Split:
     """Split the metric's change from no adapters to all adapters over these."""
     adapted, *ends = _path(model, adapters)
     return split_between(lambda moved: number(adapted(moved)), lambda secant: _by_adapter(secant.parts))(*ends)
 
 
-@jax.jit
+@stored_program
 def _first_order(model: Transformer, adapters: Adapters, number: TextNumber) -> dict[str, Array]:
     """Return every adapter's part to first order at the base: the derivative with respect to its scale."""
     adapted, *ends = _path(model, adapters)
     return _by_adapter(first_order(lambda moved: number(adapted(moved)), *ends))
 
 
-@jax.jit
+@stored_program
 def _first_order_held(model: Transformer, adapters: Adapters, inputs: Inputs, held: Seen, reader: Reader) -> Array:
     """Return the derivative with respect to a common scale at the base, its dynamic parameters held."""
     real = jnp.asarray(inputs.real)
@@ -278,7 +279,7 @@ def _first_order_held(model: Transformer, adapters: Adapters, inputs: Inputs, he
     return jax.jvp(number, (jnp.zeros_like(scale),), (jnp.ones_like(scale),))[1]
 
 
-@jax.jit
+@stored_program
 def _alone(model: Transformer, adapters: Adapters, number: TextNumber) -> dict[str, Array]:
     """Return the metric with each adapter alone."""
     scales = dict(zip(adapters, jnp.eye(len(adapters), dtype=next(iter(adapters.values())).scale.dtype), strict=True))

@@ -1,6 +1,7 @@
 """The tokenizer that a model carries."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
@@ -69,6 +70,7 @@ def load_tokenizer(path: Path | str | None = None, *, add_special_tokens: bool =
 
 
 @final
+@dataclass(frozen=True)
 class OwnTokenizer:
     """A model's tokenizer, read when it is first asked for.
 
@@ -78,8 +80,7 @@ class OwnTokenizer:
         source: the tokenizer, or the path of its checkpoint; of a model from no checkpoint absent.
     """
 
-    def __init__(self, source: Tokenizer | Path | None) -> None:
-        self.source = source
+    source: Tokenizer | Path | None = field(compare=False, repr=False)
 
     @cached_property
     def value(self) -> Tokenizer:
@@ -89,12 +90,6 @@ class OwnTokenizer:
                 "the model comes from no checkpoint and has no tokenizer: give token ids, or set model.tokenizer"
             )
         return self.source if isinstance(self.source, Tokenizer) else load_tokenizer(self.source)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OwnTokenizer)
-
-    def __hash__(self) -> int:
-        return hash(OwnTokenizer)
 
 
 def tokenizer_of(model: Any, tokenizer: Tokenizer | None = None, *inputs: Any) -> Tokenizer | None:

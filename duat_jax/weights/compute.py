@@ -25,6 +25,7 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.models.vocabulary.token import quoted_label
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
+from duat_jax.transform.stored_program import stored_program
 from duat_jax.weights.exchange import run_again
 from duat_jax.weights.number import LOSS, TextNumber, reading_of, value_of
 from duat_jax.weights.old_order import accepts_two_models
@@ -203,7 +204,7 @@ def _of_text(
     return _OfText(number, described, labels.names, values, split, {name: float(part) for name, part in slopes.items()})
 
 
-@jax.jit
+@stored_program
 def _split(before: Transformer, after: Transformer, number: TextNumber) -> Split:
     """Split the difference between two models by unit, and over each token's stream."""
 
@@ -214,7 +215,7 @@ def _split(before: Transformer, after: Transformer, number: TextNumber) -> Split
     return split_between(number, parts_of, at=marks.STREAM)(after, before)
 
 
-@jax.jit
+@stored_program
 def _first_order(before: Transformer, after: Transformer, number: TextNumber) -> dict[str, Float[Array, ""]]:
     """Return of every parameter the gradient at the reference times its change."""
     terms = first_order(number, after, before)

@@ -11,6 +11,7 @@ from duat_jax.inputs.model_inputs import Inputs
 from duat_jax.interpret.pipeline import forward_from
 from duat_jax.models.targets.base import Reader, Reading
 from duat_jax.models.transformer import Transformer
+from duat_jax.transform.stored_program import stored_program
 
 LOSS = "mean loss of the tokens after the first one, in nats"
 
@@ -46,13 +47,13 @@ class TextNumber:
         return (losses * counted).sum() / counted.sum()
 
 
-@jax.jit
+@stored_program
 def reading_of(model: Transformer, number: TextNumber) -> Reading:
     """Return a model's reading of a target."""
     return number.read(model)
 
 
-@jax.jit
+@stored_program
 def value_of(model: Transformer, number: TextNumber) -> Float[Array, ""]:
     """Return a model's number."""
     return number(model)

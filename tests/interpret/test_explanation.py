@@ -377,10 +377,10 @@ def test_padding_has_no_part(name):
 def test_a_bucket_is_compiled_once():
     model, _ = both("gpt2")
     duat.explain(model, [1, 2, 3], 7)
-    compiled = run._split._cache_size()
+    compiled = run._split.jitted._cache_size()
     for length in range(1, 16):
         duat.explain(model, list(range(length)), 9, position=0)
-    assert run._split._cache_size() == compiled
+    assert run._split.jitted._cache_size() == compiled
 
 
 def test_float64_needs_to_be_on_in_jax():

@@ -155,7 +155,7 @@ def test_edits_of_any_layer_are_one_program():
             edits = [kind(layer, layer).set(0) for kind in kinds]
             edits += [kind(1 - layer, 2, tokens=[0, -1]).scale(2) for kind in kinds]
             duat.intervene(model, IDS, edits, TOKEN)
-            sizes.add((compute._run._cache_size(), compute._split._cache_size()))
+            sizes.add((compute._run.jitted._cache_size(), compute._split.jitted._cache_size()))
         assert len(sizes) == 1
 
 

@@ -3,7 +3,6 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -29,6 +28,7 @@ from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Key, Occurrence, Site
 from duat_jax.transform.recording import Recording, record_kinds
+from duat_jax.transform.stored_program import stored_program
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -232,7 +232,7 @@ def _layer_of(key: Key) -> int:
     return int(key.scope[0].removeprefix("layers."))
 
 
-@partial(jax.jit, static_argnames=("layer", "through_heads"))
+@partial(stored_program, static_argnames=("layer", "through_heads"))
 def _split(
     model: Transformer,
     inputs: Inputs,
@@ -260,7 +260,7 @@ def _split(
     return score, query_side, key_side, row, keys
 
 
-@partial(jax.jit, static_argnames=("layer", "through_heads", "name", "term"))
+@partial(stored_program, static_argnames=("layer", "through_heads", "name", "term"))
 def _neurons(
     model: Transformer,
     inputs: Inputs,

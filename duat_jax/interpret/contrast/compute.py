@@ -35,6 +35,7 @@ from duat_jax.models.validation import require_loaded, whole_number
 from duat_jax.nn.linear import PRECISION
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Marked, Site
+from duat_jax.transform.stored_program import stored_program
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -156,7 +157,7 @@ def answer(
     return replace(found, head_runs=run_heads(model, runs, found.top_heads(head_runs))) if head_runs > 0 else found
 
 
-@partial(jax.jit, static_argnames=("stream", "held"))
+@partial(stored_program, static_argnames=("stream", "held"))
 def _split(
     model: Transformer,
     reader: Reader,

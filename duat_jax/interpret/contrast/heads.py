@@ -22,6 +22,7 @@ from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.keys import Site
 from duat_jax.transform.query import pull_back, question_of
 from duat_jax.transform.recording import record_kinds
+from duat_jax.transform.stored_program import stored_program
 
 HEAD_RUNS = 8
 """The largest number of heads for which a command and the live page run the model again."""
@@ -42,7 +43,7 @@ def run_heads(model: Transformer, runs: Comparison, heads: Sequence[HeadPart]) -
     return tuple(map(HeadRuns, known, map(float, replaced), predicted, map(float, removed)))
 
 
-@partial(jax.jit, static_argnames=("layouts", "stream"))
+@partial(stored_program, static_argnames=("layouts", "stream"))
 def _run(
     model: Transformer,
     reader: Reader,

@@ -35,6 +35,7 @@ from duat_jax.transform import marks
 from duat_jax.transform.keys import Marked, Occurrence
 from duat_jax.transform.marks import offset
 from duat_jax.transform.recording import record_kinds
+from duat_jax.transform.stored_program import stored_program
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -173,7 +174,7 @@ def answer(
     return answers if question.many_inputs else answers[0]
 
 
-@partial(jax.jit, static_argnames=("streams", "gate_rule", "constant"))
+@partial(stored_program, static_argnames=("streams", "gate_rule", "constant"))
 def _split(
     model: Transformer,
     batch: Inputs,

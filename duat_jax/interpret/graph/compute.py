@@ -33,6 +33,7 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded, whole_number
 from duat_jax.processes import on_host
 from duat_jax.transform.keys import Marked
+from duat_jax.transform.stored_program import stored_program
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -157,7 +158,7 @@ def _completeness(
     return jax.tree.map(lambda leaf: leaf[worst], every)
 
 
-@partial(jax.jit, static_argnames="eps")
+@partial(stored_program, static_argnames=("eps",))
 def _of_every_sum(
     streams: Array, parts: list[Array], terms: list[Array], value: Array, after: Array, eps: float
 ) -> Completeness:

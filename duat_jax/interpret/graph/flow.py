@@ -4,7 +4,6 @@ from collections import Counter
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Shaped
 
@@ -26,6 +25,7 @@ from duat_jax.transform.keys import Key, Marked, Occurrence, Site
 from duat_jax.transform.program import Program
 from duat_jax.transform.query import question_of
 from duat_jax.transform.recording import Recording, record_kinds
+from duat_jax.transform.stored_program import stored_program
 
 ROUNDING = 1e-4
 """The share of the largest part above which a part isn't rounding."""
@@ -49,7 +49,7 @@ class Flow(NamedTuple):
     from_others: Bool[Array, ""]
 
 
-@partial(jax.jit, static_argnames=("stream", "count"))
+@partial(stored_program, static_argnames=("stream", "count"))
 def flow_of(model: Transformer, inputs: Inputs, readout: Array, stream: int | None, count: int) -> Flow:
     """Return how a read-out of a model's states, or of a stream, comes about."""
     real: Any = inputs.real

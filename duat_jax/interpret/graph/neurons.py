@@ -29,6 +29,7 @@ from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.keys import Key, Marked, Site
 from duat_jax.transform.recording import record_kinds
+from duat_jax.transform.stored_program import stored_program
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -97,7 +98,7 @@ def _places(explanation: Explanation, chosen: list[ActiveNeuron]) -> NeuronsAtTo
     return NeuronsAtTokens(*np.array(places, np.int32).reshape(-1, 3).T)
 
 
-@partial(jax.jit, static_argnames=("terms", "stream"))
+@partial(stored_program, static_argnames=("terms", "stream"))
 def _read(
     model: Transformer,
     inputs: Inputs,
@@ -185,7 +186,7 @@ def groups_of(
         )
 
 
-@partial(jax.jit, static_argnames=("widths", "stream"))
+@partial(stored_program, static_argnames=("widths", "stream"))
 def _without(
     model: Transformer,
     reader: Reader,

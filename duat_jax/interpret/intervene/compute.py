@@ -45,6 +45,7 @@ from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.keys import Site
 from duat_jax.transform.query import pull_back, question_of
 from duat_jax.transform.recording import record_kinds
+from duat_jax.transform.stored_program import stored_program
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -283,7 +284,7 @@ def _states(model: Transformer, real: Any, stream: int | None) -> Callable[[Arra
     return lambda x: forward_from(model, x, real, stream).at(stream)
 
 
-@partial(jax.jit, static_argnames="stream")
+@partial(stored_program, static_argnames=("stream",))
 def _run(
     model: Transformer, reader: Reader, inputs: Inputs, slots: tuple[Slots, ...], edits: list[Edit], stream: int | None
 ) -> tuple[Reading, Predicted]:
@@ -293,7 +294,7 @@ def _run(
     return read(model, reader, passed) if stream is None else (reader.read(model, passed), None)
 
 
-@partial(jax.jit, static_argnames="stream")
+@partial(stored_program, static_argnames=("stream",))
 def _split(
     model: Transformer,
     reader: Reader,

@@ -29,6 +29,7 @@ from duat_jax.nn.pattern import attention_mask
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.recording import Recording, record_kinds
+from duat_jax.transform.stored_program import stored_program
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -275,19 +276,19 @@ def _recorded(model: Transformer, inputs: Inputs) -> Recording:
     return record_kinds(states, inputs.embedded(model), (*KINDS, marks.STREAM, marks.POINT))
 
 
-@jax.jit
+@stored_program
 def _seen(model: Transformer, inputs: Inputs, slots: Slots) -> Array:
     """Return the values on an input at the mark of the first slot, `[tokens, *shape]`."""
     return slots.at_slots(_recorded(model, inputs).seen, jnp.asarray(inputs.real))[0]
 
 
-@jax.jit
+@stored_program
 def _embedded(model: Transformer, reference: Reference) -> Array:
     """Return the embeddings of a reference."""
     return embedded(model, reference)
 
 
-@jax.jit
+@stored_program
 def _moved(model: Transformer, inputs: Inputs, slots: Slots, source: Int[Array, ""]) -> Array:
     """Return what each head of the first slot moves to each token from one, `[tokens, heads, head_features]`."""
     recording = _recorded(model, inputs)

@@ -15,6 +15,7 @@ from duat_jax.models.targets.base import ForwardPass, Reader, Reading, Target, W
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import Places, checked_ids, checked_pixels
 from duat_jax.nn.linear import PRECISION
+from duat_jax.transform.stored_program import stored_program
 
 
 @final
@@ -95,7 +96,7 @@ class Similarity(Target):
         return f"cosine similarity to {words.text(self.against)!r} ({(self.pooling or MEAN).label()})"
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(stored_program, static_argnames=("pooling",))
 def _unit(
     pooling: Pooling, hidden: Float[Array, "tokens features"], tokens: Int[Array, ""] | int
 ) -> Float[Array, "pooled"]:

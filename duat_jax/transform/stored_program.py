@@ -17,7 +17,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import export
+from jax import export, lax
 
 from duat_jax.files import write_file
 from duat_jax.transform.compiled import KEPT
@@ -45,7 +45,13 @@ def stored_program(fn: Callable[..., Any], *, static_argnames: tuple[str, ...] =
     static in them, JAX's settings, and the versions of `PACKAGES`. Where that includes code of anyone else, such as a
     target of one's own, or several devices, nothing is kept.
     """
-    jitted = jax.jit(fn, static_argnames=static_argnames)
+
+    @wraps(fn)
+    def strongly_typed(*arguments: Any, **named: Any) -> Any:
+        # A program that was written doesn't know which of its results were weakly typed.
+        return jax.tree.map(lambda leaf: lax.convert_element_type(leaf, leaf.dtype), fn(*arguments, **named))
+
+    jitted = jax.jit(strongly_typed, static_argnames=static_argnames)
     signature = inspect.signature(fn)
 
     @lru_cache(maxsize=KEPT)
@@ -58,7 +64,7 @@ def stored_program(fn: Callable[..., Any], *, static_argnames: tuple[str, ...] =
         digest = hashlib.sha256(repr(content).encode()).hexdigest()
         file = place / f"{fn.__name__.strip('_')}-{digest}.program"
         if (kept := _read(file)) is None:
-            if (written := _written(partial(fn, **dict(static)), tree, avals)) is None:
+            if (written := _written(partial(strongly_typed, **dict(static)), tree, avals)) is None:
                 return None
             with suppress(OSError):
                 write_file(file, written)

@@ -23,8 +23,12 @@ from duat_jax.transform import stored_program
 from duat_jax.transform.stored_program import _content, _Unknown
 
 EVERY_QUESTION = """
+import sys
 from duat_jax.cli.compiled import start_jax
 start_jax()
+if "again" in sys.argv:
+    from duat_jax.transform import stored_program
+    stored_program._written = None  # what would trace a program
 from tests.every_result import MAKERS
 for make in MAKERS.values():
     print(make())
@@ -73,7 +77,7 @@ def same(result, other):
 
 
 def test_a_program_is_traced_once(kept_in, monkeypatch):
-    plain = jax.jit(pipeline.forward_passes.__wrapped__, static_argnames=("streams",))(*asked().args)
+    plain = pipeline.forward_passes.jitted(*asked().args)
     same(asked()(), plain)
     (file,) = kept_in.glob("*.program")
     monkeypatch.setattr(stored_program, "_written", None)  # what would trace it again
@@ -132,18 +136,18 @@ def test_contents_are_alike_where_values_are():
     assert len({repr(_content(value)) for value in different}) == len(different)
 
 
-def answers(seed, folder, monkeypatch):
+def answers(seed, folder, monkeypatch, *arguments):
     """Return what a process with a hash seed prints of every question, and the programs that are kept then."""
     for name, value in (("PYTHONHASHSEED", seed), ("JAX_COMPILATION_CACHE_DIR", str(folder)), ("DUAT_PROGRAMS", "1")):
         monkeypatch.setenv(name, value)
-    run = subprocess.run([sys.executable, "-c", EVERY_QUESTION], capture_output=True, text=True, check=True)
+    run = subprocess.run([sys.executable, "-c", EVERY_QUESTION, *arguments], capture_output=True, text=True, check=True)
     return run.stdout, {file.name for file in folder.iterdir() if not file.name.endswith("-atime")}
 
 
 @pytest.mark.slow
 def test_a_second_process_adds_no_program_whatever_is_asked(tmp_path, monkeypatch):
     said, kept = answers("1", tmp_path, monkeypatch)
-    said_again, kept_then = answers("2", tmp_path, monkeypatch)
+    said_again, kept_then = answers("2", tmp_path, monkeypatch, "again")
     assert sum(name.endswith(".program") for name in kept) > 10
     assert said_again == said
     assert kept_then == kept

@@ -2,8 +2,10 @@
 
 import gc
 import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.metadata import version
 from itertools import filterfalse
 from pathlib import Path
@@ -25,10 +27,22 @@ os.environ["DUAT_PROGRAMS"] = "0"
 import hypothesis
 import jax
 import pytest
+from jax._src.interpreters import mlir
 from jaxtyping import install_import_hook
 
 from tests.slow_cases import listed
 
+# JAX makes a context of the compiler's anew for every program, in 5 ms, and every program that stays keeps its own, of
+# 2 MB.  One context holds them all.  Each thread has its own, since the compiler adds to it; and a program that is made
+# while another is being written takes a new one, or it would be written into the other.
+_context_of_thread = cache(lambda thread, make=mlir.make_ir_context: make())
+
+
+def _context(make: Callable[[], mlir.ir.Context] = mlir.make_ir_context) -> mlir.ir.Context:
+    return make() if mlir.ir.Context.current else _context_of_thread(threading.get_ident())
+
+
+mlir.make_ir_context = _context
 # Tracing makes many objects that stay: looking for garbage after every 700 of them takes a tenth of the suite's time.
 gc.set_threshold(50_000, 20, 100)
 # An example in which a program is compiled on a busy machine may take any time.

@@ -172,30 +172,36 @@ def _split(
     terms, offsets = _sources(recording, target)
     question = question_of(recording, target, linear=[*terms, *offsets, *through])
 
-    def products(row: Float[Array, "head_features"]) -> tuple[list[Array], dict[Site, Array]]:
-        on_input, on_marks = pull_back(recording, question, target, _readout(recording, target, side, row), {})
-        by_mark = {site: times(u, seen[site], dtype) for site, u in on_marks.items()}
-        return inputs_times(on_input, recording.arguments, dtype), by_mark
-
-    def summed(row: Float[Array, "head_features"]) -> tuple[Any, ...]:
-        of_input, of_marks = products(row)
-        return (
-            jax.tree.unflatten(recording.in_tree, [_over_features(part, 1) for part in of_input]),
-            Marked({s.key: _over_features(of_marks[s], len(program.lengths(s)) + 1) for s in terms}),
-            Marked({s.key: _over_features(of_marks[s], len(program.lengths(s)) + 2) for s in through}),
-            Marked({s.key: _over_features(of_marks[s], len(program.lengths(s))) for s in offsets}),
-        )
-
     unmarked = jnp.zeros_like(opposite)
     if recording.traced.affinity.adds_a_constant(target):
         constant = at_zero(recording, question, target, {})[:, side.head]
         unmarked = jnp.einsum("t,tf->f", side.weights, constant, precision=PRECISION)
-    of_input, of_marks = products(opposite)
-    by_input, by_term, by_head, by_offset = jax.vmap(summed)(jnp.eye(len(opposite), dtype=dtype))
-    vector = Vector(by_input, by_term, by_head, by_offset, unmarked)
+    # One feature of the head after another, and last the opposite side, whose summands are rounded one by one.
+    rows = jnp.concatenate([jnp.eye(len(opposite), dtype=dtype), opposite[None]])
+    on_input, on_marks = jax.vmap(
+        lambda row: pull_back(recording, question, target, _readout(recording, target, side, row), {})
+    )(rows)
+
+    def of_rows(chosen: slice | int) -> tuple[list[Array], dict[Site, Array]]:
+        of_input = [None if u is None else u[chosen] for u in on_input]
+        by_mark = {site: times(u[chosen], seen[site], dtype) for site, u in on_marks.items()}
+        return inputs_times(of_input, recording.arguments, dtype), by_mark
+
+    def by_feature(part: Array, axes: int) -> Array:
+        return part.sum(range(1 + axes, part.ndim))
+
+    of_input, of_marks = of_rows(slice(-1))
+    rounded_input, rounded_marks = of_rows(-1)
+    vector = Vector(
+        jax.tree.unflatten(recording.in_tree, [by_feature(part, 1) for part in of_input]),
+        Marked({s.key: by_feature(of_marks[s], len(program.lengths(s)) + 1) for s in terms}),
+        Marked({s.key: by_feature(of_marks[s], len(program.lengths(s)) + 2) for s in through}),
+        Marked({s.key: by_feature(of_marks[s], len(program.lengths(s))) for s in offsets}),
+        unmarked,
+    )
     rounding = recording.traced.rounding(question)
     eps = [*rounding.arguments, *(rounding.at(program.place(site).path) for site in of_marks), rounding.coarsest]
-    return vector, [*of_input, *of_marks.values(), unmarked * opposite], eps
+    return vector, [*rounded_input, *rounded_marks.values(), unmarked * opposite], eps
 
 
 def _sources(recording: Recording, target: Occurrence) -> tuple[list[Site], list[Site]]:
@@ -209,10 +215,6 @@ def _sources(recording: Recording, target: Occurrence) -> tuple[list[Site], list
 
 def _readout(recording: Recording, target: Occurrence, side: ScoreSide, row: Float[Array, "head_features"]) -> Array:
     return jnp.zeros_like(recording.at(target)).at[:, side.head].set(side.weights[:, None] * row)
-
-
-def _over_features(part: Array, axes: int) -> Array:
-    return part.sum(range(axes, part.ndim))
 
 
 def neurons_of(

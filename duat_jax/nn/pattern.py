@@ -55,6 +55,23 @@ def attention_mask(
     return reduce(jnp.logical_and, masks) if masks else None
 
 
+def sees(query: int, key: int, *, causal: bool, window: int | None = None) -> bool:
+    """Return whether a query may see a key, as `attention_mask` says of all.
+
+    Args:
+        query: the index of its token.
+        key: the index of its token.
+        causal: whether a query sees only itself and earlier tokens.
+        window: number of tokens that a query sees back, itself included, and without `causal` also ahead; all if
+            absent.
+
+    Example:
+        >>> sees(0, 1, causal=True), sees(4, 2, causal=True, window=3)
+        (False, True)
+    """
+    return (key <= query or not causal) and (window is None or abs(query - key) < window)
+
+
 def soft_cap(scores: Float[Array, "..."], cap: float, name: str) -> Float[Array, "..."]:
     """Return `cap · tanh(scores / cap)` as the scores times a held ratio, so that it is linear in them.
 

@@ -73,7 +73,7 @@ def edit(fn: Callable[[Any], Any], edits: Mapping[Site, Edit]) -> Callable[[Any]
     def edited(x: Any) -> Any:
         program, constants = trace(fn, x)
         arguments = jax.tree.leaves(x)
-        return _value(program, constants, arguments, _edit_values(program, constants, arguments, edits))
+        return _value(program, constants, arguments, _edit_values(program, edits))
 
     return edited
 
@@ -85,20 +85,18 @@ def _value(program: Program, constants: list[Any], arguments: list[Any], provide
     return evaluate(program, constants, arguments, ProgramQuestion(marked=True), provided, live)[0]
 
 
-def _edit_values(program: Program, constants: list[Any], arguments: list[Any], edits: Mapping[Site, Edit]) -> Seen:
+def _edit_values(program: Program, edits: Mapping[Site, Edit]) -> Seen:
     """Return the arrays `kept` and `added` of each mark in its shape and dtype; raise for edits that don't fit."""
-    question = ProgramQuestion(wanted=frozenset(edits.keys() & program.places.keys()), value=False)
-    shapes = jax.eval_shape(lambda x: evaluate(program, constants, x, question, {})[1], arguments)
     values: Seen = {}
     problems = []
     for site, given in edits.items():
         if not isinstance(site, Site) or not isinstance(given, Edit) or given.place is not None:
             problems.append(f"an edit is given as Site(kind, key): Edit(kept, added), not as {site!r}: {given!r}")
             continue
-        if site not in shapes:
+        if site not in program.places:
             problems.append(_absent(program, site))
             continue
-        value = shapes[site]
+        value = jax.ShapeDtypeStruct(program.shape(site), program.place(site).dtype)
         for kinds, field, number in ((marks.KEPT, "kept", given.kept), (marks.ADDED, "added", given.added)):
             if number is None:
                 continue

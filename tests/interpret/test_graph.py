@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import duat_jax as duat
+from duat_jax.interpret.graph.neurons import _without
 from duat_jax.nn import attention
 from tests.golden_checkpoints import CHECKPOINTS, golden
 from tests.heads import CONFIGS, GIVEN, model_of
@@ -185,6 +186,16 @@ def test_a_group_is_measured_by_the_model_without_its_neurons():
     found = duat.intervene(model, TEXT, changes, "):", tokenizer=tokenizer)
     near(group.measured, found.difference, within=1e-4)
     near(group.predicted, sum(effect.frozen.sum() for effect in found.effects), within=1e-4)
+
+
+def test_texts_of_one_padded_length_share_the_program_of_their_groups():
+    model, known = duat.load(), _without._cache_size()
+    texts = TEXT, "x = self.", "import os\nx = [1, 2]"
+    graphs = [duat.graph(model, text, top_neurons=8, top_heads=0) for text in texts]
+    layers = {frozenset(each.term.layer for each in graph.explanation.top(8)) for graph in graphs}
+    assert len({len(graph.groups) for graph in graphs}) > 1
+    assert len(layers) > 1
+    assert _without._cache_size() == known + 1
 
 
 @pytest.mark.parametrize("neurons", [-1, True])

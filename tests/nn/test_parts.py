@@ -25,6 +25,7 @@ from duat_jax.nn import (
     rotary_frequencies,
     soft_cap,
 )
+from duat_jax.nn.pattern import sees
 from duat_jax.verification.networks import randomised
 
 
@@ -109,6 +110,8 @@ def test_mask(causal, window, padded):
     for text, q, k in itertools.product(range(2), range(5), range(5)):
         seen = (not causal or k <= q) and (window is None or abs(q - k) < window) and (not padded or mask[text, k])
         expected[text, q, k] = seen
+        if not padded:
+            assert sees(q, k, causal=causal, window=window) == seen
     if visible is None:
         assert expected.all()
     else:

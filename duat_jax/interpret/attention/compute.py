@@ -23,7 +23,8 @@ from duat_jax.models.tokenizer import tokenizer_of
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import Places, checked_position, require_layers, require_loaded, whole_number
 from duat_jax.nn.linear import alike
-from duat_jax.nn.pattern import attention_mask, cap_ratio
+from duat_jax.nn.pattern import cap_ratio, sees
+from duat_jax.nn.scanned_stack import ScannedStack
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.keys import Key, Occurrence, Site
@@ -187,15 +188,15 @@ def _checked_number(value: Any, count: int, what: str, problems: list[str]) -> i
 
 
 def _unseen(block: Any, tokens: int, at: dict[str, int], *, other: bool) -> list[str]:
-    mask = attention_mask(tokens, causal=block.causal, window=block.window)
-    keys = {name: place for name, place in at.items() if name != "query"}
+    query, keys = at["query"], {name: place for name, place in at.items() if name != "query"}
+    visible = {place for place in range(tokens) if sees(query, place, causal=block.causal, window=block.window)}
     problems = [
-        f"the query at token {at['query']} doesn't see token {place}, the {THE[name]}: choose one that it sees"
+        f"the query at token {query} doesn't see token {place}, the {THE[name]}: choose one that it sees"
         for name, place in keys.items()
-        if mask is not None and not mask[at["query"], place]
+        if place not in visible
     ]
-    if other and (tokens if mask is None else int(mask[at["query"]].sum())) < 2:
-        problems.append(f"the query at token {at['query']} sees no other token: leave contrast out")
+    if other and len(visible) < 2:
+        problems.append(f"the query at token {query} sees no other token: leave contrast out")
     if len(keys) > len(set(keys.values())):
         problems.append(
             "key and contrast are the same token, and the difference of their scores is zero: choose another"
@@ -221,7 +222,13 @@ def _recorded(
 ) -> tuple[Recording, dict[str, Occurrence], tuple[Site, ...]]:
     """Return the recording, the points of the layer by name, and what earlier heads mixed, where it is a source."""
     real: Any = jnp.asarray(inputs.real)
-    recording = record_kinds(lambda parts: model.hidden(sum(parts.values()), real), _embeddings(model, inputs), KINDS)
+
+    def states(parts: dict[str, Any]) -> Array:
+        # A loop over layers is one program; of layers one after another, only those up to this one are run.
+        in_loop, x = isinstance(model.stack, ScannedStack), sum(parts.values())
+        return model.hidden(x, real) if in_loop else model.stream(x, layer + 1, real)
+
+    recording = record_kinds(states, _embeddings(model, inputs), KINDS)
     points = recording.program.steps(marks.POINT)
     earlier = [step.site for step in points if step.site.key.name == HEADS and _layer_of(step.site.key) < layer]
     here = {step.site.key.name: step for step in points if _layer_of(step.site.key) == layer}
@@ -289,7 +296,8 @@ def _named(vector: Vector) -> tuple[tuple[AttentionSource, ...], Float[np.ndarra
         sources += [AttentionSource(f"{layer} head {head}", f"{layer} heads", token, None) for token, head in places]
     names = [*map(str, vector.offsets), "unmarked"]
     sources += [AttentionSource(name, BIASES, None, None) for name in names]
-    columns = np.asarray(vector.columns)
+    # On the host, where every part is by now.
+    columns = np.concatenate([part.reshape(len(part), -1) for part in jax.tree.leaves(vector)], 1)
     # Of a causal model, what stands behind a token adds nothing to it; and with heads as sources, no other token does.
     kept = np.flatnonzero(columns.any(0))
     return tuple(sources[i] for i in kept), columns[:, kept]

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from duat_jax.errors import InvalidInput
 from duat_jax.forms import pre_activation
 from duat_jax.forms.pre_activation import NeuronsAtTokens, Reads
-from duat_jax.inputs.batching import bucket, padded, power_of_two
+from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import Labels, labels_of
 from duat_jax.inputs.model_inputs import Inputs, OneInput
 from duat_jax.inputs.question import ask_once
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 OUTPUTS = 5
 """The number of outputs that a neuron is said to raise or lower."""
-GROUPS = 4
-"""The least number of groups that a program measures."""
+AT_ONCE = 4
+"""The number of groups that are measured together."""
 
 
 def read_neuron(
@@ -170,13 +170,15 @@ def groups_of(
     widths = tuple(
         (term, key, activations.shape[-1])
         for term, (key, activations) in enumerate(explanation.activations.items())
-        if key in switched
+        if stream is None or key in switched
     )
-    # A power of two of groups, so that few programs are compiled; the ones that are left over switch nothing off.
-    off = np.zeros((power_of_two(max(GROUPS, len(by_token))), len(chosen)), bool)
+    # One program for any number of groups; the ones that are left over switch nothing off.
+    off = np.zeros((-(-len(chosen) // AT_ONCE), AT_ONCE, len(chosen)), bool)
     for group, members in enumerate(by_token.values()):
-        off[group, members] = True
-    values = on_host(_without(model, reader, inputs, _places(explanation, chosen), off, widths, stream))
+        off[*divmod(group, AT_ONCE), members] = True
+    steps = np.int32(-(-len(by_token) // AT_ONCE))
+    places = _places(explanation, chosen)
+    values = on_host(_without(model, reader, inputs, places, off, steps, widths, stream)).ravel()
     for (token, members), value in sorted(zip(by_token.items(), values.tolist(), strict=False)):
         yield NeuronGroup(
             name=explanation.tokens[token],
@@ -192,11 +194,12 @@ def _without(
     reader: Reader,
     inputs: Inputs,
     neurons: NeuronsAtTokens,
-    off: Bool[Array, "groups neurons"],
+    off: Bool[Array, "steps at_once neurons"],
+    steps: Int[Array, ""],
     widths: tuple[tuple[int, Key, int], ...],
     stream: int | None,
-) -> Float[Array, "groups"]:
-    """Return the number of the model run again with each group of neurons switched off."""
+) -> Float[Array, "steps at_once"]:
+    """Return the number of the model run again with each group of neurons switched off, in the first steps."""
     real: Any = inputs.real
     units = units_of_tokens(model.config, tuple(key for _, key, _ in widths), real)
 
@@ -209,4 +212,7 @@ def _without(
         run = edit(lambda x: forward_from(model, x, real, stream).at(stream), edits)
         return reader.read(model, passed_on(real, run(inputs.embedded(model)), stream)).value
 
-    return jax.vmap(without)(off)
+    def step(i: Any, values: Float[Array, "steps at_once"]) -> Float[Array, "steps at_once"]:
+        return values.at[i].set(jax.vmap(without)(off[i]))
+
+    return jax.lax.fori_loop(0, steps, step, jnp.zeros(off.shape[:2], inputs.embedded(model).dtype))

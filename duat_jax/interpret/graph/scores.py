@@ -8,7 +8,7 @@ from duat_jax.interpret.graph.result import Graph
 from duat_jax.interpret.moves import Move
 from duat_jax.models.config import Config
 from duat_jax.models.transformer import Transformer
-from duat_jax.nn.pattern import attention_mask
+from duat_jax.nn.pattern import sees
 
 MOVES = 32
 """For each score that is wanted, the number of moves of which the largest is chosen."""
@@ -43,5 +43,5 @@ def _sees_others(config: Config, layer: int, token: int, tokens: int) -> bool:
     block = config.blocks[layer]
     if block.attention == "sliced":  # without marks on its queries and keys
         return False
-    mask = attention_mask(tokens, causal=block.causal, window=block.window)
-    return (tokens if mask is None else int(mask[token].sum())) > 1
+    nearest = [other for other in (token - 1, token + 1) if 0 <= other < tokens]
+    return any(sees(token, other, causal=block.causal, window=block.window) for other in nearest)

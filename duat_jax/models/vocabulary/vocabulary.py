@@ -52,6 +52,8 @@ class Vocabulary:
     def tokens(self, ids: Iterable[int]) -> tuple[Token, ...]:
         """Return tokens by their ids."""
         whole_numbers = [int(token) for token in ids]
+        if self._tokens.keys() >= set(whole_numbers):
+            return tuple(self._tokens[token] for token in whole_numbers)
         with one_error("the tokenizer can't say what its tokens are", InvalidInput):
             return tuple(map(self._token, whole_numbers))
 

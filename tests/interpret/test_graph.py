@@ -189,13 +189,13 @@ def test_a_group_is_measured_by_the_model_without_its_neurons():
 
 
 def test_texts_of_one_padded_length_share_the_program_of_their_groups():
-    model, known = duat.load(), _without._cache_size()
+    model, known = duat.load(), _without.jitted._cache_size()
     texts = TEXT, "x = self.", "import os\nx = [1, 2]"
     graphs = [duat.graph(model, text, top_neurons=8, top_heads=0) for text in texts]
     layers = {frozenset(each.term.layer for each in graph.explanation.top(8)) for graph in graphs}
     assert len({len(graph.groups) for graph in graphs}) > 1
     assert len(layers) > 1
-    assert _without._cache_size() == known + 1
+    assert _without.jitted._cache_size() == known + 1
 
 
 @pytest.mark.parametrize("neurons", [-1, True])

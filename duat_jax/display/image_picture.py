@@ -117,7 +117,7 @@ def layers_of(view: View, image: SeenImage) -> tuple[list[Layer], list[Layer]]:
 
     maps = [(Layer(each.title, np.asarray(each.numbers, float), *[np.zeros(0)] * 2), each.whole) for each in view.maps]
     rows = [of_tokens(row.name, row.parts) for row in view.rows]
-    whole = [of_tokens(each.name, each.parts) for each in view.colourings]
+    whole = [of_tokens(each.name, each.parts) for each in view.all_colourings]
     return rows + [layer for layer, alone in maps if not alone], whole + [layer for layer, alone in maps if alone]
 
 

@@ -131,7 +131,7 @@ def _draw_whole(figure: SubFigure, view: View) -> None:
         _bars(above, right, shown.gathered(view.parts))
         above.set_ylabel(view.colourings[0].name, fontsize="small")
         right.set_xlabel("sum over tokens", fontsize="small")
-        for colouring in view.colourings[1:]:
+        for colouring in view.all_colourings[1:]:
             heights = np.pad(shown.gathered(np.asarray(colouring.parts, float)), 1)
             above.step(
                 np.arange(-1, len(heights) - 1), heights, where="mid", color="0.35", linewidth=1, label=colouring.name

@@ -139,7 +139,7 @@ def rows_of(view: View) -> list[tuple[str, np.ndarray]]:
     if view.graph is not None:
         return list(zip(view.graph.rows, np.asarray(view.graph.streams, float), strict=True))
     rows = [(row.name, np.asarray(row.parts, float)) for row in view.rows]
-    for colouring in view.colourings:
+    for colouring in view.all_colourings:
         if not any(np.array_equal(colouring.parts, parts) for _, parts in rows):
             rows.append((colouring.name, np.asarray(colouring.parts, float)))
     return rows

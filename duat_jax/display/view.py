@@ -3,8 +3,9 @@
 The renderers are functions of it: `terminal.py`, `picture.py`, `heat_map.py` and `page/`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -218,7 +219,8 @@ class View:
         row_sums: whether each row sums to the value; else all rows together with `added` do.
         moves: what heads move from token to token, by the row that they lead to; empty if it isn't known.
         later: what each row lacks of the value where `row_sums`, in words; empty if nothing is lacking.
-        colourings: the ways in which the text can be coloured.
+        colourings: the ways in which the text can be coloured, as far as they are known.
+        later_colourings: computes further ones, for what shows them.
         units: neurons and heads.
         added: lists of parts that belong to no token.
         tables: tables of the kind of result.
@@ -250,6 +252,7 @@ class View:
     moves: tuple[MovesView | None, ...] = ()
     later: str = ""
     colourings: tuple[Colouring, ...] = ()
+    later_colourings: Callable[[], tuple[Colouring, ...]] = tuple
     units: tuple[UnitTable, ...] = ()
     added: tuple[NamedParts, ...] = ()
     tables: tuple[Table, ...] = ()
@@ -259,6 +262,11 @@ class View:
     notes: tuple[str, ...] = ()
     image: SeenImage | None = None
     graph: GraphView | None = None
+
+    @cached_property
+    def all_colourings(self) -> tuple[Colouring, ...]:
+        """All ways in which the text can be coloured."""
+        return (*self.colourings, *self.later_colourings())
 
     @property
     def parts(self) -> Float[np.ndarray, "rows tokens"]:

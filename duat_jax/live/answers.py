@@ -21,7 +21,7 @@ from duat_jax.inputs.question import ask_once
 from duat_jax.interpret.attention.compute import explain_attention
 from duat_jax.interpret.contrast.compute import contrast
 from duat_jax.interpret.contrast.heads import HEAD_RUNS
-from duat_jax.interpret.explain.compute import explain
+from duat_jax.interpret.explain.compute import answer as explain
 from duat_jax.interpret.graph.compute import graph
 from duat_jax.interpret.graph.neurons import read_neuron
 from duat_jax.interpret.intervene.patching import from_reference, intervene_beside_contrast
@@ -114,7 +114,7 @@ def answer(loaded: Loaded, question: Any, work: Work) -> LiveAnswer:
     match question:
         case Explain():
             work.step("explaining")
-            result: Displayed = explain(model, text, **about)
+            result: Displayed = explain(model, ask_once(model, text, **about), collapse=True)
         case ContrastTexts():
             work.step("contrasting")
             pairs = None if question.alignment is None else read_pairs(question.alignment, "the alignment")

@@ -146,7 +146,7 @@ run._split = lambda *asked: tables.append(split(*asked)) or tables[-1]
 spread = jax.device_put(model, NamedSharding(mesh, P()))
 found = duat.explain(spread, texts, targets, sharding=NamedSharding(mesh, P("batch")))
 each, activations = tables[0]
-for parts in each:
+for parts, _ in each:
     for table in (parts.embedding, *parts.coefficients.values(), *activations.values()):
         assert [len(part.data) for part in table.addressable_shards] == [2, 2], table.sharding
 for row, alone in zip(found, duat.explain(model, texts, targets), strict=True):
@@ -154,6 +154,7 @@ for row, alone in zip(found, duat.explain(model, texts, targets), strict=True):
         assert ours.completeness.verdict == "holds"
         close(ours.embedding, theirs.embedding)
         close(ours.term_tokens, theirs.term_tokens)
+        close(ours.collapse, theirs.collapse)
 """
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections import deque
+from dataclasses import fields
 
 import jax
 import jax.numpy as jnp
@@ -117,7 +118,8 @@ def test_it_shows_itself():
 
 def test_a_subclass_of_a_result_shows_itself_like_the_result():
     explanation = duat.explain(both("gpt2")[0], IDS, 3)
-    mine = type("Mine", (duat.results.Explanation,), {})(**vars(explanation))
+    kept = {field.name: getattr(explanation, field.name) for field in fields(explanation)}
+    mine = type("Mine", (duat.results.Explanation,), {})(**kept)
     assert str(mine) == str(explanation) and mine.plot().axes
 
 
@@ -367,9 +369,10 @@ def test_padding_has_no_part(name):
     (batch,) = batches(question.inputs, model.config.positions, 1)
     assert batch.inputs.real.shape == (1, 16)
     ((reading, _),) = pipeline.read_targets(model, batch.inputs, list(question.targets))
-    (parts,), activations = run._split(model, batch.inputs, [reading], (None,), None, None)
-    neurons = [parts.coefficients[key] * activation for key, activation in activations.items()]
-    for part in (parts.embedding, parts.collapse, *neurons):
+    wanted = run.TABLE, run.COLLAPSE
+    ((table, collapse),), activations = run._split(model, batch.inputs, [reading], (None,), None, None, wanted)
+    neurons = [table.coefficients[key] * activation for key, activation in activations.items()]
+    for part in (table.embedding, collapse.tokens, *neurons):
         assert part[0, :6].any()
         assert not part[0, 6:].any()
 

@@ -100,14 +100,14 @@ def test_patches_and_the_text_beside_them_sum_to_every_row(kind):
         )
         near(table[:, 0], over.sum(1), within=1e-6)
         near(table.sum(1), rows.sum(1), within=1e-6)
-        near(whole.sum(1), [colouring.parts.sum() for colouring in view.colourings], within=1e-6)
+        near(whole.sum(1), [colouring.parts.sum() for colouring in view.all_colourings], within=1e-6)
         drawn = over[over.any(1)]
         if image.sound:
             (frames,) = (axes.images[0].get_array() for axes in figure.axes if axes.get_xlabel() == "frame")
             near(frames, drawn, within=1e-6)
         else:
             panels = [axes.images[1].get_array().reshape(-1) for axes in figure.axes if len(axes.images) == 2]
-            near(panels[len(view.colourings) :], drawn, within=1e-6)
+            near(panels[len(view.all_colourings) :], drawn, within=1e-6)
         (bars,) = (axes for axes in figure.axes if axes.get_title() == "sums")
         added = sum(part for each in view.added for _, part in each.entries)
         near(sum(bar.get_width() for bar in bars.patches), rows.sum() + added, within=1e-6)

@@ -61,7 +61,7 @@ def explain(
     warn_of_memory("explain", config, question.tokens, source.dtype.value)
     model = source.load()
     with working("Explaining"):
-        result = answer(model, question, rule)
+        result = answer(model, question, rule, collapse=True)
     return Answer(
         result=result,
         record=result.as_dict(source.name, top),

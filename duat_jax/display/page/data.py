@@ -53,7 +53,7 @@ def page_data(view: View, examples: Examples | None = None) -> dict[str, Any]:
         "others": view.others,
         "line_ends": view.line_ends,
         "seen": seen_data(view),
-        "colourings": [each._replace(parts=numbers(each.parts))._asdict() for each in view.colourings],
+        "colourings": [each._replace(parts=numbers(each.parts))._asdict() for each in view.all_colourings],
         "rows": rows,
         "moves": msgspec.to_builtins(view.moves, enc_hook=numbers),
         "row_sums": view.row_sums,

@@ -1,34 +1,27 @@
 """Explain numbers that a model computes on an input, down to every neuron at every token."""
 
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import NamedSharding
 from jaxtyping import Array, Float
 
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.display.result import ResultList
 from duat_jax.forms import affine_form, decomposition
-from duat_jax.forms.completeness import Completeness
 from duat_jax.inputs.batching import batches, require_spread, row
-from duat_jax.inputs.images import seen_by
-from duat_jax.inputs.labels import Labels, labels_of
+from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.inputs.question import Question, ask
+from duat_jax.interpret.explain.parts import ENTROPY, Collapse, Parts, Table, explanation, of_tokens
 from duat_jax.interpret.explain.result import Explanation
-from duat_jax.interpret.pipeline import (
-    Predicted,
-    read_targets,
-    recomputation,
-    require_finite,
-    rows_of_tokens,
-)
-from duat_jax.models.targets.base import ManyTargets, OneTarget, Reading, Target
+from duat_jax.interpret.pipeline import read_targets, rows_of_tokens
+from duat_jax.models.targets.base import ManyTargets, OneTarget, Reading
 from duat_jax.models.transformer import Transformer
-from duat_jax.models.units import encoder_layers_of, streams_of
+from duat_jax.models.units import streams_of
 from duat_jax.models.validation import require_gated, require_loaded
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
@@ -40,20 +33,10 @@ from duat_jax.transform.stored_program import stored_program
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-ENTROPY = "entropy"
-"""The part of a log-probability that is minus the entropy of the model's distribution."""
+TABLE, COLLAPSE = "table", "collapse"
+"""The two splits of a number: over embedding, neurons and biases; over the tokens of the input."""
 
-_KINDS = tuple(dict.fromkeys((*decomposition.KINDS, *affine_form.KINDS, marks.STREAM)))
-
-
-class _Parts(NamedTuple):
-    embedding: Float[Array, "*batch tokens"]
-    coefficients: Marked[Float[Array, "*batch tokens neurons"]]
-    biases: Marked[Float[Array, "*batch"]]
-    collapse: Float[Array, "*batch tokens"]
-    collapse_bias: Float[Array, "*batch"]
-    completeness: Completeness
-    collapse_completeness: Completeness
+_KINDS = {TABLE: decomposition.KINDS, COLLAPSE: affine_form.KINDS}
 
 
 class _ExplainOptions(TypedDict, total=False):
@@ -149,23 +132,40 @@ def explain(
 
 
 def answer(
-    model: Transformer, question: Question, gate_rule: str | None = None, sharding: NamedSharding | None = None
+    model: Transformer,
+    question: Question,
+    gate_rule: str | None = None,
+    sharding: NamedSharding | None = None,
+    *,
+    collapse: bool = False,
 ) -> Any:
-    """Return the explanations of a validated question."""
+    """Return the explanations of a validated question, with the collapse if it is going to be read."""
+    # A rule for the collapse asks for it.
+    wanted = (TABLE, COLLAPSE) if collapse or gate_rule is not None else (TABLE,)
     streams = tuple(each.stream for each in question.targets[0])
     constant = next((each.constant for each in question.targets[0] if each.constant is not None), None)
     explanations: dict[int, list[Explanation]] = {}
     for batch in batches(question.inputs, model.config.positions, len(streams), sharding):
         readings = read_targets(model, batch.inputs, [question.targets[i] for i in batch.rows])
         of_target = [reading for reading, _ in readings]
-        parts, activations = on_host(_split(model, batch.inputs, of_target, streams, gate_rule, constant))
+        parts, activations = on_host(_split(model, batch.inputs, of_target, streams, gate_rule, constant, wanted))
+        again = [question.inputs[i] for i in batch.indices]
+        collapses = _collapses_of(model, again, sharding, of_target, streams, constant)
         for place, i in enumerate(batch.indices):
             labels = labels_of(model.config, question.inputs[i], question.tokenizer)
             where = f"on input {i}" if question.many_inputs else "on what was given"
-            fired = _of_tokens(row(activations, place), len(labels.names))
+            fired = of_tokens(row(activations, place), len(labels.names))
             explanations[i] = [
-                _explanation(
-                    model, question.inputs[i], labels, each, row(readings[k], place), row(parts[k], place), fired, where
+                explanation(
+                    model,
+                    question.inputs[i],
+                    labels,
+                    each,
+                    row(readings[k], place),
+                    row(parts[k], place),
+                    fired,
+                    where,
+                    partial(_row_of, collapses, k, place),
                 )
                 for k, each in enumerate(question.targets[i])
             ]
@@ -174,7 +174,40 @@ def answer(
     return answers if question.many_inputs else answers[0]
 
 
-@partial(stored_program, static_argnames=("streams", "gate_rule", "constant"))
+_Collapses = Callable[[], tuple[Transformer, list[Collapse]]]
+"""Computes the collapse of every read-out of a batch, and returns the model that it is of, too."""
+
+
+def _collapses_of(
+    model: Transformer,
+    inputs: Sequence[Inputs],
+    sharding: NamedSharding | None,
+    readings: list[Reading],
+    streams: tuple[int | None, ...],
+    constant: str | None,
+) -> _Collapses:
+    """Return the function that computes a batch's collapses when they are first read, by the weights of now."""
+    # A model may be changed in place until then; its arrays can't be.
+    weights, double = jax.tree.leaves(model), jax.config.read("jax_enable_x64")
+
+    @cache
+    def collapses() -> tuple[Transformer, list[Collapse]]:
+        unchanged = jax.tree.unflatten(jax.tree.structure(model), weights)
+        (batch,) = batches(inputs, model.config.positions, len(streams), sharding)
+        with jax.enable_x64(double):
+            parts, _ = on_host(_split(unchanged, batch.inputs, readings, streams, None, constant, (COLLAPSE,)))
+        return unchanged, [each.collapse for each in parts]
+
+    return collapses
+
+
+def _row_of(collapses: _Collapses, readout: int, place: int) -> tuple[Transformer, Collapse]:
+    """Return the collapse of one read-out of one text of a batch, and the model that it is of."""
+    model, every = collapses()
+    return model, row(every[readout], place)
+
+
+@partial(stored_program, static_argnames=("streams", "gate_rule", "constant", "wanted"))
 def _split(
     model: Transformer,
     batch: Inputs,
@@ -182,10 +215,11 @@ def _split(
     streams: tuple[int | None, ...],
     gate_rule: str | None,
     constant: str | None,
-) -> tuple[list[_Parts], Marked[Float[Array, "texts tokens neurons"]]]:
-    """Return the parts of every read-out of every text, from one recording of each, and every activation."""
+    wanted: tuple[str, ...] = (TABLE,),
+) -> tuple[list[Parts], Marked[Float[Array, "texts tokens neurons"]]]:
+    """Return the splits of every read-out of every text, from one recording of each, and with tables activations."""
 
-    def split(inputs: Any, readings: list[Reading]) -> tuple[list[_Parts], Marked[Array]]:
+    def split(inputs: Any, readings: list[Reading]) -> tuple[list[Parts], Marked[Array]]:
         name = constant if model.head.bias is None else "head.bias"
         added = {} if name is None else {name: [reading.constant for reading in readings]}
         if any(reading.entropy is not None for reading in readings):
@@ -199,21 +233,24 @@ def _split(
             return model.states(x, inputs.real), {name: offset(jnp.stack(each), name) for name, each in added.items()}
 
         by_token = partial(rows_of_tokens, model.config, marks.ACTIVATION, real=inputs.real)
-        recording = record_kinds(read_from, inputs.embedded(model), _KINDS)
+        kinds = dict.fromkeys((*(kind for each in wanted for kind in _KINDS[each]), marks.STREAM))
+        recording = record_kinds(read_from, inputs.embedded(model), kinds)
 
-        def parts(readout: Any, target: Occurrence | None) -> _Parts:
-            decomposed = decomposition.contributions(recording, readout, target=target)
-            collapsed = affine_form.collapsed_contributions(recording, readout, target=target, gate_rule=gate_rule)
-            coefficients = by_token(decomposed.coefficients)
-            elsewhere = {key: part.sum() for key, part in decomposed.terms.items() if key not in coefficients}
-            return _Parts(
-                decomposed.input.sum(-1),
-                coefficients,
-                Marked({**decomposed.offsets, **elsewhere}),
-                collapsed.input.sum(-1),
-                collapsed.bias,
-                decomposed.completeness,
-                collapsed.completeness,
+        def table(readout: Any, target: Occurrence | None) -> Table:
+            parts = decomposition.contributions(recording, readout, target=target)
+            coefficients = by_token(parts.coefficients)
+            elsewhere = {key: part.sum() for key, part in parts.terms.items() if key not in coefficients}
+            biases = Marked({**parts.offsets, **elsewhere})
+            return Table(parts.input.sum(-1), coefficients, biases, parts.completeness)
+
+        def collapse(readout: Any, target: Occurrence | None) -> Collapse:
+            parts = affine_form.collapsed_contributions(recording, readout, target=target, gate_rule=gate_rule)
+            return Collapse(parts.input.sum(-1), parts.bias, parts.completeness)
+
+        def parts(readout: Any, target: Occurrence | None) -> Parts:
+            return Parts(
+                table(readout, target) if TABLE in wanted else None,
+                collapse(readout, target) if COLLAPSE in wanted else None,
             )
 
         result: list[Any] = [None] * len(streams)
@@ -232,55 +269,6 @@ def _split(
             together = jax.vmap(partial(parts, target=target))(stacked)
             for place, k in enumerate(same):
                 result[k] = row(together, place)
-        return result, by_token(recording.dynamics.activations)
+        return result, by_token(recording.dynamics.activations) if TABLE in wanted else Marked({})
 
     return jax.vmap(split)(batch, readings)
-
-
-def _of_tokens(every: Marked[np.ndarray], tokens: int) -> Marked[np.ndarray]:
-    """Return the rows of real tokens, as copies, so that one explanation doesn't keep a batch in memory."""
-    return Marked({key: part[:tokens].copy() for key, part in every.items()})
-
-
-def _explanation(
-    model: Transformer,
-    inputs: Inputs,
-    labels: Labels,
-    target: Target,
-    read_out: tuple[Reading, Predicted],
-    parts: Any,
-    activations: Marked[np.ndarray],
-    where: str,
-) -> Explanation:
-    (reading, predicted), tokens = read_out, len(labels.names)
-    described = target.describe(reading, labels)
-    remedy = "check the model's weights, or compute in a dtype of a wider range"
-    require_finite(described.headline, {where: float(reading.value)}, remedy)
-    recompute = recomputation(inputs, target, reading)
-    # The value is that of the plain forward pass.
-    whole, collapsed = (
-        each.against(reading.value).certified(model, recompute)
-        for each in (parts.completeness, parts.collapse_completeness)
-    )
-    return Explanation(
-        family=model.config.family,
-        tokens=labels.names,
-        target=described,
-        predictions=() if predicted is None else labels.predictions(*predicted),
-        embedding=parts.embedding[:tokens].copy(),
-        coefficients=_of_tokens(parts.coefficients, tokens),
-        activations=activations,
-        biases=Marked(
-            {
-                key: float(part)
-                for key, part in parts.biases.items()
-                if key.name != ENTROPY or reading.entropy is not None
-            }
-        ),
-        collapse=parts.collapse[:tokens].copy(),
-        collapse_bias=float(parts.collapse_bias),
-        completeness=whole,
-        collapse_completeness=collapsed,
-        image=seen_by(model.config, inputs),
-        encoder_layers=encoder_layers_of(model.config),
-    )

@@ -1,10 +1,10 @@
 """The result of an explanation: one number that a model computed, as a complete table that sums to it."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -40,6 +40,9 @@ EXACT = (
     " patterns and norms that are held at what they are here. Change the text, and they move. Why this, and not that:"
     " duat contrast (duat.contrast in Python). What matters: duat intervene (duat.intervene)."
 )
+
+COLLAPSE_FIELDS = "collapse", "collapse_bias", "collapse_completeness"
+"""The fields of an explanation that are computed when one of them is first read."""
 
 
 @kept_as("active neuron")
@@ -81,6 +84,10 @@ class Explanation(Displayed):
 
     Exact as a value; attention patterns and normalisation scales are held at what they are on this text.
 
+    The collapse is computed when it is first read, by a table that is printed, a picture, a page and a file too: the
+    model is run again, for about twice the time of the explanation. Until then the explanation holds the model's
+    weights as they were; a copy, a pickle and a file hold numbers alone.
+
     Args:
         family: the checkpoint family.
         tokens: the text's tokens, readable; or `"whole"` and an image's patches, `"row,column"`.
@@ -115,6 +122,33 @@ class Explanation(Displayed):
     collapse_completeness: Completeness
     image: SeenImage | None = None
     encoder_layers: int = 0
+
+    @classmethod
+    def before_collapse(cls, compute: Callable[[], Mapping[str, Any]], **fields: Any) -> "Explanation":
+        """Return an explanation whose collapse is computed when it is first read.
+
+        Args:
+            compute: computes the fields of the collapse.
+            fields: all other fields.
+        """
+        made = object.__new__(cls)
+        vars(made).update(fields, _compute=compute)
+        return made
+
+    if not TYPE_CHECKING:  # to a type checker the fields of the collapse are like all others
+
+        def __getattr__(self, name: str) -> Any:
+            """Return a field of the collapse that isn't computed yet."""
+            if name in COLLAPSE_FIELDS and (compute := vars(self).get("_compute")) is not None:
+                vars(self).update(compute())
+                vars(self).pop("_compute", None)
+            if name not in vars(self):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            return vars(self)[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.collapse  # noqa: B018
+        return vars(self)
 
     @property
     def value(self) -> float:
@@ -200,14 +234,8 @@ class Explanation(Displayed):
                     "What is written at each token, by its embedding and by every layer: a column of the table.",
                     self.embedding + sums.sum(0),
                 ),
-                Colouring(
-                    "collapse",
-                    "On this text all layers together are one matrix and one constant: this is what the matrix makes of"
-                    " each token's embedding, its part of W(x0) x0; with the constant b(x0), which is"
-                    f" {self.collapse_bias:+z.4f}, they sum to the value.",
-                    self.collapse,
-                ),
             ),
+            later_colourings=self._colourings_of_collapse,
             units=(
                 UnitTable(
                     "neuron",
@@ -220,6 +248,14 @@ class Explanation(Displayed):
             added=named_parts("Biases and norm offsets", self.biases.items()),
             image=self.image,
         )
+
+    def _colourings_of_collapse(self) -> tuple[Colouring, ...]:
+        note = (
+            "On this text all layers together are one matrix and one constant: this is what the matrix makes of each"
+            " token's embedding, its part of W(x0) x0; with the constant b(x0), which is"
+            f" {self.collapse_bias:+z.4f}, they sum to the value."
+        )
+        return (Colouring("collapse", note, self.collapse),)
 
     def arrays(self) -> Iterator[NamedArray]:
         """Yield the parts with named axes.

@@ -16,7 +16,7 @@ from duat_jax.inputs.batching import batches, require_spread, row
 from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.inputs.question import Question, ask
-from duat_jax.interpret.explain.parts import ENTROPY, Collapse, Parts, Table, explanation, of_tokens
+from duat_jax.interpret.explain.parts import ENTROPY, CollapseSplit, Splits, TableSplit, explanation, of_tokens
 from duat_jax.interpret.explain.result import Explanation
 from duat_jax.interpret.pipeline import read_targets, rows_of_tokens
 from duat_jax.models.targets.base import ManyTargets, OneTarget, Reading
@@ -174,7 +174,7 @@ def answer(
     return answers if question.many_inputs else answers[0]
 
 
-_Collapses = Callable[[], tuple[Transformer, list[Collapse]]]
+_Collapses = Callable[[], tuple[Transformer, list[CollapseSplit]]]
 """Computes the collapse of every read-out of a batch, and returns the model that it is of, too."""
 
 
@@ -191,7 +191,7 @@ def _collapses_of(
     weights, double = jax.tree.leaves(model), jax.config.read("jax_enable_x64")
 
     @cache
-    def collapses() -> tuple[Transformer, list[Collapse]]:
+    def collapses() -> tuple[Transformer, list[CollapseSplit]]:
         unchanged = jax.tree.unflatten(jax.tree.structure(model), weights)
         (batch,) = batches(inputs, model.config.positions, len(streams), sharding)
         with jax.enable_x64(double):
@@ -201,7 +201,7 @@ def _collapses_of(
     return collapses
 
 
-def _row_of(collapses: _Collapses, readout: int, place: int) -> tuple[Transformer, Collapse]:
+def _row_of(collapses: _Collapses, readout: int, place: int) -> tuple[Transformer, CollapseSplit]:
     """Return the collapse of one read-out of one text of a batch, and the model that it is of."""
     model, every = collapses()
     return model, row(every[readout], place)
@@ -216,10 +216,10 @@ def _split(
     gate_rule: str | None,
     constant: str | None,
     wanted: tuple[str, ...] = (TABLE,),
-) -> tuple[list[Parts], Marked[Float[Array, "texts tokens neurons"]]]:
+) -> tuple[list[Splits], Marked[Float[Array, "texts tokens neurons"]]]:
     """Return the splits of every read-out of every text, from one recording of each, and with tables activations."""
 
-    def split(inputs: Any, readings: list[Reading]) -> tuple[list[Parts], Marked[Array]]:
+    def split(inputs: Any, readings: list[Reading]) -> tuple[list[Splits], Marked[Array]]:
         name = constant if model.head.bias is None else "head.bias"
         added = {} if name is None else {name: [reading.constant for reading in readings]}
         if any(reading.entropy is not None for reading in readings):
@@ -236,19 +236,19 @@ def _split(
         kinds = dict.fromkeys((*(kind for each in wanted for kind in _KINDS[each]), marks.STREAM))
         recording = record_kinds(read_from, inputs.embedded(model), kinds)
 
-        def table(readout: Any, target: Occurrence | None) -> Table:
+        def table(readout: Any, target: Occurrence | None) -> TableSplit:
             parts = decomposition.contributions(recording, readout, target=target)
             coefficients = by_token(parts.coefficients)
             elsewhere = {key: part.sum() for key, part in parts.terms.items() if key not in coefficients}
             biases = Marked({**parts.offsets, **elsewhere})
-            return Table(parts.input.sum(-1), coefficients, biases, parts.completeness)
+            return TableSplit(parts.input.sum(-1), coefficients, biases, parts.completeness)
 
-        def collapse(readout: Any, target: Occurrence | None) -> Collapse:
+        def collapse(readout: Any, target: Occurrence | None) -> CollapseSplit:
             parts = affine_form.collapsed_contributions(recording, readout, target=target, gate_rule=gate_rule)
-            return Collapse(parts.input.sum(-1), parts.bias, parts.completeness)
+            return CollapseSplit(parts.input.sum(-1), parts.bias, parts.completeness)
 
-        def parts(readout: Any, target: Occurrence | None) -> Parts:
-            return Parts(
+        def parts(readout: Any, target: Occurrence | None) -> Splits:
+            return Splits(
                 table(readout, target) if TABLE in wanted else None,
                 collapse(readout, target) if COLLAPSE in wanted else None,
             )

@@ -21,7 +21,7 @@ ENTROPY = "entropy"
 """The part of a log-probability that is minus the entropy of the model's distribution."""
 
 
-class Table(NamedTuple):
+class TableSplit(NamedTuple):
     """A read-out split over embedding, neurons and biases."""
 
     embedding: Float[Array, "*batch tokens"]
@@ -30,7 +30,7 @@ class Table(NamedTuple):
     completeness: Completeness
 
 
-class Collapse(NamedTuple):
+class CollapseSplit(NamedTuple):
     """A read-out split over the tokens of the input, by the collapse."""
 
     tokens: Float[Array, "*batch tokens"]
@@ -38,11 +38,11 @@ class Collapse(NamedTuple):
     completeness: Completeness
 
 
-class Parts(NamedTuple):
+class Splits(NamedTuple):
     """The splits of one read-out, as far as they are wanted."""
 
-    table: Table | None
-    collapse: Collapse | None
+    table: TableSplit | None
+    collapse: CollapseSplit | None
 
 
 def of_tokens(every: Marked[np.ndarray], tokens: int) -> Marked[np.ndarray]:
@@ -59,17 +59,17 @@ def explanation(
     parts: Any,
     activations: Marked[np.ndarray],
     where: str,
-    later: Callable[[], tuple[Transformer, Collapse]],
+    later: Callable[[], tuple[Transformer, CollapseSplit]],
 ) -> Explanation:
     """Return the explanation of one target of one input; the collapse is computed `later` where it isn't there."""
     (reading, predicted), tokens = read_out, len(labels.names)
-    table: Table = parts.table
+    table: Any = parts.table
     described = target.describe(reading, labels)
     remedy = "check the model's weights, or compute in a dtype of a wider range"
     require_finite(described.headline, {where: float(reading.value)}, remedy)
     recompute = recomputation(inputs, target, reading)
 
-    def collapse_fields(model: Transformer, parts: Collapse) -> dict[str, Any]:
+    def collapse_fields(model: Transformer, parts: CollapseSplit) -> dict[str, Any]:
         completeness = parts.completeness.against(reading.value).certified(model, recompute)
         values = parts.tokens[:tokens].copy(), float(parts.bias), completeness
         return dict(zip(COLLAPSE_FIELDS, values, strict=True))

@@ -16,7 +16,7 @@ from duat_jax.inputs.batching import batches, require_spread, row
 from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.inputs.question import Question, ask
-from duat_jax.interpret.explain.parts import ENTROPY, CollapseSplit, Splits, TableSplit, explanation, of_tokens
+from duat_jax.interpret.explain.parts import ENTROPY, CollapseSplit, TableSplit, WantedSplits, explanation, of_tokens
 from duat_jax.interpret.explain.result import Explanation
 from duat_jax.interpret.pipeline import read_targets, rows_of_tokens
 from duat_jax.models.targets.base import ManyTargets, OneTarget, Reading
@@ -104,7 +104,8 @@ def explain(
     Returns:
         The `Explanation` with its completeness; it shows itself in a notebook, and `print` shows it in a terminal. Of
         many texts, a list with one for each; of many targets, in its place a list with one for each target; a list
-        is shown as a table with a row for each.
+        is shown as a table with a row for each. The collapse, by tokens of the input, is computed when it is first
+        read, printed, drawn or saved, of up to eight texts at once; with `gate_rule`, or in several processes, at once.
 
     Raises:
         InvalidInput: for token ids, pixels, a position or a combination of arguments that the model can't take.
@@ -140,8 +141,9 @@ def answer(
     collapse: bool = False,
 ) -> Any:
     """Return the explanations of a validated question, with the collapse if it is going to be read."""
-    # A rule for the collapse asks for it.
-    wanted = (TABLE, COLLAPSE) if collapse or gate_rule is not None else (TABLE,)
+    # A rule for the collapse asks for it. Several processes compute it together, and one of them may read it alone.
+    at_once = collapse or gate_rule is not None or jax.process_count() > 1
+    wanted = (TABLE, COLLAPSE) if at_once else (TABLE,)
     streams = tuple(each.stream for each in question.targets[0])
     constant = next((each.constant for each in question.targets[0] if each.constant is not None), None)
     explanations: dict[int, list[Explanation]] = {}
@@ -216,10 +218,10 @@ def _split(
     gate_rule: str | None,
     constant: str | None,
     wanted: tuple[str, ...] = (TABLE,),
-) -> tuple[list[Splits], Marked[Float[Array, "texts tokens neurons"]]]:
+) -> tuple[list[WantedSplits], Marked[Float[Array, "texts tokens neurons"]]]:
     """Return the splits of every read-out of every text, from one recording of each, and with tables activations."""
 
-    def split(inputs: Any, readings: list[Reading]) -> tuple[list[Splits], Marked[Array]]:
+    def split(inputs: Any, readings: list[Reading]) -> tuple[list[WantedSplits], Marked[Array]]:
         name = constant if model.head.bias is None else "head.bias"
         added = {} if name is None else {name: [reading.constant for reading in readings]}
         if any(reading.entropy is not None for reading in readings):
@@ -247,8 +249,8 @@ def _split(
             parts = affine_form.collapsed_contributions(recording, readout, target=target, gate_rule=gate_rule)
             return CollapseSplit(parts.input.sum(-1), parts.bias, parts.completeness)
 
-        def parts(readout: Any, target: Occurrence | None) -> Splits:
-            return Splits(
+        def parts(readout: Any, target: Occurrence | None) -> WantedSplits:
+            return WantedSplits(
                 table(readout, target) if TABLE in wanted else None,
                 collapse(readout, target) if COLLAPSE in wanted else None,
             )

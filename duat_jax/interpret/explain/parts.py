@@ -38,7 +38,7 @@ class CollapseSplit(NamedTuple):
     completeness: Completeness
 
 
-class Splits(NamedTuple):
+class WantedSplits(NamedTuple):
     """The splits of one read-out, as far as they are wanted."""
 
     table: TableSplit | None

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 from experiments.markdown import Fields
-from experiments.study import Study
+from experiments.study import Measure, Study
 from experiments.table import Frames
 from experiments.verdict import Verdict
 
@@ -96,12 +97,17 @@ def record_of(name: str, study: Study, frames: Frames, cells: Fields) -> Record:
     Raises:
         KeyError: if a sentence names a field that the study doesn't have.
     """
-    estimate = study.outcome.estimate(frames)
+    estimate = cache(lambda measure: measure.estimate(frames))  # a bootstrap for most
+
+    def written(measure: Measure) -> str:
+        return estimate(measure).written(measure.digits, measure.sign)
+
+    outcome = estimate(study.outcome)
     known = {
-        "outcome": study.outcome.written(frames),
-        "outcome / value": study.outcome.written(frames).partition(" [")[0],
-        "control": study.control.written(frames),
-        "n": str(estimate.n),
+        "outcome": written(study.outcome),
+        "outcome / value": written(study.outcome).partition(" [")[0],
+        "control": written(study.control),
+        "n": str(outcome.n),
         "unit": study.unit,
         **cells,
     }
@@ -109,8 +115,8 @@ def record_of(name: str, study: Study, frames: Frames, cells: Fields) -> Record:
         Decided(
             prediction.name,
             prediction.rule,
-            "; ".join(f"{measure.name}: {measure.written(frames)}" for measure in prediction.measures),
-            prediction.verdict(frames),
+            "; ".join(f"{measure.name}: {written(measure)}" for measure in prediction.measures),
+            prediction.decide(*map(estimate, prediction.measures)),
         )
         for prediction in study.predictions
     )
@@ -122,10 +128,10 @@ def record_of(name: str, study: Study, frames: Frames, cells: Fields) -> Record:
         answer=Verdict(decided[0].verdict).answer,
         claim=study.claim,
         unit=study.unit,
-        n=estimate.n,
+        n=outcome.n,
         stated=study.stated,
         outcome=f"{study.outcome.name}: {known['outcome']}",
-        method=estimate.method,
+        method=outcome.method,
         control=f"{study.control.name}: {known['control']}",
         verdict=decided[0].verdict,
         **sentence,

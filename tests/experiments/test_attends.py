@@ -168,6 +168,7 @@ def attentions(sources):
     return [of for _, of in sources.groupby("number")]
 
 
+@pytest.mark.slow
 def test_attentions_have_the_largest_parts_those_drawn_by_lot_and_controls(sources):
     assert len(attentions(sources)) == 4
     for of in attentions(sources):
@@ -182,6 +183,7 @@ def test_attentions_have_the_largest_parts_those_drawn_by_lot_and_controls(sourc
         close(of[f"predicted, {ZERO}"].to_numpy(), -of.part.to_numpy())
 
 
+@pytest.mark.slow
 def test_the_table_has_the_mean_rank_correlation_of_every_ranking(sources):
     shown = cells(
         "\n".join(f"# {title}\n" + "\n".join(of) for title, of in tables_of(run.STUDY, frames(sources)).items())
@@ -203,6 +205,7 @@ def frames(sources):
     return {"sources": sources}
 
 
+@pytest.mark.slow
 def test_sources_elsewhere_are_at_none_of_the_three_tokens(sources):
     for of in attentions(sources):
         three = set(of[["query", "key", "contrast"]].iloc[0])
@@ -214,6 +217,7 @@ def test_sources_elsewhere_are_at_none_of_the_three_tokens(sources):
         near(found.to_numpy(), [spearmanr(*sizes.to_numpy().T)[0]], within=1e-12)
 
 
+@pytest.mark.slow
 def test_saying_less_every_time_is_right_as_often_as_attention_falls(sources):
     """And a source at the query's token in the first layer comes before all others by the rule without explanation."""
     largest = sources[sources.largest]
@@ -232,6 +236,7 @@ def test_saying_less_every_time_is_right_as_often_as_attention_falls(sources):
         assert of.token.iloc[order].isin(three).tolist() == (~by_rule.away).tolist()
 
 
+@pytest.mark.slow
 def test_sources_are_compared_with_their_controls(sources):
     wins = pairs = 0
     for of in attentions(sources):

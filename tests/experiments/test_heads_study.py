@@ -269,6 +269,7 @@ def frames():
         yield frames | {"amounts": tables.amounts(frames["prompts"])}
 
 
+@pytest.mark.slow
 def test_the_table_of_pairs_has_the_shares_of_effects(frames):
     amounts = frames["amounts"].set_index(["pairs", "task"])
     for task, prompts in frames["prompts"].groupby("task"):
@@ -288,6 +289,7 @@ def test_the_table_of_pairs_has_the_shares_of_effects(frames):
         close(amounts.interaction[tables.BOTH, task], top / of_top)
 
 
+@pytest.mark.slow
 def test_the_table_of_predictions_has_rank_correlations(frames):
     found = tables.correlations(frames["prompts"]).set_index(["task", "prompt", "interaction ranked by", "of"])
     for prompt in frames["prompts"].to_dict("records"):
@@ -297,6 +299,7 @@ def test_the_table_of_predictions_has_rank_correlations(frames):
                 close(found.correlation[prompt["task"], prompt["prompt"], ranking, f"small: {of}"], expected)
 
 
+@pytest.mark.slow
 def test_the_tables_of_reading_are_of_every_layer(frames):
     layers = frames["layers"]
     trained = layers[layers.weights == tables.TRAINED]

@@ -29,6 +29,7 @@ def case():
     return model, prompts, {(row["method"], row["test"]): row for row in rows}
 
 
+@pytest.mark.slow
 def test_its_circuits_are_those_of_the_package(case):
     model, prompts, rows = case
     found = task_circuits(model, prompts, "secant", METHODS["secant"], ("neuron x position",), steps=2)
@@ -40,6 +41,7 @@ def test_its_circuits_are_those_of_the_package(case):
     assert (rows[study.FIRST, KEPT]["runs"] != rows[study.SECANT, KEPT]["runs"]).any()
 
 
+@pytest.mark.slow
 def test_every_ranking_is_tested_on_other_prompts_and_some_with_other_values(case):
     _, _, rows = case
     for name in {name for name, _ in rows}:
@@ -48,6 +50,7 @@ def test_every_ranking_is_tested_on_other_prompts_and_some_with_other_values(cas
     assert {test for name, test in rows if name == study.FIRST} == {KEPT, REMOVED, study.OTHER, study.MEANS, study.SAME}
 
 
+@pytest.mark.slow
 def test_the_share_is_zero_for_the_empty_circuit_where_other_values_stand(case):
     model, prompts, rows = case
     for name in study.EVERYWHERE:

@@ -160,6 +160,7 @@ def removed(known, ranking, count, draw):
     return layers.removed(LAYERS, "layers", ranking, count, draw, known)
 
 
+@pytest.mark.slow
 def test_removing_the_cheapest_layer_first_is_what_greedy_does(case, known):
     ids = case.draws.ids(1)
 
@@ -173,6 +174,7 @@ def test_removing_the_cheapest_layer_first_is_what_greedy_does(case, known):
     near(known["layers", ALONE, 1]["scores"], [loss([layer]) - loss([]) for layer in range(LAYERS)], within=1e-5)
 
 
+@pytest.mark.slow
 def test_neighbours_go_by_angular_distance_and_random_orders_keep_the_first_layer_if_told(case, known):
     start = removed(known, ANGULAR, 2, 0)[0]
     x = rankings.streams(model(), jnp.asarray(case.draws.ids(0)[:, :-1]))
@@ -183,6 +185,7 @@ def test_neighbours_go_by_angular_distance_and_random_orders_keep_the_first_laye
     assert len({removed(known, RANDOM, 2, draw) for draw in range(9)}) > 2
 
 
+@pytest.mark.slow
 def test_every_ranking_has_what_it_adds(case, frames, known):
     of = frames["removals"]
     for (kind, ranking), rows in of[of["in their place"] == "none"].groupby(["kind", "ranking"]):
@@ -201,6 +204,7 @@ def test_every_ranking_has_what_it_adds(case, frames, known):
     assert len(refitted) and not any(0 in gone for gone in refitted.layers)
 
 
+@pytest.mark.slow
 def test_a_ranking_without_finite_scores_removes_nothing(known):
     assert removed({**known, ("layers", "‖W'2‖", 0): {"scores": None}}, "‖W'2‖", 1, 0) is None
 

@@ -6,6 +6,7 @@ FLOW := 'def get(self, key, default=None): return self.data.get(key,' \
 VENV := .venv
 REFERENCE := .venv-reference
 BIN := $(VENV)/bin
+export DUAT_RESIDENT := 0  # no target leaves a process behind
 
 .PHONY: install demo demo-llm test slow lint browser notebook typeset docs widths benchmark pages tpu cuda train parity test-lowest \
 	test-newest clean

@@ -11,6 +11,8 @@ from itertools import filterfalse
 from pathlib import Path
 from zlib import crc32
 
+# No test leaves a process behind, but the tests of that.
+os.environ["DUAT_RESIDENT"] = "0"
 # JAX 0.10.0 prints two lines of the compiler's for every program that it kept itself.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # The newer of the compiler's two ways to make programs for a CPU takes almost twice the time for such small ones; later

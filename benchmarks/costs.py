@@ -55,6 +55,7 @@ def fields(results: dict[str, Any]) -> Fields:
     costs["map applied"] = f"{spectrum['last state: map applied']['ratio']:.2f}"
     costs["memory 512"] = f"{table[shapes['512']]['with_neurons']['memory_ratio_without_table']:.2f}"
     costs |= {name.replace("_", " "): _seconds(latency[name]) for name in ("first", "second")}
+    costs["resident"] = _seconds(latency["resident_second"], 2)
     costs["next text"] = _seconds(latency["next_text_of_a_bucket"], 3)
     costs |= {f"{layers} layers": _seconds(latency[f"{layers}_layers_compiled"]) for layers in (6, 12, 24, 48)}
     costs["SmolLM2 load"], costs["SmolLM2 first"], costs["SmolLM2 next"] = (

@@ -1,6 +1,6 @@
 """`python -m duat_jax`: the command `duat`."""
 
-from duat_jax.cli import application
+from duat_jax.cli import main
 
 if __name__ == "__main__":
-    application(prog_name="duat")
+    main()

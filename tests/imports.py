@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 LOADERS = {"importlib.import_module", "pkgutil.resolve_name", "runpy.run_module", "sys.modules", "__import__"}
 """Functions that load a module by its name."""
 
-COMPUTED = {"duat_jax", "symbolic", "experiments.studies", "experiments.fields", "duat_jax.cli"}
+COMPUTED = {"duat_jax", "symbolic", "experiments.studies", "experiments.fields", "duat_jax.cli.every_command"}
 """The modules that load others by computed names: a public name when it is first used, a study, and a command."""
 
 

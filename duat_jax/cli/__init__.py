@@ -1,50 +1,30 @@
 """The command `duat`.  JAX and sympy are imported when a command runs, not for `--help`."""
 
-import sys
-from importlib import import_module
-from importlib.metadata import version
-from pkgutil import iter_modules
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-from typer.core import TyperGroup
-
-from duat_jax.cli import commands
-from duat_jax.cli.command import OLD_NAMES, application
-from duat_jax.cli.errors import EXIT_STATUS, one_line_errors
-from duat_jax.cli.groups import say_renamed
+if TYPE_CHECKING:
+    from duat_jax.cli.every_command import application as application
 
 
-class _Commands(TyperGroup):
-    """All commands, with one line for an error that occurs outside of them, such as a full disk that help meets."""
+def main() -> None:
+    """Run the command that this process was started for, in the resident process if there is one."""
+    from duat_jax.cli.resident.client import run
 
-    def main(self, *args: Any, **options: Any) -> Any:
-        try:
-            with one_line_errors():
-                return super().main(*args, **options)
-        except typer.Exit as ended:
-            sys.exit(ended.exit_code)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if (name := OLD_NAMES.get(cmd_name)) is not None:
-            say_renamed(f"duat {cmd_name}", f"duat {name}")
-        return super().get_command(ctx, name or cmd_name)
+    run(_command)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"duat-jax {version('duat-jax')}")
-        raise typer.Exit
+def _command() -> None:
+    """Run the command of `sys.argv` in this process."""
+    from duat_jax.cli.every_command import application
+
+    application(prog_name="duat")
 
 
-@application.callback(cls=_Commands, epilog=EXIT_STATUS)
-def main(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Explain exactly what a Transformer computes, and derive and check its closed form."""
+if not TYPE_CHECKING:  # for a type checker it would give any name
 
+    def __getattr__(name: str) -> Any:
+        if name != "application":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from duat_jax.cli.every_command import application
 
-for module in iter_modules(commands.__path__):
-    import_module(f"{commands.__name__}.{module.name}")
+        return application

@@ -12,6 +12,7 @@ from duat_jax.cli.endings import check_endings
 from duat_jax.cli.errors import EXIT_STATUS, OPTIONS, one_line_errors
 from duat_jax.cli.groups import Options
 from duat_jax.cli.output import Answer, Files, deliver
+from duat_jax.cli.resident.client import stay
 from duat_jax.errors import InvalidInput
 
 CODE = "'def get(self, key, default=None): return self.data.get(key,'"
@@ -88,6 +89,7 @@ def run_question(question: Callable[..., Answer | None], options: Options, given
         arguments = options.arguments(values)
         files = next((each for each in arguments.values() if isinstance(each, Files)), Files())
         check_texts(values)
+        stay()
         if files.out is not None:
             from duat_jax.cli.prompts import answer_prompts
 

@@ -12,6 +12,7 @@ import typer
 
 from duat_jax.cli.compiled import start_jax
 from duat_jax.cli.groups import Fields
+from duat_jax.cli.kept_model import kept_model
 from duat_jax.cli.progress import loading_bar
 from duat_jax.errors import InvalidInput
 
@@ -82,16 +83,16 @@ class Source:
     @cached_property
     def config(self) -> "Config":
         """The model's parts."""
-        import duat_jax as duat
+        from duat_jax.models.loader import load_config
 
-        return duat.load_config(self.model, head=self.head)
+        return load_config(self.model, head=self.head)
 
     @cached_property
     def tokenizer(self) -> "Tokenizer":
         """The model's tokenizer."""
-        import duat_jax as duat
+        from duat_jax.models.tokenizer import load_tokenizer
 
-        return duat.load_tokenizer(self.model, add_special_tokens=not self.no_special_tokens, chat=self.chat)
+        return load_tokenizer(self.model, add_special_tokens=not self.no_special_tokens, chat=self.chat)
 
     @property
     def tokenizer_if_any(self) -> "Tokenizer | None":
@@ -112,10 +113,15 @@ class Source:
 
     @cached_property
     def _model(self) -> "Transformer":
-        import duat_jax as duat
+        from duat_jax.models.checkpoint.place import local_path, or_embedded
+        from duat_jax.models.loader import load
 
-        with loading_bar() as progress:
-            model = duat.load(self.model, dtype=self.dtype.value, head=self.head, progress=progress)
+        def load_shown() -> "Transformer":
+            with loading_bar() as progress:
+                return load(self.model, dtype=self.dtype.value, head=self.head, progress=progress)
+
+        options = self.dtype, self.head, self.chat, self.no_special_tokens
+        model = kept_model(local_path(or_embedded(self.model)), options, load_shown)
         if self.chat or self.no_special_tokens or "tokenizer" in vars(self):
             model.tokenizer = self.tokenizer
         return model
@@ -182,13 +188,14 @@ class Number:
 
     def arguments(self, source: Source) -> dict[str, Any]:
         """Return the arguments of a question about the number."""
-        import duat_jax as duat
+        from duat_jax.inputs.images import load_image
+        from duat_jax.targets import LogProbability
 
         if self.log_probability:
-            return {"target": duat.targets.LogProbability(self.target, position=self.position)}
+            return {"target": LogProbability(self.target, position=self.position)}
         against: Any = self.against
         if against is not None and source.config.image is not None:
-            against = duat.load_image(against, source.name)
+            against = load_image(against, source.name)
         return {
             "target": self.target,
             "contrast": self.contrast,
@@ -241,7 +248,7 @@ class Input:
 
     def read(self, source: Source) -> Any:
         """Return what the model reads."""
-        import duat_jax as duat
+        from duat_jax.inputs.images import load_image
 
         family, reads_images = source.config.family, source.config.image is not None
         if source.config.beside is not None:
@@ -251,7 +258,7 @@ class Input:
         if reads_images:
             if self.image is None or self.text is not None or self.pair is not None:
                 raise InvalidInput(f"a {family} model reads images: give --image FILE instead of texts")
-            return duat.load_image(self.image, source.name)
+            return load_image(self.image, source.name)
         if self.image is not None or self.text is None:
             such = " without --image" if self.image is not None else ", in quotes"
             raise InvalidInput(f"a {family} model reads texts: give one{such}")
@@ -264,7 +271,7 @@ class Input:
 
     def paired(self, source: Source, text: str) -> Any:
         """Return a text, or the image of a file, with the second text of the pair."""
-        import duat_jax as duat
+        from duat_jax.inputs.images import load_image
         from duat_jax.inputs.model_inputs import encode_pair
 
         if source.config.beside is not None:
@@ -272,7 +279,7 @@ class Input:
             is_file = (guess_type(text)[0] or "").startswith(("image/", "audio/")) or Path(text).is_file()
             return self._beside_text(source, Path(text), ours) if is_file else self._beside_text(source, file, text)
         if source.config.image is not None:
-            return duat.load_image(text, source.name)
+            return load_image(text, source.name)
         if self.pair is None:
             return text
         return encode_pair(source.tokenizer, text, self.pair, source.config)
@@ -288,11 +295,12 @@ class Input:
 
     def _beside_text(self, source: Source, file: Path, text: str) -> dict[str, Any]:
         """Return an image or a sound, and the text beside it."""
-        import duat_jax as duat
+        from duat_jax.inputs.images import load_image
+        from duat_jax.inputs.processed import load_sound
 
         if source.config.beside is not None and source.config.beside.sound:
-            return {"sound": duat.load_sound(file, source.name), "text": text}
-        return {"image": duat.load_image(file, source.name), "text": text}
+            return {"sound": load_sound(file, source.name), "text": text}
+        return {"image": load_image(file, source.name), "text": text}
 
 
 def check_training(**numbers: float) -> None:

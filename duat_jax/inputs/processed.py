@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from PIL import Image as Pillow
 from PIL import ImageOps
-from scipy.io import wavfile
 
 from duat_jax.errors import DuatError, InvalidInput
 from duat_jax.extras import requiring
@@ -89,6 +88,8 @@ def _opened(file: Path | str, processor: Any) -> Shaped[np.ndarray, "..."]:
 
 
 def _samples(file: Path | str, extractor: Any) -> Shaped[np.ndarray, "..."]:
+    from scipy.io import wavfile  # slow to import
+
     rate, samples = wavfile.read(file)
     if rate != extractor.sampling_rate:
         raise InvalidInput(

@@ -452,7 +452,7 @@ def test_mistakes_are_found_before_a_model_is_loaded_and_at_once(case, monkeypat
     def load(*arguments, **options):
         raise AssertionError("a model is loaded")
 
-    monkeypatch.setattr("duat_jax.public.load", load)
+    monkeypatch.setattr("duat_jax.models.loader.load", load)
     monkeypatch.chdir(tmp_path)
     arguments, messages = MISTAKES[case]
     result = CliRunner().invoke(application, list(map(str, arguments)))

@@ -11,7 +11,6 @@ import pytest
 from command import run as command
 from helpers import close
 
-import duat_jax as duat
 from duat_jax.cli.errors import INTERRUPTED, MISTAKE
 from duat_jax.evaluation import circuit_csv
 from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
@@ -246,7 +245,7 @@ def test_the_command_killed_goes_on_and_its_next_command_runs(tmp_path, monkeypa
 
 
 def test_a_size_that_is_none_is_refused_before_the_model_is_loaded(monkeypatch):
-    monkeypatch.setattr(duat, "load", None)
+    monkeypatch.setattr("duat_jax.models.loader.load", None)
     result = command(*ASKED, "--size", 0.3, "--task", "chess")
     assert result.exit_code == MISTAKE and "no size 0.3: choose one of 0.001, 0.002" in result.stderr
     assert "no task 'chess'" in result.stderr

@@ -425,8 +425,8 @@ BAD_COMMANDS = {
 
 @pytest.mark.parametrize("case", BAD_COMMANDS)
 def test_mistakes_are_one_line_before_anything_is_computed(case, monkeypatch):
-    for name in ("duat_jax.load", "duat_jax.contrast"):
-        monkeypatch.setattr(name, None, raising=False)
+    for name in ("models.loader.load", "interpret.contrast.compute.answer"):
+        monkeypatch.setattr(f"duat_jax.{name}", None)
     arguments, message = BAD_COMMANDS[case]
     result = run("contrast", TEXT, "--model", GOLDEN / "gpt2", *arguments)
     assert result.exit_code == 2

@@ -40,8 +40,7 @@ def attention(
 ) -> Answer:
     """Show why a head attends from one token to another: its score as a sum over pairs of sources, exactly."""
     config = source.open("call duat.explain_attention in Python for them")
-    import duat_jax as duat
-    from duat_jax.interpret.attention.compute import check
+    from duat_jax.interpret.attention.compute import check, explain_attention
 
     question: dict[str, Any] = {
         "layer": layer,
@@ -53,7 +52,7 @@ def attention(
     check(config, text, **question, tokenizer=source.tokenizer)
     model = source.load()
     with working("Explaining the score"):
-        score = duat.explain_attention(model, text, through_heads=through_heads, **question)
+        score = explain_attention(model, text, through_heads=through_heads, **question)
     return Answer(
         result=score,
         record=score.as_dict(source.name, top),

@@ -92,12 +92,12 @@ def diff(
     paths = [None if name == EMBEDDED else Path(name) for name in (model, reference or model)]
     source, of_reference = (replace(reading, model=path) for path in paths)
     config = source.open("this command reads texts")
-    import duat_jax as duat
     from duat_jax.display.terminal import render
     from duat_jax.evaluation.running_text import read_texts, stream, windows
     from duat_jax.inputs.question import ask
     from duat_jax.weights.budget import render as render_budget
     from duat_jax.weights.budget import require_budget, spend
+    from duat_jax.weights.compute import diff as diff_of_models
     from duat_jax.weights.rounded import rounded
     from duat_jax.weights.validation import check_configs, require_same_tokens
 
@@ -117,7 +117,7 @@ def diff(
     loaded = source.load()
     after, before = (loaded, of_reference.load()) if bits is None else (rounded(loaded, bits), loaded)
     with progress_bar("Comparing", "runs") as progress:
-        result = duat.diff(after, inputs, reference=before, top=top, progress=progress, **question)
+        result = diff_of_models(after, inputs, reference=before, top=top, progress=progress, **question)
     tables, spent = [render(result.view(*names))], dict[str, Any]()
     if bits is not None and budget is not None:
         with progress_bar("Measuring", "losses") as progress:

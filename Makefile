@@ -8,7 +8,7 @@ REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 export DUAT_RESIDENT := 0  # no target leaves a process behind
 
-.PHONY: install demo demo-llm test slow lint browser notebook typeset docs widths benchmark pages tpu cuda train parity test-lowest \
+.PHONY: install demo demo-llm test slow lint browser notebook typeset docs widths benchmark pages tpu cuda accelerators train parity test-lowest \
 	test-newest clean
 
 $(BIN)/python:
@@ -97,6 +97,9 @@ $(VENV)/tpu: $(VENV)/.base  # not among the packages, where JAX would look for a
 SETTING ?=
 tpu: $(VENV)/.test $(VENV)/tpu  ## compile every public function's programs for a TPU, without one; SETTING=2 is one of four settings
 	JAX_PLATFORMS=cpu PYTHONPATH=$(VENV)/tpu $(BIN)/python -m benchmarks.accelerators tpu $(SETTING:%=--setting %)
+
+accelerators: $(VENV)/.test  ## eight minutes of measurements on whatever device JAX finds, kept under its name
+	$(BIN)/python -m benchmarks.on_this_device
 
 $(VENV)/cuda: $(VENV)/.base  # 480 MB
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt --upgrade --target $@ jax-cuda12-plugin jax-cuda12-pjrt

@@ -1,6 +1,6 @@
 """Claim: every neuron's contribution to a logit costs a fraction of the most used tool's time for a part of them.
 
-    python -m venv .venv-neighbours && .venv-neighbours/bin/pip install torch==2.13.0 transformer-lens==3.9.0
+    python -m venv .venv-neighbours && .venv-neighbours/bin/pip install torch==2.13.0 transformer-lens==4.3.0
     python -m benchmarks.neighbours --python .venv-neighbours/bin/python
 
 GPT-2-small's shape, random weights, float32, the same machine, in turn: TransformerLens runs the model with its cache,
@@ -11,6 +11,7 @@ apart.
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,15 +23,19 @@ from experiments.environment import environment
 
 TOKENS = (128, 512)
 THEIRS = """
-import json, sys, time
+import json, sys, tempfile, time
 import torch
-from transformer_lens import HookedTransformer, HookedTransformerConfig
+from tokenizers import Tokenizer, models
+from transformer_lens import TransformerBridge
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 tokens, repeats = int(sys.argv[1]), int(sys.argv[2])
-config = HookedTransformerConfig(
-    n_layers=12, d_model=768, n_heads=12, d_head=64, d_mlp=3072, d_vocab=50257, n_ctx=1024, act_fn="gelu_new",
-    normalization_type="LNPre", seed=0,
-)
-model = HookedTransformer(config).eval()
+torch.manual_seed(0)
+random = GPT2LMHeadModel(GPT2Config()).eval()
+with tempfile.TemporaryDirectory() as folder:
+    random.save_pretrained(folder)
+    words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), eos_token="<|endoftext|>")
+    model = TransformerBridge.boot_transformers(folder, hf_model=random, tokenizer=words)
+model.enable_compatibility_mode()
 text = torch.arange(tokens)[None]
 def run():
     logits, cache = model.run_with_cache(text)
@@ -73,7 +78,8 @@ def run(python: str, program: str, tokens: int, repeats: int) -> list[float]:
         repeats: how often it runs.
     """
     command = [python, "-c", program, str(tokens), str(repeats)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    offline = os.environ | {"HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=offline)
     return json.loads(done.stdout.splitlines()[-1])
 
 

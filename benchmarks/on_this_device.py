@@ -3,7 +3,7 @@
 Run `make accelerators`: eight minutes on whatever device JAX finds. What wouldn't fit into them is left out, and said.
 
 Random weights in the shapes of SmolLM2-135M and of Llama 3.2 1B, in float32 and in bfloat16, texts of 128 to 4,096
-tokens; one logit at the last position. Forward pass, table, gradient and secant, to the text with one token changed, are
+tokens; one logit at the last position. Forward pass, table, gradient and secant, to a text with another token, are
 compiled and measured in turn in the same run; `explain` and `contrast` are the questions as a user asks them, after the
 first one. Memory is what the table's program needs at once.
 """

@@ -3,6 +3,7 @@
 import enum
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -129,6 +130,7 @@ def test_contents_are_alike_where_values_are():
     assert _content(OwnTokenizer(None)) == _content(OwnTokenizer(Path("elsewhere")))
     assert _content(frozenset("abcdef")) == _content(frozenset("fedcba"))
     different = [
+        *(replace(head, kind="classes"), replace(head, scale=2.0)),
         *(None, True, 1, 1.0, np.float32(1), np.int32(1), np.ones(1), "1", b"1", (1,), [1], (1, 1), {1: 1}, {1}),
         *(0.0, -0.0, head, Head, jnp.tanh, jax.nn.gelu, jnp.dtype("int8"), jax.typeof(jnp.ones(1)), partial(jnp.tanh)),
         *(jax.tree.structure([1]), jax.tree.structure((1,)), jax.tree.structure([None]), jax.typeof(1.0)),

@@ -8,7 +8,7 @@ REFERENCE := .venv-reference
 BIN := $(VENV)/bin
 export DUAT_RESIDENT := 0  # no target leaves a process behind
 
-.PHONY: install demo demo-llm test slow lint browser notebook typeset docs widths benchmark pages tpu cuda accelerators train parity test-lowest \
+.PHONY: install demo demo-llm test slow lint browser notebook typeset docs widths benchmark pages tpu cuda accelerators parity test-lowest \
 	test-newest clean
 
 $(BIN)/python:
@@ -110,9 +110,6 @@ cuda: $(VENV)/.test $(VENV)/cuda  ## compile every public function's programs fo
 
 pages: $(VENV)/.test  ## fill the numbers and tables of README.md and docs/ in from the kept results
 	$(BIN)/python -m experiments.pages
-
-train: $(VENV)/.test  ## train the embedded model again (about an hour on two cores; stops and resumes)
-	$(BIN)/python -m training.train --output duat_jax/models/embedded
 
 $(REFERENCE)/.reference: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(REFERENCE)

@@ -170,4 +170,7 @@ def _scores(
             return rule(model, metric)
         return rule(model, metric._replace(baselines={"reference": y}), baseline="reference")
 
-    return jax.vmap(scores)(references).mean(0) if of_change else scores(None)
+    if not of_change:
+        return scores(None)
+    # Mapping over one would be traced and compiled for nothing.
+    return scores(references[0]) if len(references) == 1 else jax.vmap(scores)(references).mean(0)

@@ -17,6 +17,7 @@ from duat_jax.transform.interpret import Seen, evaluate
 from duat_jax.transform.keys import Site
 from duat_jax.transform.liveness import ProgramQuestion, liveness
 from duat_jax.transform.program import Program, trace
+from duat_jax.transform.recording import Recording
 
 
 class Edit(NamedTuple):
@@ -76,6 +77,12 @@ def edit(fn: Callable[[Any], Any], edits: Mapping[Site, Edit]) -> Callable[[Any]
         return _value(program, constants, arguments, _edit_values(program, edits))
 
     return edited
+
+
+def run_again(recording: Recording, edits: Mapping[Site, Edit]) -> Any:
+    """Return a recorded function's value at its argument with some marked values edited, without tracing it again."""
+    program = recording.program
+    return _value(program, recording.constants, recording.arguments, _edit_values(program, edits))
 
 
 @partial(compiled, static_argnames=("program",))

@@ -189,6 +189,13 @@ def record_kinds(fn: Callable[[Any], Any], x: Any, kinds: Iterable[str]) -> Reco
     return replace(recording, constants=constants, arguments=arguments, in_tree=in_tree)
 
 
+def record_again(recording: Recording, x: Any) -> Recording:
+    """Run a recorded function at another argument of its shapes, without tracing it again, and keep the same marks."""
+    arguments = jax.tree.leaves(x)
+    again = _forward_pass(recording.traced, frozenset(recording.seen), recording.constants, arguments)
+    return replace(again, constants=recording.constants, arguments=arguments, in_tree=recording.in_tree)
+
+
 @partial(compiled, static_argnames=("traced", "wanted"))
 def _forward_pass(traced: Traced, wanted: frozenset[Site], constants: list[Any], arguments: list[Array]) -> Recording:
     question = ProgramQuestion(wanted=wanted)

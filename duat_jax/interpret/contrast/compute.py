@@ -187,8 +187,11 @@ def _split(
         )
 
     split = split_between(number, parts_of, at=(marks.STREAM, marks.POINT, marks.HOLD), held=held)
+    if len(xs) == 2:  # mapping over one would be traced and compiled for nothing
+        alone: Split = split(xs[0], xs[1])
+        return alone
     each: Split = jax.vmap(partial(split, xs[0]))(xs[1:])
-    mean = jax.tree.map(lambda leaf: leaf[0] if len(leaf) == 1 else leaf.mean(0), each)
+    mean = jax.tree.map(lambda leaf: leaf.mean(0), each)
     return mean._replace(unrecognised=each.unrecognised)
 
 

@@ -1,6 +1,7 @@
 """The largest heads of a contrast, run again: each replaced by its output on the reference, and removed."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Shaped
 
 from duat_jax.forms.decomposition import KINDS
+from duat_jax.inputs.batching import row
 from duat_jax.interpret.comparison import Comparison
 from duat_jax.interpret.contrast.head_parts import HeadPart, HeadRuns
 from duat_jax.interpret.pipeline import forward_from, passed_on
@@ -18,10 +20,11 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.models.units import heads_of
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
-from duat_jax.transform.editing import Edit, edit
+from duat_jax.transform.editing import Edit, run_again
+from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Site
 from duat_jax.transform.query import pull_back, question_of
-from duat_jax.transform.recording import record_kinds
+from duat_jax.transform.recording import record_again, record_kinds
 from duat_jax.transform.stored_program import stored_program
 
 HEAD_RUNS = 8
@@ -61,24 +64,30 @@ def _run(
     def read(states: Array) -> Reading:
         return reader.read(model, passed_on(real, states, stream))
 
-    def values(x: Array) -> list[Array]:
-        seen = record_kinds(states, x, [marks.POINT]).seen
-        return [units.by_token(seen[units.site], real) for units in layouts]
+    def record_row(x: Array) -> tuple[Array, Seen, list[Array]]:
+        again = record_again(recording, x)
+        return again.value, again.seen, [units.by_token(again.seen[units.site], real) for units in layouts]
 
-    def run(place: Array, others: list[Array]) -> Array:
+    # All rows in one batch; the pass by which the program is traced isn't computed.
+    recording = record_kinds(states, xs[0], [*KINDS, marks.POINT])
+    values, seen, by_token = jax.vmap(record_row)(xs)
+    recording = replace(recording, value=values[0], seen=row(seen, 0))
+    before = read(recording.value)
+    # The outputs on each reference, and then zero.
+    others = [jnp.append(each[1:], jnp.zeros_like(each[:1]), 0) for each in by_token]
+
+    def run(place: Array, which: Array) -> Array:
         """Return the number where one head's output is another."""
         edits = {}
         for layer, (units, other) in enumerate(zip(layouts, others, strict=True)):
-            tokens, heads, _ = jnp.indices(other.shape, place.dtype)
+            tokens, heads, _ = jnp.indices(other.shape[1:], place.dtype)
             here = ((layer == place[0]) & (tokens == place[1]) & (heads == place[2])).astype(other.dtype)
-            edits[units.site] = Edit(*(units.as_they_lie(each, real) for each in (1 - here, here * other)))
-        return read(edit(states, edits)(xs[0])).value
+            edits[units.site] = Edit(*(units.as_they_lie(each, real) for each in (1 - here, here * other[which])))
+        return read(run_again(recording, edits)).value
 
-    recording = record_kinds(states, xs[0], [*KINDS, marks.POINT])
-    before = read(recording.value)
-    # The outputs on each reference, and then zero.
-    others = [jnp.append(other, jnp.zeros_like(other[:1]), 0) for other in jax.vmap(values)(xs[1:])]
-    changes = jax.vmap(lambda place: jax.vmap(partial(run, place))(others) - before.value)(places)
+    rows = jnp.arange(len(xs))
+    pairs = jnp.repeat(places, len(rows), 0), jnp.tile(rows, len(places))
+    changes = jax.vmap(run)(*pairs).reshape(len(places), -1) - before.value
     zeros = {
         Site(marks.ADDED[units.site.kind], units.site.key): jnp.zeros_like(recording.seen[units.site])
         for units in layouts

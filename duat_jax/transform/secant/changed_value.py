@@ -50,6 +50,11 @@ class ChangedValue:
         return jnp.stack(self._value) if self.apart else self._value
 
     @property
+    def dtype(self) -> Any:
+        """The dtype of the value."""
+        return jnp.result_type(self._value[0] if self.apart else self._value)
+
+    @property
     def both(self) -> tuple[Any, Any]:
         """The value at the first input and at the second."""
         return (self._value[0], self._value[1]) if self.moves else (self._value, self._value)
@@ -100,9 +105,9 @@ def widened(flow: ChangedValue) -> ChangedValue:
 
 def narrowed(flow: ChangedValue) -> ChangedValue:
     """Return a value with its change in the value's own dtype, as an equation takes it."""
-    if flow.change is None or flow.change.dtype == flow.both[0].dtype:
+    if flow.change is None or flow.change.dtype == flow.dtype:
         return flow
-    return ChangedValue(flow._value, flow.moves, flow.change.astype(flow.both[0].dtype), flow._middle)
+    return ChangedValue(flow._value, flow.moves, flow.change.astype(flow.dtype), flow._middle)
 
 
 def unchanged(value: Array) -> Array:

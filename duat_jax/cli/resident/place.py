@@ -5,7 +5,7 @@ import socket
 import struct
 from contextlib import suppress
 
-SECONDS = 1.0
+SECONDS = 2.0
 """The time within which an idle process answers, and a client sends its command."""
 
 LENGTH = struct.Struct("Q")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,7 @@ class Commands:
 
     def start(self, *words, alone=False, program=PROGRAM, cwd=None, variables=(), **options):
         """Start a command: one of the program above, or a real one."""
-        python = ["-m", "duat_jax"] if program is None else ["-c", program]
+        python = ["-c", program or "from duat_jax.cli import main; main()"]
         environment = os.environ | {"XDG_RUNTIME_DIR": str(self.folder), "PIDS": str(self.pids)} | dict(variables)
         environment |= {"PYTHONPATH": str(ROOT), "DUAT_RESIDENT": "0" if alone else ".5", "SOURCE_DATE_EPOCH": "0"}
         environment["JAX_COMPILATION_CACHE_DIR"] = str(ROOT / ".pytest_cache" / "commands")
@@ -412,6 +413,39 @@ def test_every_command_prints_and_writes_the_same_in_the_process(resident, tmp_p
         assert dict(results(turn, False)) == alone
     assert [result[0] for result in alone.values()] == [0] * 9 + [2] * 3 + [0]
     assert {words[0] for words in REAL.values()} == QUESTIONS
+
+
+def printed_on_a_terminal(resident, *words, **options):
+    """Return what a command prints on a terminal of its own."""
+    ours, theirs = pty.openpty()
+    started = resident.start(*words, program=None, stdout=theirs, **options)
+    os.close(theirs)
+    pieces = []
+    with suppress(OSError):  # of a terminal that nobody else has open any more
+        while piece := os.read(ours, 1 << 16):
+            pieces.append(piece)
+    os.close(ours)
+    assert started.wait(60) == 0
+    return b"".join(pieces)
+
+
+@pytest.mark.slow
+def test_tables_have_the_colours_and_the_width_of_each_terminal(resident):
+    terminals = [
+        {"TERM": "xterm-256color", "COLORTERM": ""},
+        {"TERM": "xterm-256color", "COLORTERM": "truecolor"},
+        {"TERM": "xterm", "COLORTERM": ""},
+        {"TERM": "xterm", "COLORTERM": "", "COLUMNS": "60"},
+        {"TERM": "xterm", "COLORTERM": "", "NO_COLOR": "1"},
+        {"TERM": "dumb", "COLORTERM": ""},
+    ]
+    words = ("explain", "w5 w17 w3", "--model", GOLDEN / "gpt2")
+    alone = [printed_on_a_terminal(resident, *words, variables=each, alone=True) for each in terminals]
+    assert len(set(alone)) == len(alone)
+    assert [printed_on_a_terminal(resident, *words, variables=each) for each in terminals] == alone
+    process = resident.process()
+    assert [printed_on_a_terminal(resident, *words, variables=terminals[-1]) for _ in range(2)] == alone[-1:] * 2
+    assert resident.process() == process
 
 
 @pytest.mark.slow

@@ -19,7 +19,10 @@ _PEER = struct.Struct("3i")
 
 def open_folder() -> int:
     """Open the folder of the socket, made if needed; raise if another user could open it."""
-    home = os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    homes = os.environ.get("XDG_RUNTIME_DIR", ""), os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache")
+    home = next(filter(os.path.isabs, homes), None)
+    if home is None:
+        raise FileNotFoundError("there is no home directory")
     path = os.path.join(home, "duat-jax", "resident")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with suppress(FileExistsError):

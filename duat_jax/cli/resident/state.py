@@ -6,9 +6,9 @@ import sys
 READ_ONCE = (
     *("JAX", "XLA", "TF_", "CUDA", "NVIDIA", "HIP", "ROC", "TPU", "LIBTPU", "FLAX", "NPY", "NUMPY", "OMP", "MKL"),
     *("KMP", "OPENBLAS", "MPL", "HF_", "HUGGING", "TRANSFORMERS", "TORCH", "TOKENIZERS", "RAYON", "TYPER", "_TYPER"),
-    *("PYTHON", "LD_", "MALLOC", "GLIBC", "LANG", "LC_", "TZ", "XDG_", "HOME", "TMPDIR", "DUAT"),
+    *("PYTHON", "LD_", "MALLOC", "GLIBC", "LANG", "LC_", "TZ", "XDG_", "HOME", "TMPDIR", "DUAT", "TERM=", "COLORTERM"),
 )
-"""Beginnings of the names of variables that Python and packages read when they are started or imported."""
+"""Beginnings of variables that Python and packages read once; rich keeps the escape codes of a style."""
 
 
 def common_state() -> str:
@@ -28,8 +28,8 @@ def common_state() -> str:
             elif not entry.name.endswith(".pyc"):
                 places.append(entry.path)
     files = [(place, os.stat(place).st_mtime_ns) for place in sorted(places) if os.path.exists(place)]
-    variables = sorted(item for item in os.environ.items() if item[0].startswith(READ_ONCE))
-    python = sys.executable, sys.version, tuple(sys.flags), sys.warnoptions, sorted(sys._xoptions), sys.path[1:]
+    variables = sorted(each for each in map("=".join, os.environ.items()) if each.startswith(READ_ONCE))
+    python = sys.executable, sys.version, tuple(sys.flags), sys.warnoptions, sorted(sys._xoptions), sys.path
     kinds = sorted({number for name, number in vars(resource).items() if name.startswith("RLIMIT_")})
     limits = [resource.getrlimit(kind) for kind in kinds], os.nice(0), sorted(os.sched_getaffinity(0))
     return repr((files, variables, python, limits, os.getgroups(), os.readlink("/proc/self/ns/mnt")))

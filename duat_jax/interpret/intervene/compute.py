@@ -41,7 +41,7 @@ from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded
 from duat_jax.processes import on_host
 from duat_jax.transform import marks
-from duat_jax.transform.editing import Edit, edit
+from duat_jax.transform.editing import Edit, edit, run_again
 from duat_jax.transform.keys import Site
 from duat_jax.transform.query import pull_back, question_of
 from duat_jax.transform.recording import record_kinds
@@ -309,12 +309,13 @@ def _split(
     states = _states(model, real, stream)
     edits = jax.tree.map(lambda array: array.astype(x.dtype), edits)
 
-    def number(edits: list[Edit]) -> Array:
-        edited = edit(states, at_marks(slots, edits, real))(x)
-        return reader.read(model, passed_on(real, edited, stream)).value
-
     sites = {site: Site(marks.ADDED[site.kind], site.key) for each in slots for site in each.sites}
     recording = record_kinds(states, x, {*KINDS, *(site.kind for site in sites)})
+
+    def number(edits: list[Edit]) -> Array:
+        edited = run_again(recording, at_marks(slots, edits, real))
+        return reader.read(model, passed_on(real, edited, stream)).value
+
     zeros = {added: jnp.zeros_like(recording.seen[site]) for site, added in sites.items()}
     _, pulled = pull_back(recording, question_of(recording, None, linear=zeros), None, readout, zeros)
     on_marks = {site: pulled[added] for site, added in sites.items()}

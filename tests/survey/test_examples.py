@@ -23,7 +23,7 @@ TEXT = "for i in range(10): print(i)\n"
 def surveyed(tmp_path_factory):
     """A survey's directory, its tables and its windows."""
     directory = tmp_path_factory.mktemp("survey") / "one"
-    found = duat.survey.survey(None, [TEXT * 8], directory, tokens=16)
+    found = duat.survey.survey(None, [TEXT * 8], directory, tokens=8)
     return directory, found, load_file(directory / "corpus.safetensors")["windows"]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -379,10 +380,15 @@ def test_names_alone_dont_make_two_functions():
     assert duat.diff(longer, [5, 7, 9], top=0, reference=model).completeness[0].verdict == "holds"
 
 
-def test_layers_stand_in_the_order_of_their_numbers():
-    model = small_model(layers=11)
-    rows = list(duat.diff(changed(model), IDS, top=0, reference=model).layers)
+def test_layers_stand_in_the_order_of_their_numbers(compared):
+    """Eleven layers are the first one again and again, in the order of the alphabet, in which 10 stands before 2."""
     numbered = [f"layers.{i}" for i in range(11)]
+
+    def in_eleven(parts):
+        return {name.replace("layers.0", layer): part for name, part in parts.items() for layer in sorted(numbered)}
+
+    many = {name: in_eleven(getattr(compared, name)) for name in ("parameters", "first_order")}
+    rows = list(replace(compared, **many).layers)
     assert [row for row in rows if row.startswith("layers.")] == numbered
     assert rows.index("embedding") < rows.index("layers.0") and rows[-1] not in numbered
 

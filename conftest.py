@@ -75,6 +75,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", default="1/1", help="which part of the tests, such as 2/3")
 
 
+def pytest_collection_finish() -> None:
+    """Look for no garbage among modules and tests, which stay."""
+    gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the cases that were measured to be slow, and leave out the tests of other parts."""

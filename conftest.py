@@ -28,10 +28,11 @@ os.environ["DUAT_PROGRAMS"] = "0"
 
 import hypothesis
 import jax
+import jaxtyping
 import pytest
 from jax._src.interpreters import mlir
-from jaxtyping import install_import_hook
 
+from tests.checked import checked
 from tests.slow_cases import listed
 
 # JAX makes a context of the compiler's anew for every program, in 5 ms, and every program that stays keeps its own, of
@@ -65,7 +66,8 @@ _ROOMS = (
     *("attribution", "display", "evaluation", "forms", "in_context", "inputs", "interpret", "live", "lora"),
     *("models", "nn", "operators", "papers", "pruning", "reference", "training", "transform.marks", "verification"),
 )
-install_import_hook(
+jaxtyping.jaxtyped = lambda typechecker: checked  # what the hook writes above every function
+jaxtyping.install_import_hook(
     ["experiments.approximation", "experiments.images", *(f"duat_jax.{room}" for room in _ROOMS)], "beartype.beartype"
 )
 

@@ -33,6 +33,7 @@ def case():
     )
 
 
+@pytest.mark.slow
 def test_each_prompts_circuits_are_those_of_the_package(case):
     model, prompts, rows = case
     curves = measure(model, prompts, {name: METHODS[name] for name in ("secant", study.FIRST)}, ["neuron x position"])
@@ -43,6 +44,7 @@ def test_each_prompts_circuits_are_those_of_the_package(case):
         near(scored.logf.iloc[0], STATISTICS["logf"](faithfulness(curve, curve.kept), None), within=2e-3)
 
 
+@pytest.mark.slow
 def test_the_tests_that_no_score_is_made_for(case):
     """The whole model kept and nothing kept, on both texts; the circuit of one half of the prompts, on the other."""
     model, prompts, rows = case

@@ -38,14 +38,13 @@ from tests.slow_cases import listed
 # JAX makes a context of the compiler's anew for every program, in 5 ms, and every program that stays keeps its own, of
 # 2 MB.  One context holds them all.  Each thread has its own, since the compiler adds to it; and a program that is made
 # while another is being written takes a new one, or it would be written into the other.
-_context_of_thread = cache(lambda thread, make=mlir.make_ir_context: make())
+if hasattr(mlir, "make_ir_context"):  # no promise of JAX's
+    _context_of_thread = cache(lambda thread, make=mlir.make_ir_context: make())
 
+    def _context(make: Callable[[], mlir.ir.Context] = mlir.make_ir_context) -> mlir.ir.Context:
+        return make() if mlir.ir.Context.current else _context_of_thread(threading.get_ident())
 
-def _context(make: Callable[[], mlir.ir.Context] = mlir.make_ir_context) -> mlir.ir.Context:
-    return make() if mlir.ir.Context.current else _context_of_thread(threading.get_ident())
-
-
-mlir.make_ir_context = _context
+    mlir.make_ir_context = _context
 # Tracing makes many objects that stay: looking for garbage after every 700 of them takes a tenth of the suite's time.
 gc.set_threshold(50_000, 20, 100)
 # An example in which a program is compiled on a busy machine may take any time.

@@ -267,7 +267,7 @@ def test_the_log_probability_of_a_token_that_is_nearly_certain_keeps_its_digits(
     ids = model.tokenizer.encode("def read(self, path):\n    with open(path, 'rb')").ids
     found = duat.explain(model, ids, duat.targets.LogProbability())
     assert -0.01 < found.value < 0 and found.completeness.verdict == "holds"
-    assert abs(found.completeness.error) < 1e-5 * abs(found.value)
+    assert abs(found.completeness.error) < 1e-4 * abs(found.value)
 
 
 @pytest.mark.parametrize("ask", [duat.explain, differently], ids=["explain", "contrast"])

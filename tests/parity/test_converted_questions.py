@@ -185,8 +185,8 @@ def test_a_number_that_is_not_finite_is_refused():
 
 
 NO_MODEL = {"collapse", "contributions", "decompose", "edit", "image_maps", "linear_map", "record", "replay"}
-NO_MODEL |= {"secant", "split_score", "unroll"}
-"""Public functions of a function or of a recording."""
+NO_MODEL |= {"load_sound", "secant", "split_score", "unroll"}
+"""Public functions of a function, of a recording or of a file."""
 
 
 def test_every_public_function_of_a_model_is_asked():

@@ -261,13 +261,18 @@ def many_words():
     return model
 
 
-def test_the_log_probability_of_a_token_that_is_nearly_certain_keeps_its_digits():
+# JAX 0.10.0 sums in another order, by which the value itself is 6e-5 of it away from that in float64; the covector of
+# nearly equal rows was wrong by 1e-3 there, and otherwise by 5e-4, and 7e-13 in float64.
+@pytest.mark.parametrize(
+    ("dtype", "largest"), [("float32", 1e-4 if jax.__version__ == "0.10.0" else 1e-5), ("float64", 1e-13)]
+)
+def test_the_log_probability_of_a_token_that_is_nearly_certain_keeps_its_digits(dtype, largest):
     """Its parts are as small as `1 − p`, and so is their rounding."""
-    model = duat.load()
+    model = duat.load(dtype=dtype)
     ids = model.tokenizer.encode("def read(self, path):\n    with open(path, 'rb')").ids
     found = duat.explain(model, ids, duat.targets.LogProbability())
     assert -0.01 < found.value < 0 and found.completeness.verdict == "holds"
-    assert abs(found.completeness.error) < 1e-4 * abs(found.value)
+    assert abs(found.completeness.error) < largest * abs(found.value)
 
 
 @pytest.mark.parametrize("ask", [duat.explain, differently], ids=["explain", "contrast"])

@@ -56,7 +56,8 @@ def finished(tmp_path_factory):
 
 
 def files(directory):
-    return {path.relative_to(directory): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    """Return the content of each file, but of temporary ones, of which a process killed while it writes leaves one."""
+    return {path.relative_to(directory): path.read_bytes() for path in directory.rglob("[!.]*") if path.is_file()}
 
 
 def corpus_of(directory):

@@ -95,7 +95,7 @@ class _Derivatives(NamedTuple):
 
 def _between(x: Array, y: Array, place: Array) -> Array:
     """Return a point between two points, at a place from −1/2 to 1/2; around two zeros, on both sides."""
-    apart = jnp.where(x == y, float(jnp.finfo(x.dtype).tiny) ** 0.5, x - y)
+    apart = jnp.where((x == 0) & (y == 0), float(jnp.finfo(x.dtype).tiny) ** 0.5, x - y)
     middle = jnp.where(x == y, x, x / 2 + y / 2)
     return middle + place.astype(x.dtype) * apart
 

@@ -25,6 +25,7 @@ LOGITS = {
     "gpt_neox": "rotary positions on a part of each head",
     "llama-llama3-newer": "rescaled rotary frequencies",
     "granite": "multipliers of embedding, residual and logits",
+    "cohere": "a scale of logits, no biases, attention beside the MLP",
     "olmo2": "norms behind attention and MLP",
     "mistral-window": "a window of three tokens, the query's own among them",
 }

@@ -92,6 +92,14 @@ def test_a_scale_by_the_root_of_the_rank_stays_one_when_it_is_scaled(tmp_path):
         close(kernels(merge(model, scaled(adapters, factor))) - kernels(model), factor * update)
 
 
+def test_an_adapter_with_a_bias_is_refused(tmp_path):
+    """Its scale was left out when it was merged."""
+    model = golden("llama")[0]
+    written_by_peft(tmp_path / "a", model, lora_bias=True)
+    with pytest.raises(duat.BadCheckpoint, match="lora_bias"):
+        load_adapters(tmp_path / "a", model)
+
+
 def test_two_adapters_are_added_in_either_order(tmp_path):
     model = golden("llama")[0]
     one, two = random_adapters(model, ["q_proj"]), random_adapters(model, ["q_proj"], key=1)

@@ -64,6 +64,15 @@ def test_the_parts_of_a_difference_sum_to_it(name):
     assert found.completeness.holds
 
 
+def test_inputs_that_are_mapped_over_have_their_own_parts():
+    """A rule of another tool takes the mean of a softmax' multipliers over the batch."""
+    fn = FUNCTIONS["an encoder's layer with softmax"]
+    x, y = (jnp.stack([jnp.array(X), 2 * jnp.array(Y)]), jnp.stack([jnp.array(Y), jnp.array(X)]))
+    found = jax.vmap(duat.secant(lambda x: fn(x, jnp)))(x, y)
+    close(found.parts.sum((1, 2)), np.array([fn(X, np) - fn(Y, np), fn(2 * Y, np) - fn(X, np)]))
+    close(found.parts[0], duat.secant(lambda x: fn(x, jnp))(x[0], y[0]).parts)
+
+
 TAILS = {
     "expm1": (jnp.expm1, mpmath.expm1, -40.0, -41.0),
     "expm1, a derivative": (jnp.expm1, mpmath.expm1, -40.0, -40.0),

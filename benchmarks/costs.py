@@ -34,11 +34,8 @@ def fields(results: dict[str, Any]) -> Fields:
     """
     table, latency, batches, loading = (kept(study) for study in ("table", "latency", "batches", "loading"))
     long, spectrum = kept("long"), kept("spectrum")
-    neighbours, symbolic, startup, bits = (
-        kept(study) for study in ("neighbours", "symbolic", "startup", "language_model")
-    )
+    symbolic, startup, bits = (kept(study) for study in ("symbolic", "startup", "language_model"))
     shapes = {"128": "GPT-2-small's shape, 128 tokens", "512": "GPT-2-small's shape, 512 tokens"}
-    shapes["SmolLM2"] = "SmolLM2-135M, 64 tokens"
     costs = {f"table {short}": _times(table[name]["with_neurons"]) for short, name in shapes.items()}
     costs |= {f"without neurons {short}": _times(table[name]["without_neurons"]) for short, name in shapes.items()}
     for name in ("with_neurons", "without_neurons"):
@@ -65,7 +62,6 @@ def fields(results: dict[str, Any]) -> Fields:
     costs |= {
         dtype: f"{loading[f'llama_1.1b_to_{dtype}']['peak_over_weights']:.2f}" for dtype in ("bfloat16", "float32")
     }
-    costs |= {f"TransformerLens {n}": f"{neighbours[f'{n}_tokens']['times']:.0f}" for n in (128, 512)}
     costs["proof"] = _seconds(symbolic["proof_of_all_blocks"], 2)
     costs["document"] = _seconds(symbolic["document_of_32_layers"])
     costs["audit"] = _seconds(symbolic["audit"])

@@ -1,7 +1,7 @@
 """Claim: `duat explain` takes at most 0.5 s from its second run on, 3 s by itself, under 6 s with an empty cache.
 
 A next text in Python takes under 0.3 s. With SmolLM2-135M: 5 s to load it, 15 s for the first text, 1 s for the next
-one; of 64 tokens, compiled, at most 2.2 × the forward pass, and as much again for the collapse when it is read.
+one.
 Run `make install && python -m benchmarks.latency` on two quiet cores; `python -m benchmarks.latency resident` measures
 only the process that stays.
 
@@ -52,23 +52,6 @@ for text in ("The capital of France is", "The capital of Italy is the city of"):
     duat.explain(model, tokenizer.encode(text).ids, tokenizer=tokenizer)
     seconds.append(time.perf_counter() - began)
 print(json.dumps(seconds))
-"""
-FORWARD = """
-import json, time
-import jax, jax.numpy as jnp
-import duat_jax as duat
-from experiments.smollm2 import path
-model, ids, forward = duat.load(path()), jnp.arange(64), jax.jit(lambda model, ids: model(ids))
-seconds = []
-for _ in range(12):
-    began = time.perf_counter()
-    forward(model, ids).block_until_ready()
-    middle = time.perf_counter()
-    explanation = duat.explain(model, ids)
-    explained = time.perf_counter()
-    explanation.collapse
-    seconds.append([middle - began, explained - middle, time.perf_counter() - explained])
-print(json.dumps(seconds[2:]))
 """
 DEPTH = """
 import dataclasses, json, sys, time
@@ -150,18 +133,10 @@ def main() -> None:
     runs = [printed(SMOLLM2) for _ in range(REPEATS)]
     for name, values in zip(("load", "first_text", "next_text"), zip(*runs, strict=True), strict=True):
         seconds[f"smollm2_{name}"] = list(values)
-    runs_of_64 = printed(FORWARD)
-    for name, values in zip(("forward", "explain", "collapse"), zip(*runs_of_64, strict=True), strict=True):
-        seconds[f"smollm2_{name}_of_64_tokens"] = list(values)
     for depth in DEPTHS:
         seconds[f"{depth}_layers_compiled"] = [s for _ in range(3) for s in printed(DEPTH, str(depth))]
     result = {"environment": environment(), "repeats": REPEATS, "load_average": os.getloadavg()}
     result |= {name: summary(name, values) for name, values in seconds.items()}
-    forward = np.array(runs_of_64)[:, 0]
-    for name, ratios in zip(("explain", "collapse"), (np.array(runs_of_64)[:, 1:] / forward[:, None]).T, strict=True):
-        low, middle, high = np.percentile(ratios, [25, 50, 75])
-        result[f"smollm2_{name}_by_forward"] = {"median_of_ratio": middle, "quartiles_of_ratio": [low, high]}
-        print(f"{name} / forward pass".ljust(24), f"{middle:6.2f}    [{low:.2f}, {high:.2f}]")
     FILE.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
 
 

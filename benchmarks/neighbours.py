@@ -1,111 +1,132 @@
-"""Claim: every neuron's contribution to a logit costs a fraction of the most used tool's time for a part of them.
+"""Methods of TransformerLens and captum in a model's shape, which `benchmarks.questions` runs by another interpreter.
 
-    python -m venv .venv-neighbours && .venv-neighbours/bin/pip install torch==2.13.0 transformer-lens==4.3.0
-    python -m benchmarks.neighbours --python .venv-neighbours/bin/python
+    python -m venv .venv-neighbours
+    .venv-neighbours/bin/pip install torch==2.13.0 transformer-lens==4.3.0 captum==0.9.0
+    python -m benchmarks.questions --python .venv-neighbours/bin/python
 
-GPT-2-small's shape, random weights, float32, the same machine, in turn: TransformerLens runs the model with its cache,
-takes the residual stream at the last position apart down to neurons, and projects the parts on one logit's direction;
-ours is the complete table, every neuron at every position, carried through all later attention. Compile time stands
-apart.
+Of the same shape as here, with random weights: TransformerLens takes the residual stream at the last position alone
+apart, down to neurons, and projects the parts on one logit; patches heads and MLPs by their gradients between two
+texts; captum integrates the gradient at the embeddings in fifty steps.
 """
 
-import argparse
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-
-from experiments.environment import environment
-
-TOKENS = (128, 512)
-THEIRS = """
-import json, sys, tempfile, time
-import torch
-from tokenizers import Tokenizer, models
-from transformer_lens import TransformerBridge
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
-tokens, repeats = int(sys.argv[1]), int(sys.argv[2])
-torch.manual_seed(0)
-random = GPT2LMHeadModel(GPT2Config()).eval()
-with tempfile.TemporaryDirectory() as folder:
-    random.save_pretrained(folder)
-    words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), eos_token="<|endoftext|>")
-    model = TransformerBridge.boot_transformers(folder, hf_model=random, tokenizer=words)
-model.enable_compatibility_mode()
-text = torch.arange(tokens)[None]
-def run():
-    logits, cache = model.run_with_cache(text)
-    parts = cache.get_full_resid_decomposition(layer=-1, expand_neurons=True, apply_ln=True, pos_slice=-1)
-    return cache.logit_attrs(parts, tokens=11, pos_slice=-1, has_batch_dim=True)
-seconds = []
-with torch.no_grad():
-    for _ in range(repeats + 1):
-        began = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - began)
-print(json.dumps(seconds[1:]))
-"""
-OURS = """
-import json, sys, time
-import jax, jax.numpy as jnp
-from flax import nnx
-import duat_jax as duat
-from benchmarks.table import gpt2_small, with_neurons
-tokens, repeats = int(sys.argv[1]), int(sys.argv[2])
-model, ids = gpt2_small(), jnp.arange(tokens)
-began = time.perf_counter()
-table = jax.jit(with_neurons).lower(model, ids).compile()
-compiling, seconds = time.perf_counter() - began, []
-for _ in range(repeats + 1):
-    began = time.perf_counter()
-    jax.block_until_ready(table(model, ids))
-    seconds.append(time.perf_counter() - began)
-print(json.dumps([compiling, *seconds[1:]]))
-"""
+PACKAGES = ("torch", "transformers", "transformer-lens", "captum")
+TARGET, STEPS, AT_ONCE = 11, 50, 10
+LONGEST = {f"captum: integrated gradients of tokens, {STEPS} steps": 64}
+"""Of methods that take minutes on longer texts, the tokens of the longest one."""
 
 
-def run(python: str, program: str, tokens: int, repeats: int) -> list[float]:
-    """Run a program, and return its output.
+@contextmanager
+def neighbours(python: str | None, config: Any) -> Iterator[tuple[dict[str, str], Callable]]:
+    """Start a process with other packages, and yield their versions and a function: methods by a text's length.
 
     Args:
-        python: the interpreter.
-        program: its text.
-        tokens: length of the text.
-        repeats: how often it runs.
+        python: its interpreter; without one there are no methods.
+        config: the shape of its model.
     """
-    command = [python, "-c", program, str(tokens), str(repeats)]
-    offline = os.environ | {"HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=offline)
-    return json.loads(done.stdout.splitlines()[-1])
+    if python is None:
+        yield {}, lambda tokens: {}
+        return
+    block = config.blocks[0]
+    shape = {
+        "hidden_size": block.features,
+        "intermediate_size": block.neurons,
+        "num_attention_heads": block.heads,
+        "num_key_value_heads": block.key_value_heads,
+        "num_hidden_layers": config.layers,
+        "vocab_size": config.vocab,
+        "max_position_embeddings": config.positions,
+    }
+    pipe, offline = subprocess.PIPE, os.environ | {"HF_HUB_OFFLINE": "1"}
+    command = [python, "-P", __file__, json.dumps(shape)]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=offline) as process:
+
+        def answer(asked: Any = None) -> Any:
+            if asked is not None:
+                process.stdin.write(json.dumps(asked) + "\n")
+                process.stdin.flush()
+            if not (line := process.stdout.readline()):
+                raise SystemExit(f"{python} ended: its own message stands above")
+            return json.loads(line)
+
+        def methods_at(tokens: int) -> dict[str, Callable[[], None]]:
+            return {name: partial(answer, [name, tokens]) for name in methods if tokens <= LONGEST.get(name, tokens)}
+
+        versions, methods = answer()
+        yield versions, methods_at
+
+
+def methods_of(shape: dict[str, int]) -> dict[str, Callable[[Any, Any], Any]]:
+    """Return the methods, of a text and another one, by name.
+
+    Args:
+        shape: what makes the configuration of a Llama.
+    """
+    import torch
+    from captum.attr import IntegratedGradients
+    from tokenizers import Tokenizer, models
+    from transformer_lens import TransformerBridge
+    from transformer_lens.tools.analysis.attribution_patching import attribution_patch
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    torch.manual_seed(0)
+    plain = LlamaForCausalLM(LlamaConfig(**shape, tie_word_embeddings=True)).eval()
+    with tempfile.TemporaryDirectory() as folder:
+        plain.save_pretrained(folder)
+        words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), eos_token="<|endoftext|>")
+        model = TransformerBridge.boot_transformers(folder, hf_model=plain, tokenizer=words)
+    model.enable_compatibility_mode()
+    embed = plain.get_input_embeddings()
+    integrated = IntegratedGradients(lambda x: plain(inputs_embeds=x, logits_to_keep=1).logits[:, -1])
+
+    def forward(text: Any, other: Any) -> Any:
+        with torch.no_grad():
+            return plain(text, logits_to_keep=1)
+
+    def direct(text: Any, other: Any) -> Any:
+        with torch.no_grad():
+            _, cache = model.run_with_cache(text)
+            parts = cache.get_full_resid_decomposition(layer=-1, expand_neurons=True, apply_ln=True, pos_slice=-1)
+            return cache.logit_attrs(parts, tokens=TARGET, pos_slice=-1, has_batch_dim=True)
+
+    def patched(text: Any, other: Any) -> Any:
+        return attribution_patch(model, text, other, lambda logits: logits[:, -1, TARGET].sum())
+
+    def gradients(text: Any, other: Any) -> Any:
+        given = [embed(ids).detach() for ids in (text, other)]
+        return integrated.attribute(*given, target=TARGET, n_steps=STEPS, internal_batch_size=AT_ONCE)
+
+    return {
+        "PyTorch: forward pass": forward,
+        "TransformerLens: direct attribution of neurons, last token": direct,
+        "TransformerLens: attribution patching of heads and MLPs": patched,
+        next(iter(LONGEST)): gradients,
+    }
 
 
 def main() -> None:
-    """Run the measurements, print them, and store the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", default=".venv-neighbours/bin/python", help="an interpreter with TransformerLens")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/neighbours.json"))
-    arguments = parser.parse_args()
-    result: dict[str, Any] = {"environment": environment(), "repeats": arguments.repeats}
-    for tokens in TOKENS:
-        theirs = run(arguments.python, THEIRS, tokens, arguments.repeats)
-        compiling, *ours = run(sys.executable, OURS, tokens, arguments.repeats)
-        quartiles = {
-            name: np.percentile(seconds, [25, 50, 75]).tolist()
-            for name, seconds in (("theirs", theirs), ("ours", ours))
-        }
-        times = quartiles["theirs"][1] / quartiles["ours"][1]
-        result[f"{tokens}_tokens"] = {"quartiles_s": quartiles, "compile_s": compiling, "times": times}
-        print(
-            f"{tokens:4d} tokens  TransformerLens, last position {quartiles['theirs'][1]:.2f} s"
-            f"  ours, every position {quartiles['ours'][1]:.3f} s (compiled once in {compiling:.0f} s)  × {times:.0f}"
-        )
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
+    """Say what there is, then run each method that a line of the standard input names, with the length of its text."""
+    import torch
+
+    output, sys.stdout = sys.stdout, sys.stderr  # where packages say what they do
+    methods = methods_of(json.loads(sys.argv[1]))
+    print(json.dumps([{name: version(name) for name in PACKAGES}, list(methods)]), file=output, flush=True)
+    for line in sys.stdin:
+        name, tokens = json.loads(line)
+        text = torch.arange(tokens)[None]
+        other = text + 1000 * (text == tokens // 2)
+        methods[name](text, other)
+        print("null", file=output, flush=True)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import jax
 from flax import nnx
 
 import duat_jax as duat
-from benchmarks.table import CONFIG, forward, logit, run, smollm2
+from benchmarks.table import CONFIG, forward, logit, run
 from experiments.kept_results import kept
 from experiments.markdown import Fields
 
@@ -26,10 +26,7 @@ def four_layers() -> duat.models.Transformer:
     return duat.models.Transformer(config, rngs=nnx.Rngs(0))
 
 
-CASES = (
-    ("SmolLM2-135M", smollm2, (14, 64, 256)),
-    ("four layers of GPT-2-small's shape", four_layers, (128, 512, 1024, 2048, 4096)),
-)
+CASES = (("four layers of GPT-2-small's shape", four_layers, (128, 512, 1024, 2048, 4096)),)
 """Of every model, the lengths of text."""
 
 RESULTS = Path("benchmarks/results/secant.json")
@@ -108,7 +105,7 @@ def fields(results: dict[str, Any]) -> Fields:
     peaks, temporaries = (
         [each["secant"][what] / each["gradient"][what] for each in cases] for what in ("peak_mb", "temporary_mb")
     )
-    of_inputs = {name: time for name, time in times_of(results, "without_neurons").items() if name.startswith("four")}
+    of_inputs = times_of(results, "without_neurons")
     return {
         "inputs": f"{min(of_inputs.values())} to {max(of_inputs.values())}",
         "weights": ", ".join(f"{time} with {name.replace(',', ' at')}" for name, time in weights.items()),

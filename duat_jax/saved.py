@@ -85,7 +85,7 @@ def _written(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if type(value) is float:  # a number of NumPy in float64 is one too, and keeps its dtype as an array
         return value if math.isfinite(value) else {"float": str(value)}
     if hasattr(value, "tolist"):  # an array, or one of its numbers
-        array, name = np.ascontiguousarray(value).reshape(np.shape(value)), str(len(arrays))
+        array, name = np.asarray(value, order="C"), str(len(arrays))
         # What safetensors has no NumPy type for is kept as whole numbers of the same width.
         plain = array.dtype.kind in "fiub"
         arrays[name] = array if plain else array.view(f"u{array.itemsize}")

@@ -36,7 +36,9 @@ def digest_of(head: Any, arrays: Mapping[str, np.ndarray] | None = None) -> str:
 def seal(arrays: Mapping[str, np.ndarray], head: Any) -> bytes:
     """Return the content of a file of safetensors with its head and a digest of both."""
     sealed = {"digest": digest_of(head, arrays), "head": head}
-    return save(dict(arrays), {FIELD: json.dumps(sealed, ensure_ascii=False)})
+    # What is written is memory as it lies there, also that of a transposed array.
+    in_rows = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    return save(in_rows, {FIELD: json.dumps(sealed, ensure_ascii=False)})
 
 
 def unseal(content: bytes) -> tuple[Any, dict[str, np.ndarray], bool]:

@@ -12,7 +12,7 @@ from safetensors.numpy import save
 import duat_jax as duat
 from duat_jax.evaluation.journal import Journal
 from duat_jax.lora import training as adapters
-from duat_jax.sealed import digest_of
+from duat_jax.sealed import digest_of, seal, unseal
 from duat_jax.survey import run as survey
 from duat_jax.training import Run, begin, follow, train
 
@@ -133,3 +133,12 @@ def test_a_digest_depends_on_every_name_dtype_shape_and_number():
     digests = {digest_of({"part": 0}, each) for each in [arrays, *others]} | {digest_of({"part": 1}, arrays)}
     assert len(digests) == 6
     assert digest_of({2: (0, 1), 10: 0}) == digest_of({"10": 0, "2": [0, 1]})
+
+
+def test_arrays_are_kept_by_their_numbers_however_they_lie_in_memory():
+    rows = np.arange(6.0).reshape(2, 3)
+    arrays = {"transposed": rows.T, "by columns": np.asfortranarray(rows), "scalar": np.float32(1), "none": rows[:0]}
+    _, found, whole = unseal(seal(arrays, {}))
+    assert whole and {name: array.shape for name, array in found.items()} == {n: a.shape for n, a in arrays.items()}
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array)

@@ -1,6 +1,8 @@
 """Attention scores: a pre-softmax score, split exactly over pairs of sources of the query and the key."""
 
-from functools import partial
+from dataclasses import replace
+from functools import partial, reduce
+from itertools import chain
 from typing import Any, NamedTuple
 
 import jax
@@ -9,12 +11,14 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.forms import decomposition
 from duat_jax.forms.completeness import Completeness, completeness_of
-from duat_jax.forms.decomposition import inputs_times, require_flowing, times
+from duat_jax.forms.decomposition import require_flowing, times
 from duat_jax.operators.precision import PRECISION
 from duat_jax.transform import marks
 from duat_jax.transform.affinity import INPUT
 from duat_jax.transform.compiled import compiled
+from duat_jax.transform.interpret import Seen
 from duat_jax.transform.keys import Marked, Occurrence, Site
+from duat_jax.transform.liveness import ProgramQuestion
 from duat_jax.transform.query import at_zero, pull_back, question_of, require_affine
 from duat_jax.transform.recording import Recording
 
@@ -131,28 +135,39 @@ def split_score(
 
     Source: Wang & Li, Eq. 35, for the score; its split follows from the closed form of each stream, Eq. 34.
     """
-    for target in (queries, keys):
+    return split_scores(recording, (queries,), (keys,), [query], [key], through)
+
+
+def split_scores(
+    recording: Recording,
+    queries: tuple[Occurrence, ...],
+    keys: tuple[Occurrence, ...],
+    query: list[ScoreSide],
+    key: list[ScoreSide],
+    through: tuple[Site, ...] = (),
+) -> Score:
+    """Split `⟨q, k⟩` with `q` and `k` summed over points: of one layer, where the weights of others are zero."""
+    for target in (*queries, *keys):
         require_affine(recording, target)
     require_flowing(recording.arguments)
-    return _split_score(recording, queries, keys, query, key, through)
+    return _split_scores(recording, queries, keys, query, key, through)
 
 
 @partial(compiled, static_argnames=("queries", "keys", "through"))
-def _split_score(
+def _split_scores(
     recording: Recording,
-    queries: Occurrence,
-    keys: Occurrence,
-    query: ScoreSide,
-    key: ScoreSide,
+    queries: tuple[Occurrence, ...],
+    keys: tuple[Occurrence, ...],
+    query: list[ScoreSide],
+    key: list[ScoreSide],
     through: tuple[Site, ...],
 ) -> Score:
     q, k = (
-        jnp.einsum("t,tf->f", side.weights, recording.at(step)[:, side.head], precision=PRECISION)
-        for step, side in ((queries, query), (keys, key))
+        _weighted([recording.at(step) for step in steps], sides) for steps, sides in ((queries, query), (keys, key))
     )
     value = jnp.dot(q, k, precision=PRECISION)
-    left, left_rounded, left_eps = _split(recording, queries, query, k, through)
-    right, right_rounded, right_eps = _split(recording, keys, key, q, through)
+    left, left_rounded, left_eps = _split(recording, [*queries], query, k, through)
+    right, right_rounded, right_eps = _split(recording, [*keys], key, q, through)
     pairs = _pairs(left, right)
     # The pairs are rounded, and each side's parts before they are summed.
     rounded, eps = [pairs, *left_rounded, *right_rounded, q * k], [0.0, *left_eps, *right_eps, 0.0]
@@ -160,54 +175,71 @@ def _split_score(
     return Score(left, right, completeness)
 
 
+def _weighted(values: list[Array], sides: list[ScoreSide]) -> Float[Array, "head_features"]:
+    """Return the sum of values at several points, with a weight for each token."""
+    parts = [
+        jnp.einsum("t,tf->f", side.weights, value[:, side.head], precision=PRECISION)
+        for value, side in zip(values, sides, strict=True)
+    ]
+    return reduce(jnp.add, parts)
+
+
 def _split(
     recording: Recording,
-    target: Occurrence,
-    side: ScoreSide,
+    targets: list[Occurrence],
+    sides: list[ScoreSide],
     opposite: Float[Array, "head_features"],
     through: tuple[Site, ...],
 ) -> tuple[Vector, list[Array], list[float]]:
     """Return one side's sources, the summands of its product with the opposite side, and their eps."""
     program, seen, dtype = recording.program, recording.seen, opposite.dtype
-    terms, offsets = _sources(recording, target)
-    question = question_of(recording, target, linear=[*terms, *offsets, *through])
+    terms, offsets = _sources(recording, targets)
+    question = _question(recording, targets, [*terms, *offsets, *through])
 
     unmarked = jnp.zeros_like(opposite)
-    if recording.traced.affinity.adds_a_constant(target):
-        constant = at_zero(recording, question, target, {})[:, side.head]
-        unmarked = jnp.einsum("t,tf->f", side.weights, constant, precision=PRECISION)
+    if recording.traced.affinity.adds_a_constant(*targets):
+        unmarked = _weighted([at_zero(recording, question, target, {}) for target in targets], sides)
     # One feature of the head after another, and last the opposite side, whose summands are rounded one by one.
     rows = jnp.concatenate([jnp.eye(len(opposite), dtype=dtype), opposite[None]])
-    on_input, on_marks = jax.vmap(
-        lambda row: pull_back(recording, question, target, _readout(recording, target, side, row), {})
-    )(rows)
 
-    def of_rows(chosen: slice | int) -> tuple[list[Array], dict[Site, Array]]:
-        of_input = [None if u is None else u[chosen] for u in on_input]
-        by_mark = {site: times(u[chosen], seen[site], dtype) for site, u in on_marks.items()}
-        return inputs_times(of_input, recording.arguments, dtype), by_mark
+    def pulled(row: Array) -> tuple[list[Array | None], Seen]:
+        readouts = [_readout(recording, *each, row) for each in zip(targets, sides, strict=True)]
+        return pull_back(recording, question, targets, readouts, {})
+
+    on_input, on_marks = jax.vmap(pulled)(rows)
+    input_parts = [
+        jnp.zeros((len(rows), *jnp.shape(x)), dtype) if u is None else times(u, x, dtype)
+        for u, x in zip(on_input, recording.arguments, strict=True)
+    ]
+    by_mark = {site: times(u, seen[site], dtype) for site, u in on_marks.items()}
 
     def by_feature(part: Array, axes: int) -> Array:
-        return part.sum(range(1 + axes, part.ndim))
+        return part.sum(range(1 + axes, part.ndim))[:-1]
 
-    of_input, of_marks = of_rows(slice(-1))
-    rounded_input, rounded_marks = of_rows(-1)
     vector = Vector(
-        jax.tree.unflatten(recording.in_tree, [by_feature(part, 1) for part in of_input]),
-        Marked({s.key: by_feature(of_marks[s], len(program.lengths(s)) + 1) for s in terms}),
-        Marked({s.key: by_feature(of_marks[s], len(program.lengths(s)) + 2) for s in through}),
-        Marked({s.key: by_feature(of_marks[s], len(program.lengths(s))) for s in offsets}),
+        jax.tree.unflatten(recording.in_tree, [by_feature(part, 1) for part in input_parts]),
+        Marked({s.key: by_feature(by_mark[s], len(program.lengths(s)) + 1) for s in terms}),
+        Marked({s.key: by_feature(by_mark[s], len(program.lengths(s)) + 2) for s in through}),
+        Marked({s.key: by_feature(by_mark[s], len(program.lengths(s))) for s in offsets}),
         unmarked,
     )
+    rounded = [part[-1] for part in (*input_parts, *by_mark.values())]
     rounding = recording.traced.rounding(question)
-    eps = [*rounding.arguments, *(rounding.at(program.place(site).path) for site in of_marks), rounding.coarsest]
-    return vector, [*rounded_input, *rounded_marks.values(), unmarked * opposite], eps
+    eps = [*rounding.arguments, *(rounding.at(program.place(site).path) for site in by_mark), rounding.coarsest]
+    return vector, [*rounded, unmarked * opposite], eps
 
 
-def _sources(recording: Recording, target: Occurrence) -> tuple[list[Site], list[Site]]:
+def _question(recording: Recording, targets: list[Occurrence], linear: list[Site]) -> ProgramQuestion:
+    """Build the question for several targets together."""
+    question = question_of(recording, targets[0], linear=linear)
+    return replace(question, wanted=frozenset(target.site for target in targets))
+
+
+def _sources(recording: Recording, targets: list[Occurrence]) -> tuple[list[Site], list[Site]]:
     """Return the terms, by their outputs where these are marked, and the offsets that a query or a key depends on."""
     program, affinity = recording.program, recording.traced.affinity
-    reached = {step.site for step in affinity.sources(affinity.at(target).sources) if step != INPUT}
+    every = chain(*(affinity.sources(affinity.at(target).sources) for target in targets))
+    reached = {step.site for step in every if step != INPUT}
     outputs = {site.key: site for site in program.of_kind(marks.TERM_OUTPUT)}
     terms = [outputs.get(site.key, site) for site in program.of_kind(marks.ACTIVATION) if site in reached]
     return terms, [site for site in program.of_kind(marks.OFFSET) if site in reached]

@@ -44,10 +44,19 @@ def question_of(
     )
 
 
-def ask(recording: Recording, question: ProgramQuestion, target: Target, arguments: list[Any], provided: Seen) -> Any:
-    """Evaluate a target under a question, proved to be affine in everything that flows."""
-    value, seen = answer(recording, question, [target], arguments, provided)
-    return value if target is None else seen[target.site][target.iteration]
+def ask(
+    recording: Recording,
+    question: ProgramQuestion,
+    target: Target | list[Occurrence],
+    arguments: list[Any],
+    provided: Seen,
+) -> Any:
+    """Evaluate a target, or each of a list, under a question, proved to be affine in everything that flows."""
+    if not isinstance(target, list):
+        value, seen = answer(recording, question, [target], arguments, provided)
+        return value if target is None else seen[target.site][target.iteration]
+    _, seen = answer(recording, question, target, arguments, provided)
+    return [seen[each.site][each.iteration] for each in target]
 
 
 def answer(
@@ -97,9 +106,9 @@ def require_affine(recording: Recording, target: Target) -> None:
 
 
 def pull_back(
-    recording: Recording, question: ProgramQuestion, target: Target, readout: Any, provided: Seen
+    recording: Recording, question: ProgramQuestion, target: Target | list[Occurrence], readout: Any, provided: Seen
 ) -> tuple[list[Array | None], Seen]:
-    """Pull a read-out of the target back to the argument and to all linear marks, in one pass."""
+    """Pull a read-out of a target, or of several together, back to the argument and all linear marks, in one pass."""
     floats = {i: argument for i, argument in enumerate(recording.arguments) if is_float(argument)}
     linear = {s: provided[s] if s in provided else recording.seen[s] for s in question.linear}
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import duat_jax as duat
+from duat_jax.interpret.attention.scores import split_scores_at
 from duat_jax.interpret.graph.neurons import _without
 from duat_jax.nn import attention
 from tests.golden_checkpoints import CHECKPOINTS, golden
@@ -196,6 +197,20 @@ def test_texts_of_one_padded_length_share_the_program_of_their_groups():
     assert len({len(graph.groups) for graph in graphs}) > 1
     assert len(layers) > 1
     assert _without.jitted._cache_size() == known + 1
+
+
+def test_the_scores_of_any_layers_share_one_program_and_are_those_that_are_explained_alone():
+    model, given, _ = golden("gpt2")
+    ids, before = np.asarray(given), split_scores_at.jitted._cache_size()
+    scores = duat.graph(model, ids, top_neurons=0, top_heads=4).scores
+    assert split_scores_at.jitted._cache_size() - before <= 1
+    assert len({score.layer for score in scores}) > 1
+    for score in scores:
+        place = {name: getattr(score, name) for name in ("layer", "head", "query", "key", "contrast")}
+        alone = duat.explain_attention(model, ids, **place)
+        assert score.query_sources == alone.query_sources and score.key_sources == alone.key_sources
+        close(score.pairs, alone.pairs)
+        close(score.attention, alone.attention)
 
 
 @pytest.mark.parametrize("neurons", [-1, True])

@@ -1,42 +1,41 @@
 """Explain attention: split one score of a head exactly over pairs of sources."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import InvalidInput
-from duat_jax.forms.score import KINDS, PRECISION, Score, ScoreSide, Vector, neurons_of, split_score
-from duat_jax.inputs.batching import bucket, padded
+from duat_jax.forms.score import Vector
+from duat_jax.inputs.batching import bucket, padded, row
 from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput, checked_input, is_many
 from duat_jax.interpret.attention.result import BIASES, AttentionScore, AttentionSource
+from duat_jax.interpret.attention.scores import (
+    MOST,
+    ScorePlaces,
+    SplitScore,
+    layer_of,
+    neurons_of_side,
+    scoring,
+    split_scores_at,
+)
 from duat_jax.interpret.many_inputs import answers_each_input
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
-from duat_jax.models.embedding import TokenEmbedding
-from duat_jax.models.sites import HEADS, KEYS, QUERIES
+from duat_jax.models.sites import KEYS, QUERIES
 from duat_jax.models.tokenizer import tokenizer_of
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import Places, checked_position, require_layers, require_loaded, whole_number
-from duat_jax.nn.linear import alike
-from duat_jax.nn.pattern import cap_ratio, sees
-from duat_jax.nn.scanned_stack import ScannedStack
+from duat_jax.nn.pattern import sees
 from duat_jax.processes import on_host
-from duat_jax.transform import marks
-from duat_jax.transform.keys import Key, Occurrence, Site
-from duat_jax.transform.recording import Recording, record_kinds
-from duat_jax.transform.stored_program import stored_program
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-
-MOST = -1
-"""In the place of a key that is compared with: the other token that is attended to most."""
 
 THE = {"key": "key", "contrast": "key that it is compared with"}
 
@@ -110,39 +109,72 @@ def explain_attention(
     require_layers(model.config)
     tokenizer = tokenizer_of(model, tokenizer, inputs)
     request = check(model.config, inputs, layer, head, query, key, contrast, tokenizer)
-    at = [request.key] if request.contrast is None else [request.key, request.contrast]
-    signs = np.array([1, -1][: len(at)])
-    text = padded(request.inputs, bucket(len(request.inputs.real), model.config.positions))
+    return explain_scores(model, [request], tokenizer, through_heads)[0]
 
-    def split(model: Transformer) -> Any:
-        return _split(model, text, request.head, request.query, np.array(at), signs, request.layer, through_heads)
 
-    score, query_side, key_side, attention, keys_at = on_host(split(model))
-    sides = {QUERIES: query_side, KEYS: key_side}
-    query_sources, queries = _named(score.queries)
-    key_sources, keys = _named(score.keys)
+def explain_scores(
+    model: Transformer, requests: Sequence[_Asked], tokenizer: "Tokenizer | None", through_heads: bool = False
+) -> list[AttentionScore]:
+    """Explain the scores of validated requests about one input, those of layers that are alike by one program."""
+    inputs, groups = requests[0].inputs, dict[Any, list[int]]()
+    for i, request in enumerate(requests):
+        groups.setdefault(scoring(model, request.layer), []).append(i)
+    text = padded(inputs, bucket(len(inputs.real), model.config.positions))
+    names, scores = labels_of(model.config, inputs, tokenizer).names, dict[int, AttentionScore]()
+    for numbers, members in groups.items():
+        chosen = [requests[i] for i in members]
+        # Of several scores any layer up to the deepest one, so that not every choice of layers is compiled.
+        deepest = max(request.layer for request in chosen)
+        layers = tuple(k for k in range(deepest + 1) if scoring(model, k) == numbers) if chosen[1:] else (deepest,)
+        keys = [[each.key, *([] if each.contrast is None else [each.contrast])] for each in chosen]
+        of_scores: Any = [
+            {k: np.array([float(each.layer == k) for each in chosen]) for k in layers},
+            *map(np.array, ([each.head for each in chosen], [each.query for each in chosen], keys)),
+        ]
+        places = ScorePlaces(*of_scores)
+        split = partial(split_scores_at, inputs=text, places=places, through_heads=through_heads)
+        found = on_host(split(model))
+        for place, i in enumerate(members):
+            scores[i] = _explained(model, text, names, requests[i], row(found, place), split, place, through_heads)
+    return [scores[i] for i in range(len(requests))]
+
+
+def _explained(
+    model: Transformer,
+    text: Inputs,
+    names: tuple[str, ...],
+    request: _Asked,
+    found: Any,
+    split: Callable[[Transformer], SplitScore],
+    place: int,
+    through_heads: bool,
+) -> AttentionScore:
+    """Return the result for one request, from what was computed for it."""
+    sides = {QUERIES: found.query, KEYS: found.key}
+    query_sources, queries = _named(found.score.queries)
+    key_sources, keys = _named(found.score.keys)
 
     def recompute(model: Transformer) -> Array:
-        return split(model)[0].completeness.value
+        return split(model).score.completeness.value[place]
 
     def neurons(side: str, source: AttentionSource) -> Array:
         name = f"attention.{side}"
-        return _neurons(model, text, sides[name], source.token, request.layer, through_heads, name, source.term)
+        return neurons_of_side(model, text, sides[name], source.token, request.layer, through_heads, name, source.term)
 
     return AttentionScore(
         family=model.config.family,
-        tokens=labels_of(model.config, request.inputs, tokenizer).names,
+        tokens=names,
         layer=request.layer,
         head=request.head,
         query=request.query,
         key=request.key,
-        contrast=None if request.contrast is None else int(keys_at[1]),
-        attention=attention[: len(request.inputs.real)],
+        contrast=None if request.contrast is None else int(found.keys[1]),
+        attention=found.attention[: len(request.inputs.real)],
         query_sources=query_sources,
         key_sources=key_sources,
         queries=queries,
         keys=keys,
-        completeness=score.completeness.certified(model, recompute),
+        completeness=found.score.completeness.certified(model, recompute),
         split=neurons,
     )
 
@@ -205,94 +237,16 @@ def _unseen(block: Any, tokens: int, at: dict[str, int], *, other: bool) -> list
     return problems
 
 
-def _embeddings(model: Transformer, inputs: Inputs) -> dict[str, Array]:
-    """Return the summands of the embeddings, by name: of the token, of its segment, of its position."""
-    x, embedding = inputs.embedded(model), model.embedding
-    if not isinstance(embedding, TokenEmbedding):
-        return {"patch": x}
-    parts = {"token": alike(embedding.token[...][inputs.given], x) * jnp.asarray(model.config.embedding_scale, x.dtype)}
-    if embedding.segment is not None:
-        parts["segment"] = alike(embedding.segment[...][inputs.segments], x)
-    if embedding.position is not None:
-        parts["position"] = x - sum(parts.values())
-    return parts
-
-
-def _recorded(
-    model: Transformer, inputs: Inputs, layer: int, through_heads: bool
-) -> tuple[Recording, dict[str, Occurrence], tuple[Site, ...]]:
-    """Return the recording, the points of the layer by name, and what earlier heads mixed, where it is a source."""
-    real: Any = jnp.asarray(inputs.real)
-
-    def states(parts: dict[str, Any]) -> Array:
-        # A loop over layers is one program; of layers one after another, only those up to this one are run.
-        in_loop, x = isinstance(model.stack, ScannedStack), sum(parts.values())
-        return model.hidden(x, real) if in_loop else model.stream(x, layer + 1, real)
-
-    recording = record_kinds(states, _embeddings(model, inputs), KINDS)
-    points = recording.program.steps(marks.POINT)
-    earlier = [step.site for step in points if step.site.key.name == HEADS and _layer_of(step.site.key) < layer]
-    here = {step.site.key.name: step for step in points if _layer_of(step.site.key) == layer}
-    return recording, here, tuple(earlier) if through_heads else ()
-
-
-def _layer_of(key: Key) -> int:
-    return int(key.scope[0].removeprefix("layers."))
-
-
-@partial(stored_program, static_argnames=("layer", "through_heads"))
-def _split(
-    model: Transformer,
-    inputs: Inputs,
-    head: Int[Array, ""],
-    query: Int[Array, ""],
-    keys: Int[Array, "keys"],
-    signs: Int[Array, "keys"],
-    layer: int,
-    through_heads: bool,
-) -> tuple[Score, ScoreSide, ScoreSide, Float[Array, "tokens"], Int[Array, "keys"]]:
-    """Return the score, whose query and whose keys it is of, the row of the pattern, and the keys."""
-    recording, here, through = _recorded(model, inputs, layer, through_heads)
-    block: Any = model.stack.blocks[layer]
-    attention = block.attention
-    all_queries, all_keys = (recording.at(here[name]) for name in (QUERIES, KEYS))
-    row = attention.pattern(all_queries, all_keys, jnp.asarray(inputs.real))[head, query]
-    keys = jnp.where(keys == MOST, row.at[keys[0]].set(-1).argmax(), keys)
-    key_head = head // (attention.heads // attention.key_value_heads)
-    scores = attention.scale * jnp.matmul(all_keys[keys, key_head], all_queries[query, head], precision=PRECISION)
-    ratios = jnp.ones_like(scores) if attention.cap is None else cap_ratio(scores, attention.cap)
-    nothing = jnp.zeros(len(all_keys), scores.dtype)
-    query_side = ScoreSide(head, nothing.at[query].set(1))
-    key_side = ScoreSide(key_head, nothing.at[keys].set(attention.scale * ratios * signs.astype(scores.dtype)))
-    score = split_score(recording, here[QUERIES], here[KEYS], query_side, key_side, through=through)
-    return score, query_side, key_side, row, keys
-
-
-@partial(stored_program, static_argnames=("layer", "through_heads", "name", "term"))
-def _neurons(
-    model: Transformer,
-    inputs: Inputs,
-    side: ScoreSide,
-    token: Int[Array, ""],
-    layer: int,
-    through_heads: bool,
-    name: str,
-    term: Key,
-) -> Float[Array, "head_features neurons"]:
-    recording, here, through = _recorded(model, inputs, layer, through_heads)
-    return neurons_of(recording, here[name], side, Site(marks.ACTIVATION, term), token, through=through)
-
-
 def _named(vector: Vector) -> tuple[tuple[AttentionSource, ...], Float[np.ndarray, "head_features sources"]]:
     """Return the sources of a query or a key that add anything to it, and what they add."""
     sources: list[AttentionSource] = []
     for name, part in sorted(vector.input.items()):
         sources += [AttentionSource(name, name, token, None) for token in range(part.shape[1])]
     for key, part in vector.terms.items():
-        name = f"layer {_layer_of(key)} " + ("MLP" if key.name == "mlp" else key.name)
+        name = f"layer {layer_of(key)} " + ("MLP" if key.name == "mlp" else key.name)
         sources += [AttentionSource(name, name, token, key) for token in range(part.shape[1])]
     for key, part in vector.heads.items():
-        layer = f"layer {_layer_of(key)}"
+        layer = f"layer {layer_of(key)}"
         places = np.ndindex(part.shape[1:])
         sources += [AttentionSource(f"{layer} head {head}", f"{layer} heads", token, None) for token, head in places]
     names = [*map(str, vector.offsets), "unmarked"]

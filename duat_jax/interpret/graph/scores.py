@@ -2,7 +2,7 @@
 
 from duat_jax.inputs.model_inputs import TokenizedText
 from duat_jax.inputs.question import Question
-from duat_jax.interpret.attention.compute import explain_attention
+from duat_jax.interpret.attention.compute import check, explain_scores
 from duat_jax.interpret.attention.result import AttentionScore
 from duat_jax.interpret.graph.result import Graph
 from duat_jax.interpret.moves import Move
@@ -24,19 +24,11 @@ def scores_of(model: Transformer, question: Question, graph: Graph, count: int) 
     read = question.input
     given = read.given if read.segments is None else TokenizedText(read.given, read.segments)
     chosen = [at for at in largest if _sees_others(model.config, at[0], at[2], tokens)][:count]
-    return tuple(
-        explain_attention(
-            model,
-            given,
-            layer=layer,
-            head=head,
-            query=token,
-            key=largest[layer, head, token].source,
-            contrast="other",
-            tokenizer=question.tokenizer,
-        )
+    requests = [
+        check(model.config, given, layer, head, token, largest[layer, head, token].source, "other", question.tokenizer)
         for layer, head, token in chosen
-    )
+    ]
+    return tuple(explain_scores(model, requests, question.tokenizer)) if requests else ()
 
 
 def _sees_others(config: Config, layer: int, token: int, tokens: int) -> bool:

@@ -38,6 +38,12 @@ class Adapter(NamedTuple):
     scale: Float[Array, ""]
 
     @property
+    def update(self) -> Array:
+        """The update `s A B`, computed in the dtype of `s`, `[inputs, outputs]`."""
+        down, up = (alike(matrix, self.scale) for matrix in (self.down, self.up))
+        return self.scale * jnp.matmul(down, up, precision=PRECISION)
+
+    @property
     def trained(self) -> tuple[Array, Array]:
         """The arrays that a training changes: `A` and `B`."""
         return self.down, self.up
@@ -83,6 +89,8 @@ def new_adapters(
 ) -> Adapters:
     """Return newly initialised adapters, which don't change the model: `A` is random, `B` is zero, `s = α / rank`.
 
+    They are in float32 at least, also beside a model in half precision, whose digits are too few for a training.
+
     Args:
         model: a loaded model.
         modules: which layers, by the ends of their stored names, such as `"c_attn"`; all of the blocks if empty.
@@ -103,15 +111,13 @@ def new_adapters(
     if rank < 1:
         raise DuatError(f"rank = {rank}: an adapter needs at least rank 1")
     names, known = module_names(model, modules), adaptable_layers(model)
-    dtype = jax.tree.leaves(model)[0].dtype
+    dtype = computed_in(jax.tree.leaves(model)[0].dtype)
     random = np.random.default_rng(seed)
 
     def new(place: AdaptableLayer) -> Adapter:
         bound = place.inputs**-0.5
         down = jnp.asarray(random.uniform(-bound, bound, (place.inputs, rank)), dtype)
-        return Adapter(
-            down, jnp.zeros((rank, place.stored_outputs), dtype), jnp.asarray(alpha / rank, computed_in(dtype))
-        )
+        return Adapter(down, jnp.zeros((rank, place.stored_outputs), dtype), jnp.asarray(alpha / rank, dtype))
 
     return {name: new(known[name]) for name in names}
 
@@ -213,9 +219,8 @@ def merge(model: Transformer, adapters: AnyAdapters) -> Transformer:
 
 def _updated(model: Transformer, path: str, adapter: Adapter) -> Array:
     """Return a parameter with an adapter's update added."""
-    down, up, scale = adapter
-    added = scale * jnp.matmul(alike(down, scale), alike(up, scale), precision=PRECISION)
-    return alike(parameter_at(model, path)[...], scale) + (added.T if path == READ_OUT else added)
+    added = adapter.update
+    return alike(parameter_at(model, path)[...], adapter.scale) + (added.T if path == READ_OUT else added)
 
 
 def _prepared(model: Transformer, adapters: AnyAdapters) -> tuple[Transformer, list[tuple[str, Adapter]]]:

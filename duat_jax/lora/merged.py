@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import jax.numpy as jnp
 import numpy as np
 
 from duat_jax.files import check_new_directory, new_directory
@@ -14,7 +13,6 @@ from duat_jax.models.checkpoint.place import open_checkpoint, or_embedded
 from duat_jax.models.checkpoint.tensors import Tensors
 from duat_jax.models.registry import family_of
 from duat_jax.models.transformer import Transformer
-from duat_jax.nn.linear import PRECISION
 
 
 def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, base: Path | str | None = None) -> None:
@@ -51,7 +49,7 @@ def save_merged(directory: Path | str, adapters: Adapters, model: Transformer, b
                 mixed = (1 - np.float32(adapter.scale)) * tensors[full[name]] + np.float32(adapter.scale) * new
                 tensors[full[name]] = mixed.astype(np.float32)
         else:
-            update = np.asarray(adapter.scale * jnp.matmul(adapter.down, adapter.up, precision=PRECISION), np.float32)
+            update = np.asarray(adapter.update, np.float32)
             tensors[full[f"{module}.weight"]] += update.T if known[module].transposed else update
     with new_directory(directory) as folder:
         write_derived(folder, checkpoint, tensors, settings)

@@ -66,7 +66,7 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
         model: the base model.
 
     Returns:
-        The adapters, in the model's dtype.
+        The adapters, in the model's dtype, in float32 at least.
 
     Raises:
         BadCheckpoint: naming every field that isn't supported, and every tensor that is missing, misshapen, not finite,
@@ -100,7 +100,7 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
             *problems[:3],
         ]
     raise_problems(place / WEIGHTS, problems)
-    dtype = np.dtype(jax.tree.leaves(model)[0].dtype)
+    dtype = computed_in(jax.tree.leaves(model)[0].dtype)  # as in PEFT, also beside a model in half precision
     names = [name for tensors in halves.values() for name in tensors.values()]
     read = {name: stored.read(name, dtype) for name in [*names, *files.tensors.values()]}
     problems = [
@@ -111,7 +111,7 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
         module: Adapter(
             jnp.asarray(read[halves[module]["A"]].T),
             jnp.asarray(read[halves[module]["B"]].T),
-            jnp.asarray(settings.scale(files.called[module]), computed_in(dtype)),
+            jnp.asarray(settings.scale(files.called[module]), dtype),
         )
         for module in known
         if module in halves
@@ -123,7 +123,7 @@ def load_adapters(directory: Path | str, model: Transformer) -> Adapters:
             tensor = read[files.tensors[entry.names[0]]]
             unpacked = entry.transform.unpack([tensor], [shapes[path] for path in entry.parameters])
             new |= {path: jnp.asarray(value) for path, value in zip(entry.parameters, unpacked, strict=True)}
-        adapters[module] = Replacement(new, jnp.ones((), computed_in(dtype)))
+        adapters[module] = Replacement(new, jnp.ones((), dtype))
     return adapters
 
 

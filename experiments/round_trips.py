@@ -28,7 +28,9 @@ def _rows(families: dict[str, Rows]) -> Iterator[list[str]]:
     for form in dict.fromkeys(form for rows in families.values() for form in rows):
         of_form = {family: rows[form] for family, rows in families.items() if form in rows}
         columns = ({name: cells[dtype] for name, cells in of_form.items() if dtype in cells} for dtype in DTYPES)
-        yield [form, *(_summed_up(column) if column else "" for column in columns)]
+        first, *others = map(_summed_up, columns)
+        refused = "refused" in first
+        yield [form, first, *("the same" if refused and other == first else other for other in others)]
 
 
 def fields(kept: dict[str, Any]) -> Fields:

@@ -31,6 +31,19 @@ def parameters(model: duat.models.Transformer) -> dict[str, np.ndarray]:
     return tensors
 
 
+def in_files(directory: Path) -> dict[str, np.ndarray]:
+    """Return the tensors of a directory's files by their names there.
+
+    Args:
+        directory: the directory.
+    """
+    tensors: dict[str, np.ndarray] = {}
+    for file in sorted(directory.glob("*.safetensors")):
+        with safe_open(file, framework="np") as opened:
+            tensors |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - no mapping
+    return tensors
+
+
 def stored(directory: Path, model: duat.models.Transformer) -> dict[str, np.ndarray]:
     """Return the tensors of a directory as the library of safetensors reads them, by their names without prefix.
 
@@ -38,10 +51,7 @@ def stored(directory: Path, model: duat.models.Transformer) -> dict[str, np.ndar
         directory: the directory.
         model: a model of the same family; tensors that aren't its own are left out.
     """
-    tensors: dict[str, np.ndarray] = {}
-    for file in sorted(directory.glob("*.safetensors")):
-        with safe_open(file, framework="np") as opened:
-            tensors |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - no mapping
+    tensors = in_files(directory)
     family = family_of(model.config)
     layout = {"prefix": family.prefix, "ignored": "(?!)", "heads": family.heads, "older": family.older}
     names = Tensors(open_checkpoint(directory).tensors(), np.float32, **layout).names

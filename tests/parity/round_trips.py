@@ -1,14 +1,14 @@
 """One small model of every family in every form that it is stored in, read by this package and by another tool.
 
 `python -m tests.parity.round_trips` compares all of them, keeps the cells in `experiments/results/round_trips.json` and
-writes the pages that show them; `--families llama vit` compares some, and the other rows are kept.
+fills the page in; `--families llama vit` and `--trips gguf` compare some, and the other cells are kept.
 """
 
 import argparse
 import json
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,16 @@ import transformers
 
 import duat_jax as duat
 from experiments.kept_results import ROOT, kept
-from experiments.pages import write_pages
+from experiments.pages import fill_in
 
 from . import hugging_face
+from .adapter_trips import adapters
 from .cases import Case, make_case
 from .comparison import DTYPES, compared, parameters, stored
 from .families import FAMILIES
+from .gguf_trips import gguf_files
 
+PAGE = ROOT / "docs" / "reference" / "checkpoints.md"
 KEPT = ROOT / "experiments" / "results" / "round_trips.json"
 TOOLS = ("transformers", "torch", "peft", "gguf", "safetensors", "jax")
 STORED = ("float32", "bfloat16", "float16")
@@ -67,17 +70,27 @@ def read(directory: Path, kind: type[transformers.PreTrainedModel], dtype: str, 
     return compared(parameters(model), stored(empty, model), stored(directory, model), dtype)
 
 
-def rows_of(family: str) -> Rows:
+TRIPS: dict[str, Callable[[Case, Path], Iterator[tuple[str, str, str]]]] = {
+    "directories": directories,
+    "adapters": adapters,
+    "gguf": gguf_files,
+}
+"""The kinds of forms: each yields the form, the dtype of loading and the cell of every comparison."""
+
+
+def rows_of(family: str, trips: Iterable[str] = TRIPS) -> Rows:
     """Return the cells of a family.
 
     Args:
         family: its `model_type`.
+        trips: the kinds of forms.
     """
     rows: Rows = {}
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for form, dtype, cell in directories(make_case(family, {}), Path(folder)):
-            rows.setdefault(form, {})[dtype] = cell
+        for name in trips:
+            for form, dtype, cell in TRIPS[name](make_case(family, {}), Path(folder) / name):
+                rows.setdefault(form, {})[dtype] = cell
     return rows
 
 
@@ -93,16 +106,18 @@ def keep(families: dict[str, Rows]) -> None:
 
 
 def main() -> None:
-    """Compare families, keep their cells, and write the pages."""
+    """Compare families, keep their cells, and fill the page in."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--families", nargs="*", default=list(FAMILIES))
+    parser.add_argument("--trips", nargs="*", default=list(TRIPS))
+    asked = parser.parse_args()
     families: dict[str, Any] = kept("round_trips").get("families", {})
     jax.config.update("jax_enable_x64", True)
-    for family in parser.parse_args().families:
-        families[family] = rows_of(family)
+    for family in asked.families:
+        families[family] = families.get(family, {}) | rows_of(family, asked.trips)
         print(family, {cell for row in families[family].values() for cell in row.values()}, flush=True)
         keep(families)
-    write_pages()
+    fill_in(PAGE)
 
 
 if __name__ == "__main__":

@@ -95,8 +95,9 @@ $(VENV)/tpu: $(VENV)/.base  # not among the packages, where JAX would look for a
 	@touch $@
 
 SETTING ?=
-tpu: $(VENV)/.test $(VENV)/tpu  ## compile every public function's programs for a TPU, without one; SETTING=2 is one of four settings
-	JAX_PLATFORMS=cpu PYTHONPATH=$(VENV)/tpu $(BIN)/python -m benchmarks.accelerators tpu $(SETTING:%=--setting %)
+CHIP ?= v5e
+tpu: $(VENV)/.test $(VENV)/tpu  ## compile every public function's programs for a TPU, without one; CHIP=v6e or tpu7x is another, SETTING=2 one of four settings
+	JAX_PLATFORMS=cpu PYTHONPATH=$(VENV)/tpu $(BIN)/python -m benchmarks.accelerators $(CHIP) $(if $(SETTING),--setting $(SETTING),--keep)
 
 accelerators: $(VENV)/.test  ## eight minutes of measurements on whatever device JAX finds, kept under its name
 	$(BIN)/python -m benchmarks.on_this_device
@@ -106,7 +107,7 @@ $(VENV)/cuda: $(VENV)/.base  # 480 MB
 	@touch $@
 
 cuda: $(VENV)/.test $(VENV)/cuda  ## compile every public function's programs for a GPU, without one; SETTING=2 is one of four settings
-	JAX_PLATFORMS=cpu PYTHONPATH=$(VENV)/cuda $(BIN)/python -m benchmarks.accelerators cuda $(SETTING:%=--setting %)
+	JAX_PLATFORMS=cpu PYTHONPATH=$(VENV)/cuda $(BIN)/python -m benchmarks.accelerators cuda $(if $(SETTING),--setting $(SETTING),--keep)
 
 pages: $(VENV)/.test  ## fill the numbers and tables of README.md and docs/ in from the kept results
 	$(BIN)/python -m experiments.pages
@@ -117,7 +118,7 @@ $(REFERENCE)/.reference: pyproject.toml constraints.txt
 	@touch $@
 
 parity: $(REFERENCE)/.reference  ## every family and switch against Hugging Face transformers, live (installs torch)
-	$(REFERENCE)/bin/python -m pytest -n auto tests/parity --part $(PART)
+	$(REFERENCE)/bin/python -m pytest -n auto tests/parity tests/test_compatibility.py --part $(PART)
 
 test-lowest:  ## the core's tests with the oldest supported version of every dependency
 	$(PYTHON) -m venv .venv-lowest

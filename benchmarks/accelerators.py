@@ -1,19 +1,20 @@
-"""Claim: every program that a public function runs compiles for TPU v5e chips and for H100 GPUs, without float64.
+"""Claim: every program that a public function runs compiles for TPUs (v5e, v6e, 7x) and H100 GPUs, without float64.
 
-Run `make tpu` or `make cuda`; neither needs the device.
+Run `make tpu`, `make tpu CHIP=v6e` or `make cuda`; none needs the device. `python -m benchmarks.accelerators v5e
+--keep --missing` compiles only what isn't among the kept results.
 
-Every public function is asked on a small model on the CPU. Each program that `jax.jit` runs on the way is compiled for
-the device too, for the same shapes and the same division over a mesh. Flops and memory are the compiler's, of one
-device; a loop's body counts once; a GPU's says no flops. No program may have a float64 or call back to the host.
+Every public function, those of the namespaces too, is asked on a small model on the CPU. Each program that `jax.jit`
+runs on the way is compiled for the device too, for the same shapes and the same division over a mesh; one that runs
+twice is compiled once. Flops and memory are the compiler's, of one device; a loop's body counts once; a GPU's says no
+flops. No program may have a float64 or call back to the host.
 """
 
 import argparse
 import json
 import re
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from benchmarks.collectives import sent
+from benchmarks.public_questions import questions
 
 RESULTS = Path(__file__).parent / "results" / "accelerators.json"
 AXES = ("texts", "model")
@@ -46,6 +48,9 @@ platform_name: "CUDA" dnn_version_info { major: 9 minor: 1 patch: 1 } runtime_ve
 device_description_str: "NVIDIA H100 80GB HBM3"
 """
 """The description of an H100 by which XLA compiles for it."""
+
+TPUS = {"v5e": "v5e:2x2", "v6e": "v6e:2x2", "tpu7x": "tpu7x:2x2"}
+"""The topology of each TPU, by its name; a chip of the last is two devices."""
 
 Compile = Callable[[Any, tuple[Any, ...], dict[str, Any]], dict[str, Any]]
 """Compiles a jitted function for shapes of arguments, and returns what the compiler says."""
@@ -103,14 +108,10 @@ def compile_for(mesh: Mesh) -> Compile:
 
 
 class Programs:
-    """The programs that `jax.jit` runs, each compiled for another device too.
-
-    Attributes:
-        found: what the compiler says of each program, by the function that was asked.
-    """
+    """The programs that `jax.jit` runs, each compiled once for another device too."""
 
     def __init__(self) -> None:
-        self.found: dict[str, list[dict[str, Any]]] = {}
+        self._found: dict[Any, dict[str, Any]] = {}
         self._compile: Compile | None = None
         self._jit = jax.jit
         jax.jit = self._compiled_twice  # type: ignore[assignment]
@@ -124,9 +125,10 @@ class Programs:
         def call(*given: Any, **named: Any) -> Any:
             compile_one, self._compile = self._compile, None  # not while tracing
             inside = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((given, named)))
-            if compile_one is not None and not inside:
+            asked = program, *map(str, jax.tree.leaves(jax.tree.map(partial(abstract, mesh=None), (given, named))))
+            if compile_one is not None and not inside and asked not in self._found:
                 said = compile_one(program, given, named)
-                self.found[self._asked].append({"program": getattr(fn, "__name__", ""), **said})
+                self._found[asked] = {"program": getattr(fn, "__name__", ""), **said}
             try:
                 return program(*given, **named)
             finally:
@@ -136,151 +138,57 @@ class Programs:
             setattr(call, attribute, getattr(program, attribute))
         return call
 
-    @contextmanager
-    def asked(self, name: str, compile_one: Compile) -> Iterator[None]:
-        """Compile what runs from now on.
+    def asked(self, name: str, ask: Callable[[], Any], compile_one: Compile) -> list[dict[str, Any]]:
+        """Return what the compiler says of every program that a question runs.
 
         Args:
             name: the function that is asked.
+            ask: asks it.
             compile_one: compiles a program.
         """
-        self._asked, self._compile = name, compile_one
-        self.found[name] = []
+        self._compile, self._found = compile_one, {}
         try:
-            yield
+            ask()
         finally:
             self._compile = None
-
-
-NOT_ASKED = {
-    *("load", "load_config", "load_tokenizer", "load_image", "open", "widget", "from_hugging_face", "from_torch"),
-    *("hold", "offset", "point", "stream", "term"),
-}
-"""Public functions that run no program: those that read files or PyTorch modules, and the marks."""
-
-
-def questions(mesh: Mesh, dtype: str) -> dict[str, Callable[[], Any]]:
-    """Return what asks every public function, by name.
-
-    Args:
-        mesh: the devices here.
-        dtype: that of the weights.
-    """
-    import jax.numpy as jnp
-    from flax import nnx
-
-    import duat_jax as duat
-    from duat_jax.edits import Edit
-    from duat_jax.models.config import Config, Head
-    from duat_jax.models.mesh import divide
-    from duat_jax.models.residual_network import ResidualNetwork
-    from duat_jax.models.sites import stream
-    from duat_jax.nn import BlockConfig
-    from duat_jax.results import ScoreSide
-
-    block = BlockConfig(arrangement="pre-norm", features=128, heads=4, neurons=256, mlp="gated")
-    parts: dict[str, Any] = {"family": "llama", "blocks": (block,) * 2, "positions": 64}
-    tokenizer = duat.load_tokenizer()
-    vocab = tokenizer.get_vocab_size()
-    language = Config(**parts, vocab=vocab, head=Head(kind="next token", outputs=vocab, tied=True))
-    model = divide(duat.models.Transformer(language, dtype=dtype, rngs=nnx.Rngs(0)), mesh)
-    network = ResidualNetwork(1, (4, 4, 8), 10, rngs=nnx.Rngs(0))
-    ids, other = [5, 6, 7, 8], [5, 9, 7, 8]
-    x, y = model.embed(jnp.array(ids)), model.embed(jnp.array(other))
-    rows = jnp.ones((4, vocab))
-
-    def logit(model: Any, x: Any) -> Any:
-        return model.output(x)[-1, 7]
-
-    def recorded(model: Any, x: Any) -> Any:
-        return duat.record(model.output)(x)
-
-    def edited(model: Any, x: Any, y: Any) -> Any:
-        return duat.edit(partial(logit, model), {stream(1): Edit(kept=0.5, added=1.0)})(x)
-
-    def score(model: Any, x: Any, y: Any) -> Any:
-        recording = recorded(model, x)
-        queries, keys = (
-            next(step for step in recording.program.steps("point") if step.site.key.name == name)
-            for name in ("attention.queries", "attention.keys")
-        )
-        return duat.split_score(recording, queries, keys, *(ScoreSide(0, jnp.ones(4)) for _ in range(2)))
-
-    def triplets() -> Any:
-        collapsed = duat.collapse(lambda x: model.states(x)[-1], x).linear
-        found = duat.operators.singular_triplets(collapsed, 1, key=jax.random.key(0))
-        return duat.decode_triplets(model, jnp.array(ids), found, tokenizer, top=3)
-
-    programs: dict[str, Callable[[Any, Any, Any], Any]] = {
-        "auto": lambda model, x, y: duat.decompose(duat.auto(partial(logit, model)), x),
-        "collapse": lambda model, x, y: duat.collapse(model.output, x).linear.T(rows),
-        "contributions": lambda model, x, y: duat.contributions(recorded(model, x), rows),
-        "decompose": lambda model, x, y: duat.decompose(partial(logit, model), x),
-        "edit": edited,
-        "linear_map": lambda model, x, y: duat.linear_map(recorded(model, x))(y),
-        "record": lambda model, x, y: recorded(model, x).value,
-        "replay": lambda model, x, y: duat.replay(model.output, recorded(model, x).dynamics)(y),
-        "secant": lambda model, x, y: duat.secant(partial(logit, model))(x, y),
-        "split_score": score,
-        "unroll": lambda model, x, y: duat.unroll(model.output, x).evaluate(),
-    }
-    known: dict[str, Any] = {"tokenizer": tokenizer}
-    return {name: partial(lambda fn: jax.jit(fn)(model, x, y), fn) for name, fn in programs.items()} | {
-        "attribute": lambda: duat.attribute(model, ids, duat.baselines.Mean(), **known),
-        "contrast": lambda: duat.contrast(model, ids, other, 7, **known),
-        "decode_triplets": triplets,
-        "diff": lambda: duat.diff(jax.tree.map(lambda leaf: 1.5 * leaf, model), ids, reference=model, top=1, **known),
-        "explain": lambda: duat.explain(model, [ids, other], 7, **known),
-        "explain_attention": lambda: duat.explain_attention(model, ids, layer=1, head=0, key=1, contrast=0, **known),
-        "graph": lambda: duat.graph(model, ids, 7, **known),
-        "image_maps": lambda: duat.image_maps(lambda pixels: network(pixels)[3], jnp.ones((1, 8, 8))),
-        "intervene": lambda: duat.intervene(model, ids, duat.edits.Heads(1, 2).set(0), 7, **known),
-    }
+        return list(self._found.values())
 
 
 def devices_of(platform: str) -> np.ndarray:
     """Return four devices that aren't there.
 
     Args:
-        platform: `"tpu"` or `"cuda"`.
+        platform: a name in `TPUS`, or `"cuda"`.
     """
     from jax.experimental.topologies import get_topology_desc
 
-    if platform == "tpu":
-        return np.array(get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices)
+    if platform in TPUS:
+        return np.array(get_topology_desc(platform="tpu", topology_name=TPUS[platform]).devices)
     found = get_topology_desc(platform="cuda", topology_name="", topology="1x1x4", target_config=H100)
     return np.array(found.devices)
 
 
-def compile_for_settings(platform: str, settings: list[str]) -> dict[str, Any]:
-    """Compile every program, and return what the compiler says, by setting.
+def compile_all(platform: str, setting: str, left_out: Collection[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Ask every public function, compile its programs, and yield its name and what the compiler says.
 
     Args:
-        platform: `"tpu"` or `"cuda"`.
-        settings: names in `SETTINGS`.
+        platform: a name in `TPUS`, or `"cuda"`.
+        setting: a name in `SETTINGS`.
+        left_out: the names of functions that aren't asked.
+
+    Raises:
+        SystemExit: if a function has run no program.
     """
-    devices = devices_of(platform)
-    return {
-        setting: compile_all(shape, dtype, compile_for(Mesh(devices[: np.prod(shape)].reshape(shape), AXES)))
-        for setting in settings
-        for shape, dtype in [SETTINGS[setting]]
-    }
-
-
-def compile_all(shape: tuple[int, int], dtype: str, compile_one: Compile) -> dict[str, Any]:
-    """Ask every public function, and compile its programs.
-
-    Args:
-        shape: of the mesh, of the devices here.
-        dtype: that of the weights.
-        compile_one: compiles a program.
-    """
+    shape, dtype = SETTINGS[setting]
+    compile_one = compile_for(Mesh(devices_of(platform)[: np.prod(shape)].reshape(shape), AXES))
     here = Mesh(np.array(jax.devices()[: np.prod(shape)]).reshape(shape), AXES)
     for name, ask in questions(here, dtype).items():
-        with PROGRAMS.asked(name, compile_one):
-            ask()
-        print(f"{name}: {len(PROGRAMS.found[name])} programs", file=sys.stderr)
-    return dict(PROGRAMS.found)
+        if name not in left_out:
+            found = PROGRAMS.asked(name, ask, compile_one)
+            print(f"{platform}, {setting}, {name}: {len(found)} programs", file=sys.stderr)
+            if not found:
+                raise SystemExit(f"{name} ran no program")
+            yield name, found
 
 
 def fields(results: dict[str, Any]) -> dict[str, str]:
@@ -291,50 +199,57 @@ def fields(results: dict[str, Any]) -> dict[str, str]:
     """
     from experiments.markdown import table  # it imports the package, whose programs are compiled twice from then on
 
-    one, four = (results["tpu"]["programs"][f"{mesh}, float32"] for mesh in ("one device", "2 × 2 devices"))
-    gpu, gpus = (results["cuda"]["programs"][f"{mesh}, float32"] for mesh in ("one device", "2 × 2 devices"))
+    one, four, gpu, gpus = (
+        defaultdict(list, results[platform]["programs"][f"{mesh}, float32"])
+        for platform in ("v5e", "cuda")
+        for mesh in ("one device", "2 × 2 devices")
+    )
     rows = []
     for name in sorted(one):
         flops = [f"{sum(program['flops'] for program in asked[name]) / 1e6:,.1f}" for asked in (one, four)]
-        temporaries = [f"{max(program['temporaries'] for program in of[name]) / 1e6:.2f}" for of in (one, gpu)]
+        temporaries = [
+            f"{max(program['temporaries'] for program in of[name]) / 1e6:.2f}" if of[name] else "–" for of in (one, gpu)
+        ]
         rows.append((f"`{name}`", str(len(one[name])), *flops, *temporaries, _sent(four[name]), _sent(gpus[name])))
     columns = ["function", "programs", "Mflops, one TPU", "each of four", "temporaries of a TPU, MB", "of a GPU, MB"]
     return {
         "programs": str(sum(map(len, one.values()))),
-        "settings": str(len(results["tpu"]["programs"])),
-        "jax": results["tpu"]["jax"],
+        "settings": str(len(results["v5e"]["programs"])),
+        "jax": results["v5e"]["jax"],
         "table": "\n".join(table([*columns, "sent between four TPUs", "between GPUs"], rows)),
     }
 
 
 def _sent(programs: list[dict[str, Any]]) -> str:
+    if not programs:
+        return "–"
     counts: Counter[str] = sum((Counter(program["sent"]) for program in programs), Counter())
     return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-
-
-def public_functions() -> set[str]:
-    """Return the names of the public functions that run programs."""
-    from duat_jax import public
-
-    named = {name: member for name, member in vars(public).items() if not name.startswith("_")}
-    return {name for name, member in named.items() if callable(member) and name.islower()} - NOT_ASKED
 
 
 def main() -> None:
     """Compile every program for a device, and keep what the compiler says."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("platform", choices=("tpu", "cuda"))
-    parser.add_argument("--setting", type=int, help="compile for this one alone, and keep nothing")
+    parser.add_argument("platform", choices=(*TPUS, "cuda"))
+    parser.add_argument("--setting", type=int, help="compile for this one alone")
+    parser.add_argument("--keep", action="store_true", help="keep the results")
+    parser.add_argument("--missing", action="store_true", help="leave out what is among the kept results")
     given = parser.parse_args()
-    settings = list(SETTINGS) if given.setting is None else [list(SETTINGS)[given.setting % len(SETTINGS)]]
-    found = compile_for_settings(given.platform, settings)
-    for asked in found.values():
-        if missing := public_functions() - {name for name, programs in asked.items() if programs}:
-            raise SystemExit(f"no program of {', '.join(sorted(missing))} was compiled")
-    if given.setting is None:
-        results = json.loads(RESULTS.read_text(encoding="utf-8"))
-        results[given.platform] = {"jax": jax.__version__, "programs": found}
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    names = list(SETTINGS)
+    for setting in names if given.setting is None else [names[given.setting % len(names)]]:
+        left_out = _kept(given.platform)["programs"].get(setting, {}) if given.missing else ()
+        for name, found in compile_all(given.platform, setting, left_out):
+            if given.keep:
+                kept = _kept(given.platform)
+                kept["programs"].setdefault(setting, {})[name] = found
+                results = json.loads(RESULTS.read_text(encoding="utf-8")) | {given.platform: kept}
+                RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+def _kept(platform: str) -> dict[str, Any]:
+    """Return the kept results of a platform, if they are of this version of JAX."""
+    kept = json.loads(RESULTS.read_text(encoding="utf-8")).get(platform, {})
+    return kept if kept.get("jax") == jax.__version__ else {"jax": jax.__version__, "programs": {}}
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import torch
 import transformers
 
 import duat_jax as duat
-from benchmarks.accelerators import public_functions
+from benchmarks.public_questions import public_functions
 from duat_jax.display.page.data import page_data
 from duat_jax.models.checkpoint.place import EMBEDDED
 from duat_jax.models.converted import converted

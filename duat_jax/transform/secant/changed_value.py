@@ -7,22 +7,31 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array
+
+# Hundreds of these are in one program: written in `lax`, none is a function of its own, which would be traced, lowered
+# and inlined apart.
 
 
 def movement(x: Array, y: Array) -> Array:
     """Return `x − y`, with zero for equal infinities."""
-    return jnp.where(jnp.isinf(x) & (x == y), 0, x - y)
+    x, y = jnp.asarray(x), jnp.asarray(y)
+    return lax.select(x == y, lax.full_like(x, 0), x - y)
 
 
 def part(multiplier: Array, change: Array) -> Array:
     """Return a multiplier times a change, with zero for an infinite change that isn't used."""
-    return jnp.where((multiplier == 0) & jnp.isinf(change), 0, multiplier * change)
+    product = multiplier * change
+    return lax.select((multiplier == 0) & (jnp.abs(change) == jnp.inf), lax.full_like(product, 0), product)
 
 
 def finite(x: Array) -> Array:
     """Replace infinities and NaN by zeros."""
-    return jnp.where(jnp.isfinite(x), x, 0)
+    x = jnp.asarray(x)
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return jnp.where(jnp.isfinite(x), x, 0)
+    return lax.select(lax.is_finite(x), x, lax.full_like(x, 0))
 
 
 @jax.tree_util.register_pytree_node_class
@@ -57,7 +66,8 @@ class ChangedValue:
     @property
     def both(self) -> tuple[Any, Any]:
         """The value at the first input and at the second."""
-        return (self._value[0], self._value[1]) if self.moves else (self._value, self._value)
+        first, second = self._value if self.moves else (self._value, self._value)
+        return first, second
 
     @property
     def middle(self) -> Any:
@@ -67,8 +77,10 @@ class ChangedValue:
         first, second = self.both
         if not self.moves:
             return first
-        total = first + second
-        return jnp.where(jnp.isinf(total), first / 2 + second / 2, total / 2)  # a sum may leave the dtype's range
+        if self.dtype != jnp.float16:
+            return first / 2 + second / 2  # a sum may leave the dtype's range
+        total = first + second  # halves may leave the small range of this dtype, too
+        return jnp.where(jnp.isinf(total), first / 2 + second / 2, total / 2)
 
     @property
     def factor(self) -> Any:

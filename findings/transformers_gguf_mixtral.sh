@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Expected: transformers reads the GGUF file of a Mixtral as a Mixtral, or refuses it, as it refuses other architectures.
-# Seen with transformers 5.23.0 and gguf 0.19.0: the file states the architecture llama with llama.expert_count; it becomes
-#   a Llama with one MLP a layer, whose weights aren't in the file and are drawn at random.
+# Expected: transformers reads the GGUF file of a Mixtral as a Mixtral, or refuses it, as it refuses other
+#   architectures.
+# Seen with transformers 5.23.0 and gguf 0.19.0: the file states the architecture llama with llama.expert_count;
+#   it becomes a Llama with one MLP a layer, whose weights aren't in the file and are drawn at random.
 # Output seen: LlamaForCausalLM, down_proj all ones False, twice the same False
-# Why it matters: every expert is thrown away; the model speaks otherwise after each loading, with no more than a report
-#   of missing keys.
+# Why it matters: every expert is thrown away; the model speaks otherwise after each loading, with no more than a
+#   report of missing keys.
 # Source: transformers/integrations/ggml.py: the keys of llama have no expert_count.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --quiet --disable-pip-version-check torch==2.13.0 transformers==5.23.0 gguf==0.19.0
+"$folder/venv/bin/pip" install --quiet --disable-pip-version-check \
+  torch==2.13.0 transformers==5.23.0 gguf==0.19.0 accelerate==1.15.0
 seen=$("$folder/venv/bin/python" - "$folder" 2> /dev/null <<'PYTHON'
 import sys
 

@@ -6,12 +6,14 @@
 # Output seen: maximal ratio of frequencies 8, read 1; weights equal True
 # Why it matters: texts are continued with other logits than by llama.cpp or by the original directory, the more the
 #   longer they are, and nothing is said.
-# Source: transformers/modeling_gguf_pytorch_utils.py, transformers/integrations/ggml.py (no key and no tensor of them).
+# Source: transformers/modeling_gguf_pytorch_utils.py, transformers/integrations/ggml.py (no key and no tensor of
+#   them).
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --quiet --disable-pip-version-check torch==2.13.0 transformers==5.23.0 gguf==0.19.0
+"$folder/venv/bin/pip" install --quiet --disable-pip-version-check \
+  torch==2.13.0 transformers==5.23.0 gguf==0.19.0 accelerate==1.15.0
 seen=$("$folder/venv/bin/python" - "$folder" 2> /dev/null <<'PYTHON'
 import sys
 

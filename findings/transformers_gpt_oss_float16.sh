@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Expected: from_pretrained(dtype=torch.float16) gives a model in float16, as dtype=torch.bfloat16 gives one in bfloat16.
-# Seen with transformers 5.23.0: of a GPT-OSS the norms stay in float32 in float16, not in bfloat16, and save_pretrained
+# Expected: from_pretrained(dtype=torch.float16) gives a model in float16, as dtype=torch.bfloat16 gives one in
+#   bfloat16.
+# Seen with transformers 5.23.0: of a GPT-OSS the norms stay in float32 in float16, not in bfloat16, and
+#   save_pretrained
 #   writes a file of both dtypes below a config.json that states float16.
 # Output seen: bfloat16: bfloat16, saved BF16; float16: float16 float32, saved F16 F32, stated float16
 # Why it matters: a file that states float16 has tensors that aren't; another reader that goes by the stated dtype

@@ -164,7 +164,7 @@ def saved(model: transformers.PreTrainedModel, folder: Path) -> Path:
         folder: where it is saved.
     """
     config = model.config.to_dict()
-    config.pop("quantization_config")
+    config.pop("quantization_config", None)
     plain = type(model)(type(model.config)(**config)).to(model.dtype)
     plain.load_state_dict(model.state_dict())
     plain.save_pretrained(folder)

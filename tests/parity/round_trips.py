@@ -25,6 +25,7 @@ from . import hugging_face
 from .adapter_trips import adapters
 from .cases import Case, make_case
 from .comparison import DTYPES, compared, parameters, stored
+from .derived_trips import copies, packed
 from .families import FAMILIES
 from .gguf_trips import gguf_files
 
@@ -74,6 +75,8 @@ TRIPS: dict[str, Callable[[Case, Path], Iterator[tuple[str, str, str]]]] = {
     "directories": directories,
     "adapters": adapters,
     "gguf": gguf_files,
+    "copies": copies,
+    "packed": packed,
 }
 """The kinds of forms: each yields the form, the dtype of loading and the cell of every comparison."""
 

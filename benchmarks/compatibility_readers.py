@@ -132,7 +132,7 @@ def chat_type() -> str:
 @probe(
     "peft",
     "dtype of new adapters on a model in bfloat16",
-    here='that of the weights: bfloat16 after `duat.load(dtype="bfloat16")`',
+    here="float32",
     source="`peft.tuners.tuners_utils.cast_adapter_dtype`",
 )
 def adapter_dtype() -> str:

@@ -43,6 +43,10 @@ Truth = Bool[Array, "..."] | Bool[np.ndarray, "..."] | bool
 """Truth values of arrays, or the one of a number on the host, which needs no JAX."""
 
 ALL_ZERO = "Every part is zero, and so is their sum: that it is the value doesn't test the parts."
+ALL_LOST = (
+    "The parts cancel: each is right to its own rounding, and the value is smaller than what rounding does to their"
+    " sum, which says nothing of it."
+)
 REMEDY = (
     'Compute it in float64 (--dtype float64), in Python with duat.load(..., dtype="float64"), where rounding is'
     " smaller; a sum that fails there too has a wrong part."
@@ -183,9 +187,12 @@ class Completeness(NamedTuple):
 
     @property
     def note(self) -> str | None:
-        """A note on the verdict: that every part is zero, or why the sum doesn't hold, if known, and a remedy."""
+        """A note on the verdict: that all parts are zero or cancel, or why the sum doesn't hold, and a remedy."""
         if self.verdict == HOLDS:
-            return None if np.any(self.largest) else ALL_ZERO
+            if not np.any(self.largest):
+                return ALL_ZERO
+            lost = np.any(self.value) and np.all(abs(self.value) < self.tolerance)
+            return ALL_LOST if lost else None
         exact, reasons = self.in_float64, []
         if self.cancels is not None:
             reasons.append(

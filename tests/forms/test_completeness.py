@@ -104,6 +104,22 @@ def test_zeros_that_sum_to_zero_hold_and_it_is_said_that_they_test_nothing():
     assert completeness_of(jnp.array(1.0), [jnp.zeros(3)]).verdict == "fails"
 
 
+def test_parts_that_cancel_to_less_than_their_rounding_say_so():
+    """The scale of small numbers, as a norm has it that neither overflows nor vanishes, moves by its whole range."""
+
+    def norm(x):
+        small = abs(x).max() <= 2.0**-12
+        scaled = jnp.where(small, x * 2.0**75, x)
+        return jnp.sqrt((scaled * scaled).sum()) * jnp.where(small, 2.0**-75, 1)
+
+    def completeness(x, y):
+        return duat.secant(norm)(*(jnp.array(each, jnp.float32) for each in (x, y))).completeness
+
+    lost = completeness([3, 4], [0, 0])
+    assert abs(lost.error) > 1 and "value is smaller than what rounding does" in lost.as_dict()["note"]
+    assert completeness([3, 4], [1, 1]).note is None
+
+
 def test_without_parts_zero_holds_and_anything_else_fails():
     assert completeness_of(jnp.array(0.0), []).verdict == "holds"
     assert completeness_of(jnp.array(1e-30), []).verdict == "fails"
@@ -216,7 +232,7 @@ def with_completeness(result):
 
 def split(fn, x, y, **options):
     found = duat.secant(summed(fn), **options)(x, y)
-    return found.completeness, found._replace(changes=())
+    return found.completeness, found._replace(changes=(), middles=())  # of values on the way, which need no part
 
 
 FORMS = {

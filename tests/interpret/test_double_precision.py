@@ -94,7 +94,7 @@ def test_a_forward_pass_that_cancels_large_numbers_is_named(name):
 @pytest.mark.parametrize("name", ASK)
 def test_a_wrong_part_is_not_the_forward_passs_fault(name, monkeypatch):
     where, ask = ASK[name]
-    split = "_closure" if name == "lora" else "_split"
+    split = {"lora": "_closure", "attends": "split_scores_at"}.get(name, "_split")
     right = getattr(where, split)
 
     def more(found):
@@ -104,13 +104,13 @@ def test_a_wrong_part_is_not_the_forward_passs_fault(name, monkeypatch):
             completeness=found.completeness._replace(sum=found.completeness.sum + 1, error=found.completeness.error + 1)
         )
 
-    def wrong(*given):
-        found = right(*given)
+    def wrong(*given, **named):
+        found = right(*given, **named)
         if name == "explain":
             return [parts._replace(table=more(parts.table)) for parts in found[0]], found[1]
         if name == "ledger":
             return found._replace(parameters=more(found.parameters))
-        return (more(found[0]), *found[1:]) if name == "attends" else more(found)
+        return found._replace(score=more(found.score)) if name == "attends" else more(found)
 
     monkeypatch.setattr(where, split, wrong)
     completeness = ask(make_model(large=1.0)).completeness

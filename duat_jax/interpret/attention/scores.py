@@ -64,7 +64,7 @@ def layer_of(key: Key) -> int:
 
 
 class ScorePlaces(NamedTuple):
-    """Where scores are, one after another.
+    """The places of scores, one after another.
 
     Args:
         chosen: by layer, one where the score is in that layer, and zero elsewhere.

@@ -55,7 +55,8 @@ OWN_CODE = "no part of a model here computes it; in your own function the forms 
     "jax",
     "gradient of `hypot` at (0, 0)",
     here="`duat.secant` from (0, 0) to (3, 4) has parts of −1.8 and −2.7 and a jump of −0.5; with JAX 0.12, whose"
-    " `hypot` scales small numbers, parts of 10²² that cancel: write `sqrt(x² + y²)`, whose parts are −1.8 and −3.2",
+    " `hypot` scales small numbers, parts of 10²² that cancel, and a note that says so: write"
+    " `sqrt(x² + y²)`, whose parts are −1.8 and −3.2",
     source="`jax.numpy.hypot`: `_hypot` with a rule of its own since 0.12",
 )
 def hypot_at_zero() -> str:

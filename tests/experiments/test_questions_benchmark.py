@@ -122,7 +122,10 @@ def test_the_table_has_ratios_and_what_the_first_call_took():
 
 @pytest.mark.slow
 def test_every_question_is_answered():
-    answers = {name: prepare()() for name, prepare in questions.questions(small_model(), 8).items()}
+    answers = {
+        name: prepare()()
+        for name, prepare in questions.questions(small_model(), np.arange(8), np.arange(8) + 1).items()
+    }
     assert answers.pop(questions.COLLAPSE).shape == (8,)
     certified = {name: answer.completeness for name, answer in answers.items() if hasattr(answer, "completeness")}
     assert certified.keys() == answers.keys() - {questions.FORWARD, "gradient", "`attribute`"}

@@ -57,7 +57,7 @@ STORED = {
     "mlp.gate": "ffn_gate_inp",
     "block_sparse_moe.gate": "ffn_gate_inp",
 }
-"""What the parts of a decoder are called in a GGUF file."""
+"""The names of a decoder's parts in a GGUF file, by their names in a checkpoint."""
 
 GEMMA = {
     "post_attention_layernorm": "post_attention_norm",

@@ -6,25 +6,10 @@ import re
 import gguf
 import numpy as np
 
-from tests.containers import add_value
+from tests.containers import STORED, add_value
 
-STEMS = {
-    "embed_tokens": "token_embd",
-    "norm": "output_norm",
-    "lm_head": "output",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
-"""What the parts of a decoder are called in a GGUF file."""
+STEMS = {name.removeprefix("model."): stem for name, stem in STORED.items()}
+"""The names of a decoder's parts in a GGUF file, by their names in a checkpoint without its first word."""
 
 GEMMA3 = {
     "post_attention_layernorm": "post_attention_norm",

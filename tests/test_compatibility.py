@@ -1,4 +1,4 @@
-"""What the page says of other packages' versions is what the installed ones compute."""
+"""The installed versions of other packages compute the answers that the page of versions shows for them."""
 
 import jax
 import pytest

@@ -1,4 +1,4 @@
-"""What went wrong in other tools when a model was read: the same situations here (docs/explanation/traps.md)."""
+"""Questions to models where other tools gave wrong numbers: they are right here (docs/explanation/traps.md)."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -1,4 +1,4 @@
-"""What went wrong in other tools when a checkpoint was loaded: the same files here (docs/explanation/traps.md)."""
+"""Checkpoints that other tools loaded with wrong numbers: they are right here (docs/explanation/traps.md)."""
 
 import json
 import shutil

@@ -81,3 +81,13 @@ def test_numbers_near_the_largest_are_split_like_others(dtype):
         scaled = np.asarray(parts, np.float64) / large * 8
         relative(scaled, np.asarray(LARGE[name][3]), within=16 * eps, message=name)
     assert found.completeness.verdict != "fails"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_a_midpoint_is_right_at_both_ends_of_the_range(dtype):
+    """A factor moves by a quarter; a sum of two large ones, and halves of two small ones, are out of range."""
+    for end in 2.0 ** np.array([jnp.finfo(dtype).minexp, jnp.finfo(dtype).maxexp - 1]):
+        factors = jnp.array([1.25 * end, end], dtype)
+        found = duat.secant(lambda x: (duat.point(x, "factor") * 0.5)[0], at="point")(factors[:1], factors[1:])
+        (middle,) = jax.tree.leaves(found.middles)
+        assert float(middle[0]) == 1.125 * end

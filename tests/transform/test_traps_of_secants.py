@@ -1,4 +1,4 @@
-"""What went wrong in other tools with differences and derivatives: the same here (docs/explanation/traps.md)."""
+"""Differences and derivatives that other tools computed wrongly: they are right here (docs/explanation/traps.md)."""
 
 import jax
 import jax.numpy as jnp

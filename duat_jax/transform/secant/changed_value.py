@@ -77,10 +77,8 @@ class ChangedValue:
         first, second = self.both
         if not self.moves:
             return first
-        if self.dtype != jnp.float16:
-            return first / 2 + second / 2  # a sum may leave the dtype's range
-        total = first + second  # halves may leave the small range of this dtype, too
-        return jnp.where(jnp.isinf(total), first / 2 + second / 2, total / 2)
+        total = jnp.asarray(first + second)  # which may leave the dtype's range, as halves of the smallest numbers do
+        return lax.select(jnp.abs(total) == jnp.inf, first / 2 + second / 2, total / 2)
 
     @property
     def factor(self) -> Any:

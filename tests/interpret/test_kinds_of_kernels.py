@@ -26,7 +26,7 @@ def kinds_of(compiled):
         plain = re.sub(r"(, metadata=|, backend_config=|, frontend_attributes=).*", "", body)
         names = dict.fromkeys(re.findall(r"%[\w.-]+", plain))
         numbers = {name: f"%{number}" for number, name in enumerate(names)}
-        kinds.add(re.sub(r"%[\w.-]+", lambda found: numbers[found[0]], plain).split("{", 1)[1])
+        kinds.add(re.sub(r"%[\w.-]+", lambda found, numbers=numbers: numbers[found[0]], plain).split("{", 1)[1])
     return kinds
 
 

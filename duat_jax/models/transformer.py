@@ -167,13 +167,14 @@ class Transformer(nnx.Module):
         """
         return self.head.states(self.hidden(x, mask), mask)
 
-    def logits_at(self, state: Float[Array, "features"]) -> Logits:
+    def logits_at(self, state: Float[Array, "features"], outputs: Int[Array, "outputs"] | None = None) -> Logits:
         """Return the logits at one position, with the parameters of their read-out.
 
         Args:
             state: its state, as `states` gives it, `[features]`.
+            outputs: the numbers of those that are wanted; all if absent.
         """
-        return self.head.at(state, self._token_embedding)
+        return self.head.at(state, self._token_embedding, outputs)
 
     def logits_of(
         self, states: Float[Array, "places features"], tokens: Int[Array, "*each places"]

@@ -1,1 +1,1 @@
-"""Random input for what reads files and arguments: only the package's own errors may come out."""
+"""Random input: of readers only the package's own errors may come out, and no verdict may be a wrong hold."""

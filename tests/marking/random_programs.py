@@ -16,6 +16,12 @@ X = weights((TOKENS, WIDTH), key=7, scale=1.0)[0]
 MATRICES = jnp.stack([weights((WIDTH, WIDTH), key=key)[0] for key in range(3)])
 BIAS = weights((WIDTH,), key=3)[0]
 
+
+def of(z, array):
+    """Return constants in the dtype of a value."""
+    return array.astype(z.dtype)
+
+
 ELEMENTWISE = {
     "tanh": jnp.tanh,
     "relu": jax.nn.relu,
@@ -25,11 +31,11 @@ ELEMENTWISE = {
     "root": lambda z: jnp.sqrt(z**2 + 1),
     "floor": lambda z: jnp.floor(2 * z),
     "cap": lambda z: 3 * jnp.tanh(z / 3),
-    "bias": lambda z: z + BIAS,
+    "bias": lambda z: z + of(z, BIAS),
     "scaled": lambda z: -1.5 * z,
 }
 MIXING = {
-    "weights": lambda z: z @ MATRICES[0] + BIAS,
+    "weights": lambda z: z @ of(z, MATRICES[0]) + of(z, BIAS),
     "norm": lambda z: z * lax.rsqrt((z * z).mean(-1, keepdims=True) + 1e-2),
     "centred": lambda z: z - z.mean(-1, keepdims=True),
     "softmax": lambda z: jax.nn.softmax(z, -1),
@@ -38,15 +44,15 @@ MIXING = {
     "sort": lambda z: jnp.sort(z, -1),
     "running": lambda z: jnp.cumsum(z, 0),
     "largest": lambda z: z.max(0, keepdims=True) + z,
-    "looked up": lambda z: MATRICES[jnp.argmax(z[0]) % 3][:TOKENS] + z,
+    "looked up": lambda z: of(z, MATRICES)[jnp.argmax(z[0]) % 3][:TOKENS] + z,
     "gathered": lambda z: z[jnp.argsort(z[:, 0])],
     "reversed": lambda z: z[::-1, ::-1],
     "joined": lambda z: jnp.concatenate([z[:, 2:], jnp.tanh(z[:, :2])], 1),
-    "scan": lambda z: lax.scan(lambda c, w: (c + jnp.tanh(c @ w), None), z, MATRICES)[0],
+    "scan": lambda z: lax.scan(lambda c, w: (c + jnp.tanh(c @ w), None), z, of(z, MATRICES))[0],
     "recurrence": lambda z: lax.scan(lambda c, row: (0.5 * c + row * jnp.sum(c), c), z[0], z)[1],
-    "loop": lambda z: lax.fori_loop(0, 2, lambda _, c: c @ MATRICES[1] + jnp.tanh(c), z),
-    "branch": lambda z: lax.cond(z[0, 0] > 0, lambda z: jnp.tanh(z) @ MATRICES[2], lambda z: z + 1, z),
-    "checkpointed": jax.checkpoint(lambda z: z + jax.nn.gelu(z @ MATRICES[2])),
+    "loop": lambda z: lax.fori_loop(0, 2, lambda _, c: c @ of(z, MATRICES[1]) + jnp.tanh(c), z),
+    "branch": lambda z: lax.cond(z[0, 0] > 0, lambda z: jnp.tanh(z) @ of(z, MATRICES[2]), lambda z: z + 1, z),
+    "checkpointed": jax.checkpoint(lambda z: z + jax.nn.gelu(z @ of(z, MATRICES[2]))),
     "mapped": lambda z: jax.vmap(lambda row: row * row.max())(z),
 }
 JOINING = {
@@ -58,12 +64,12 @@ JOINING = {
     "maximum": jnp.maximum,
     "where": lambda a, b: jnp.where(a > b, a, 0.5 * b),
     "gate": lambda a, b: jax.nn.sigmoid(a) * b,
-    "einsum": lambda a, b: jnp.einsum("ti,tj,ij->tj", a, b, MATRICES[0]),
+    "einsum": lambda a, b: jnp.einsum("ti,tj,ij->tj", a, b, of(a, MATRICES[0])),
 }
 READOUTS = {
     "entry": lambda z: z[-1, 1],
     "sum": jnp.sum,
-    "mean": lambda z: (z @ BIAS).mean(),
+    "mean": lambda z: (z @ of(z, BIAS)).mean(),
     "log-probability": lambda z: jax.nn.log_softmax(z[-1])[0],
 }
 

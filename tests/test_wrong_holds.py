@@ -1,0 +1,71 @@
+"""No drawn answer that holds is further from an independent evaluation than it says; planted ones are found."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import near
+
+import duat_jax as duat
+from benchmarks.wrong_holds import counted
+from duat_jax.forms.completeness import Completeness
+from fuzzing import model_cases, models, programs
+from fuzzing.verdicts import ROUNDED, Tally, inputs
+
+SMALL = model_cases.Sizes(texts=20, pairs=2, files=10, results=10)
+
+
+def found(tallies):
+    return [wrong for tally in tallies.values() for wrong in tally.wrong]
+
+
+@pytest.mark.parametrize("table", ["OF_ONE", "OF_TWO", "TO_ONE_NUMBER"])
+def test_every_operation_is_the_same_in_both_libraries(table):
+    constants, (x, y) = programs.constants(jnp.float64), inputs(0, 40, programs.SHAPE)
+    for name, (function, twin) in getattr(programs, table).items():
+        values = [np.clip(v, -20, 20) for v in (x, y)[: 2 if table == "OF_TWO" else 1]]
+        expected = np.asarray(jax.vmap(function)(*map(jnp.asarray, values)))
+        actual = np.broadcast_to(twin(*(v.astype(programs.LONG) for v in values), constants), expected.shape)
+        near(actual.astype(np.float64), expected, within=1e-12 * max(1, np.abs(expected).max()), message=name)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_drawn_checkpoint_is_the_same_in_numpy(tmp_path, seed):
+    models.write(tmp_path, seed)
+    ids = [3, 1, 0, 22, 3]
+    near(duat.load(tmp_path, dtype="float64")(jnp.array(ids)), models.read(tmp_path)(ids), within=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("sum", "rounding", "wrong", "rounded"), [(1.0, 0, 0, 0), (1.1, 0, 1, 0), (1.1, 0.05, 0, 1), (np.nan, 0, 1, 0)]
+)
+def test_a_hold_is_wrong_if_its_sum_is_further_off_than_it_says(sum, rounding, wrong, rounded):
+    tally = Tally()
+    numbers = map(np.float64, (sum, sum, 0, 1e-3, 1))
+    tally.judge("planted", Completeness(*numbers), 1.0, rounding)
+    assert (len(tally.wrong), tally.counts[ROUNDED], tally.cases) == (wrong, rounded, 1)
+
+
+def test_a_slice_has_cases_of_every_kind_and_no_wrong_hold():
+    tallies = counted(100, seed=1, batch=30, sizes=SMALL)
+    assert all(tally.counts["holds"] for tally in tallies.values())
+    assert tallies["files"].counts["refused"] and tallies["results"].counts["refused"]
+    assert not found(tallies)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 8))
+def test_larger_slices_have_no_wrong_hold(seed):
+    assert not found(counted(20_000, seed=seed, batch=200, sizes=SMALL._replace(texts=1000)))
+
+
+def test_a_value_that_isnt_the_functions_is_found(monkeypatch):
+    """The sum agrees with the value that the answer states, and both are another function's."""
+    plain = duat.decompose
+
+    def planted(fn, x, **options):
+        return plain(lambda x: fn(x) + 1e-3 * x[0, 0], x, **options)
+
+    monkeypatch.setattr(duat, "decompose", planted)
+    wrong = found(counted(80, seed=1, batch=30, sizes=SMALL))
+    assert wrong and all("decompose" in each.case for each in wrong)

@@ -1,5 +1,6 @@
 """Differences and derivatives that other tools computed wrongly: they are right here (docs/explanation/traps.md)."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import mpmath
@@ -122,6 +123,20 @@ def test_the_norm_of_zeros_has_a_slope():
 def test_equal_logits_share_the_slope_of_a_log_softmax():
     found = duat.secant(lambda z: jax.nn.log_softmax(z)[0])(jnp.zeros(3), jnp.zeros(3))
     close(found.multiplier, np.array([2, -1, -1]) / 3)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("gap", [5.0, 25.0, 60.0])
+def test_the_log_softmax_of_a_score_that_is_nearly_certain_keeps_its_digits(dtype, gap):
+    """Its own slope, what the others have, was 0, and JAX's derivative is."""
+    x, y = np.array([gap, 1, 2, -1]), np.array([gap - 1, 0.5, 3, 1])
+    found = duat.secant(lambda z: jax.nn.log_softmax(z)[0])(jnp.array(x, dtype), jnp.array(y, dtype))
+    with mpmath.workdps(60):
+        logs = [[mpmath.mpf(score) - mpmath.log(mpmath.fsum(map(mpmath.exp, row))) for score in row] for row in (x, y)]
+        means = [(mpmath.exp(p) - mpmath.exp(q)) / (p - q) for p, q in zip(*logs, strict=True)]
+        others = [float(mean / mpmath.fsum(means)) for mean in means[1:]]
+    expected = np.array([sum(others), *(-other for other in others)])
+    chex.assert_trees_all_close(found.multiplier, expected.astype(dtype), rtol=64 * float(jnp.finfo(dtype).eps))
 
 
 def test_a_bessel_function_near_zero_is_as_flat_as_its_rounding():

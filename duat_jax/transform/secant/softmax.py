@@ -32,14 +32,23 @@ def normalised(
     logs, probabilities = below - jnp.log(jnp.abs(total)), exponentials / jnp.abs(total)
     change = scores.change.astype(a.dtype)
 
+    def change_of(means: Array) -> Array:
+        """Return the change of scores, of a log-softmax relative to the score that has most of the weight."""
+        # Its own `1 − L / Σ L` would be lost in rounding, and the logarithm of a probability near 1 is as small. The
+        # probability itself is rounded by more than that, and a softmax does without.
+        if normaliser.kind != LOG_SOFTMAX or not isinstance(factors, int):
+            return change
+        most = means > means.sum(normaliser.axes, keepdims=True) / 2
+        return jnp.where(most, 0, change - jnp.where(most, change, 0).sum(normaliser.axes, keepdims=True))
+
     def carried(logs: Array, probabilities: Array) -> tuple[Array, Array]:
         masked = _is_unbounded(logs[0] - logs[1]) | _is_unbounded(scores.moved)
         distance = jnp.abs(jnp.where(masked, 0, logs[0] - logs[1]))
         means = jnp.where(masked, 0, _logarithmic_means(distance, probabilities))
         if jump is None:
-            return means, means * change
+            return means, means * change_of(means)
         moved = probabilities[0] - probabilities[1]
-        return means, means * change + part_of(jump, jnp.where(masked, jnp.nan_to_num(moved), 0))
+        return means, means * change_of(means) + part_of(jump, jnp.where(masked, jnp.nan_to_num(moved), 0))
 
     counted = jnp.where(counts, logs, -jnp.inf), jnp.where(counts, probabilities, 0)
     means, parts = (factors * array for array in carried(*counted))
@@ -48,7 +57,7 @@ def normalised(
     if normaliser.kind == LOGSUMEXP:
         return shift.reshape(shape).astype(dtype)
     if normaliser.kind == LOG_SOFTMAX:
-        return (change - shift).astype(dtype)
+        return (change_of(means) - shift).astype(dtype)
     if mask is not None and not normaliser.masked:
         means, parts = carried(logs, probabilities)
     return (parts - means * shift).astype(dtype)

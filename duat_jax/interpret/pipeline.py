@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Shaped
 from duat_jax.errors import DuatError, NotFinite
 from duat_jax.forms.pre_activation import UnitsOfTokens
 from duat_jax.inputs.baselines import Reference
-from duat_jax.inputs.batching import batches, row, stack
+from duat_jax.inputs.batching import batches, over_rows, row, stack
 from duat_jax.inputs.labels import most_probable
 from duat_jax.inputs.model_inputs import Inputs, checked_input
 from duat_jax.models.config import Config
@@ -36,7 +36,7 @@ Predicted = tuple[Array | np.ndarray, Array | np.ndarray] | None
 @partial(stored_program, static_argnames=("streams",))
 def forward_passes(model: Transformer, batch: Inputs, streams: tuple[int, ...] = ()) -> ForwardPass:
     """Return the plain forward passes of a batch: a program of its own, with which parts are compared."""
-    return jax.vmap(lambda inputs: forward(model, inputs, streams))(batch)
+    return over_rows(lambda inputs: forward(model, inputs, streams), batch)
 
 
 def embedded(model: Transformer, reference: Reference) -> Float[Array, "tokens features"]:
@@ -139,7 +139,7 @@ def read_target(model: Transformer, inputs: Inputs, target: Target) -> tuple[Rea
 
 @stored_program
 def _read_all(model: Transformer, readers: list[Reader], passed: ForwardPass) -> list[tuple[Reading, Predicted]]:
-    return [jax.vmap(partial(read, model))(reader, passed) for reader in readers]
+    return [over_rows(partial(read, model), reader, passed) for reader in readers]
 
 
 def recomputation(inputs: Inputs, target: Target, reading: Reading) -> Callable[[Transformer], Float[Array, ""]]:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.display.result import ResultList
 from duat_jax.forms import affine_form, decomposition
-from duat_jax.inputs.batching import batches, require_spread, row
+from duat_jax.inputs.batching import batches, over_rows, require_spread, row
 from duat_jax.inputs.labels import labels_of
 from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.inputs.question import Question, ask
@@ -273,4 +273,4 @@ def _split(
                 result[k] = row(together, place)
         return result, by_token(recording.dynamics.activations) if TABLE in wanted else Marked({})
 
-    return jax.vmap(split)(batch, readings)
+    return over_rows(split, batch, readings)

@@ -92,7 +92,7 @@ def _integrated_gradients(model: Transformer, metric: Metric, *, steps: int, bas
 
 
 def _smoothed_gradient_times_input(model: Transformer, metric: Metric) -> Array:
-    inside = metric.real[:, None] > 0
+    inside = metric.real.astype(bool)[:, None]
     size = jnp.max(metric.x, where=inside, initial=-jnp.inf) - jnp.min(metric.x, where=inside, initial=jnp.inf)
 
     def noisy(key: Array) -> Array:
@@ -128,7 +128,7 @@ def _attention_rollout(model: Transformer, metric: Metric) -> Array:
         rollout = jnp.matmul((pattern.mean(0) + identity) / 2, rollout, precision=PRECISION)
     # The tokens at which the metric is read.
     place = getattr(metric.reader, "position", None)
-    return rollout.mean(0, where=metric.real[:, None] > 0) if place is None else rollout[place]
+    return rollout.mean(0, where=metric.real.astype(bool)[:, None]) if place is None else rollout[place]
 
 
 METHODS: dict[str, AttributionMethod[Rule]] = {

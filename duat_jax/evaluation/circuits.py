@@ -17,6 +17,7 @@ from duat_jax.evaluation.circuit_curve import FRACTIONS, Curve
 from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.inputs.batching import row
 from duat_jax.inputs.prompts import Prompt, differences, logit_difference
+from duat_jax.models.ids import require_ids
 from duat_jax.models.sites import HEADS, NEURONS, STREAM
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_layers
@@ -258,9 +259,11 @@ def measure(
         For each kind of units, the curve of each method that scores them.
 
     Raises:
+        InvalidInput: if an id is outside the model's vocabulary.
         NotFinite: if a method's scores aren't finite.
         DuatError: if no method has scores for a kind of units.
     """
+    require_ids(model.config, {f"the prompts' {name}": ids for name, ids in prompts._asdict().items()})
     kinds, journal = {name: UNITS[name] for name in units}, journal or Journal(None, {})
     clean, corrupted = on_host(differences(model, prompts))
     values_of, done, total = corrupted_values(model, prompts, kinds, mean), 0, len(clean) * len(methods)

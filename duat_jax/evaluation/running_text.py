@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import InvalidInput
 from duat_jax.models.encoding import encode
+from duat_jax.models.ids import require_ids
 from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
 
@@ -98,14 +99,23 @@ def windows(
     return pieces[:wanted]
 
 
-@jax.jit
 def token_losses(model: Transformer, ids: Int[Array, "batch tokens"]) -> Float[Array, "batch predicted"]:
     """Return the cross-entropy `−log p` of every token but the first of each text, given the tokens before, in nats.
 
     Args:
         model: a language model.
         ids: token ids, `[batch, tokens]`.
+
+    Raises:
+        InvalidInput: if an id is outside the model's vocabulary. Within `jax.jit`, where ids aren't known, its loss is
+            NaN or that of another token.
     """
+    require_ids(model.config, {"the text": ids})
+    return _token_losses(model, ids)
+
+
+@jax.jit
+def _token_losses(model: Transformer, ids: Int[Array, "batch tokens"]) -> Float[Array, "batch predicted"]:
     log_probabilities = jax.nn.log_softmax(model(ids[:, :-1]))
     return -jnp.take_along_axis(log_probabilities, ids[:, 1:, None], -1)[..., 0]
 
@@ -117,11 +127,17 @@ def mean_loss(model: Transformer, ids: Int[np.ndarray, "windows tokens"], *, bat
         model: a language model.
         ids: token ids, `[windows, tokens]`.
         batch: the number of texts in one batch.
+
+    Raises:
+        InvalidInput: if an id is outside the model's vocabulary, or no token follows another.
     """
+    require_ids(model.config, {"the text": ids})
+    if len(ids) < 1 or ids.shape[1] < 2:
+        raise InvalidInput("there is no token after another: give at least one text of two tokens")
     total = 0.0
     for start in range(0, len(ids), batch):
         rows = ids[start : start + batch]
         # The last batch is filled up, so that one compiled program reads all.
-        losses = token_losses(model, jnp.asarray(np.resize(rows, (batch, rows.shape[1]))))
+        losses = _token_losses(model, jnp.asarray(np.resize(rows, (batch, rows.shape[1]))))
         total += float(np.asarray(on_host(losses), np.float64)[: len(rows)].sum())
     return total / (len(ids) * (ids.shape[1] - 1))

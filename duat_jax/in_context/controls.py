@@ -14,6 +14,7 @@ from duat_jax.in_context.prompts import EXCHANGED, REDRAWN, FewShotQuestion, aft
 from duat_jax.in_context.runs import Task, logits_of
 from duat_jax.inputs.batching import bucket
 from duat_jax.inputs.few_shot_tasks import PAIRS
+from duat_jax.models.ids import require_ids
 from duat_jax.models.transformer import Transformer
 from duat_jax.processes import on_host
 from duat_jax.transform.stored_program import stored_program
@@ -106,10 +107,12 @@ def replies(
         hidden: whether nothing after the demonstrations attends to them.
 
     Raises:
-        InvalidInput: if the first token of a right answer isn't among these.
+        InvalidInput: if the first token of a right answer isn't among these, or an id is outside the vocabulary.
     """
     if any(question.answer not in answers for question in questions):
         raise InvalidInput("the right answer's first token isn't among those of the task")
+    texts = {f"question {i}": np.append(each.ids, each.answer) for i, each in enumerate(questions)}
+    require_ids(model.config, texts | {"the list of answers": answers})
     longest = bucket(max(len(question.ids) for question in questions), model.config.positions)
     ids, seen = np.zeros((len(questions), longest), np.int32), np.ones((len(questions), longest), bool)
     for i, question in enumerate(questions):

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import InvalidInput
+from duat_jax.models.ids import require_ids
 from duat_jax.models.layer_parts import blocks
 from duat_jax.models.sites import KEYS, PATTERN, QUERIES
 from duat_jax.models.transformer import Transformer
@@ -163,7 +164,8 @@ def measure_reach(
         weight: `"written"`, or for comparison `"map"`: `‖Σ_h H_h[q, k] W_{V,h} W_{O,h}‖`.
 
     Raises:
-        InvalidInput: if a layer has no standard attention, or the text is too long to store its patterns.
+        InvalidInput: if a layer has no standard attention, an id is outside the vocabulary, or the text is too long to
+            store its patterns.
 
     Example:
         >>> import duat_jax as duat
@@ -179,6 +181,7 @@ def measure_reach(
         raise InvalidInput("the reach is defined for standard attention: give a model that has it in every layer")
     if len(ids) > LONGEST_STORED:
         raise InvalidInput(f"the text has {len(ids)} tokens: give at most {LONGEST_STORED}, whose patterns are stored")
+    require_ids(model.config, {"the text": ids})
     layers = _layers(model, jnp.asarray(ids), masked, weight)
     weights = [weights_of(attention) for _, attention in standard]
     dense = [density(*on_host((pattern, *pair))) for (pattern, _), pair in zip(layers, weights, strict=True)]

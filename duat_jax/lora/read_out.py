@@ -5,7 +5,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from duat_jax.models.head import Logits
 from duat_jax.models.transformer import Transformer
@@ -27,11 +27,14 @@ class _AdaptedReadOut(nnx.Module):
     def __init__(self, weights: Transformer, dynamics: Transformer) -> None:
         self.weights, self.dynamics = weights, dynamics
 
-    def at(self, state: Float[Array, "features"], embedding: Any) -> Logits:
+    def at(
+        self, state: Float[Array, "features"], embedding: Any, outputs: Int[Array, "outputs"] | None = None
+    ) -> Logits:
         """Return the logits of the other run, with the parameters that read them by these weights."""
-        held, bias = self.dynamics.logits_at(state), self.weights.head.bias
-        constants = jnp.zeros_like(held.values) if bias is None else held.ratios * alike(bias[...], state)
-        return Logits(held.values, alike(self.rows(embedding), state), held.ratios, constants)
+        held, bias = self.dynamics.logits_at(state, outputs), self.weights.head.bias
+        wanted = slice(None) if outputs is None else outputs
+        constants = jnp.zeros_like(held.values) if bias is None else held.ratios * alike(bias[wanted], state)
+        return Logits(held.values, alike(self.rows(embedding)[wanted], state), held.ratios, constants)
 
     def pooled(self, states: Any, mask: Any = None) -> Array:
         """Return the state at which classes are read."""

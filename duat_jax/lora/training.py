@@ -19,6 +19,7 @@ from duat_jax.files import path_of, write_file
 from duat_jax.json_record import as_record
 from duat_jax.lora.adapter import Adapters, adapt, parameters_of
 from duat_jax.lora.record import LoraTrainingRecord, PiecesRecord
+from duat_jax.models.ids import require_ids
 from duat_jax.models.transformer import Transformer
 from duat_jax.sealed import seal, unseal_file
 from duat_jax.training.next_token import TrainingSettings, optimiser_of, require_enough, rows_of_step
@@ -121,8 +122,8 @@ def train(
         The trained adapters, and the loss at every step before it, in nats per token.
 
     Raises:
-        InvalidInput: if the model isn't a language model, there are fewer texts than a step takes, or the file holds
-            another run's state.
+        InvalidInput: if the model isn't a language model, there are fewer texts than a step takes, an id is outside
+            the vocabulary, or the file holds another run's state.
         NotFinite: if the loss isn't finite.
 
     Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021.
@@ -133,6 +134,7 @@ def train(
             f"a {model.config.family} model with this head doesn't predict the next token: train a language model"
         )
     require_enough(ids, settings)
+    require_ids(model.config, {"the text": ids})
     rule = optimiser_of(settings)
     weights: Weights = {name: adapter.trained for name, adapter in adapters.items()}
     state = (weights, rule.init(weights), jnp.zeros(settings.steps))

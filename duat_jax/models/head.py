@@ -86,13 +86,19 @@ class ReadOut(nnx.Module):
             logits = logits + offset(alike(self.bias[...], logits), "head.bias")[tokens]
         return logits if self.config.cap is None else soft_cap(logits, self.config.cap, "head")
 
-    def at(self, state: Float[Array, "features"], embedding: Float[Array, "vocab width"] | None) -> "Logits":
-        """Return the logits of one state, with the parameters of their read-out."""
-        rows = alike(self.rows(embedding), state)
+    def at(
+        self,
+        state: Float[Array, "features"],
+        embedding: Float[Array, "vocab width"] | None,
+        outputs: Int[Array, "outputs"] | None = None,
+    ) -> "Logits":
+        """Return the logits of one state, all or some, with the parameters of their read-out."""
+        wanted = slice(None) if outputs is None else outputs
+        rows = alike(self.rows(embedding)[wanted], state)
         blocks = in_blocks(rows)
         states = jnp.broadcast_to(state, (len(blocks), len(state)))
         logits = jnp.einsum("bf,bvf->bv", states, blocks, precision=PRECISION).reshape(-1)[: len(rows)]
-        bias = jnp.zeros_like(logits) if self.bias is None else alike(self.bias[...], state)
+        bias = jnp.zeros_like(logits) if self.bias is None else alike(self.bias[wanted], state)
         logits = logits + bias
         ratio = jnp.ones_like(logits) if self.config.cap is None else cap_ratio(logits, self.config.cap)
         return Logits(logits * ratio, rows, ratio, ratio * bias)

@@ -14,6 +14,7 @@ from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config
 from duat_jax.models.embedding import PatchEmbedding, PatchRows, TokenEmbedding
 from duat_jax.models.head import Logits, ReadOut
+from duat_jax.models.ids import require_ids
 from duat_jax.models.image_beside_text import before_text, numbered
 from duat_jax.models.mask import require_mask
 from duat_jax.models.tokenizer import OwnTokenizer
@@ -108,11 +109,15 @@ class Transformer(nnx.Module):
             pixels: of an image that the model reads before its text, `[..., channels, height, width]`.
 
         Raises:
-            InvalidInput: if a text is longer than the model's context, or an image of another size.
+            InvalidInput: if an id is outside the vocabulary, a text is longer than the model's context, or an image of
+                another size. Within `jax.jit`, where ids aren't known, one outside is read as one inside.
         """
         inputs = _array(inputs)
         if isinstance(self.embedding, PatchEmbedding | PatchRows):
             return self.embedding(inputs)
+        # JAX would read an id above the table as the last one, and count a negative one from there.
+        first = 0 if self.config.beside is None else self.config.beside.tokens
+        require_ids(self.config, {"the text": inputs[..., first:]}, None if mask is None else mask[..., first:])
         x = self.embedding(inputs, segments, mask)
         return x if self.config.beside is None else before_text(self.config.beside, pixels, x)
 
@@ -162,13 +167,14 @@ class Transformer(nnx.Module):
         """
         return self.head.states(self.hidden(x, mask), mask)
 
-    def logits_at(self, state: Float[Array, "features"]) -> Logits:
+    def logits_at(self, state: Float[Array, "features"], outputs: Int[Array, "outputs"] | None = None) -> Logits:
         """Return the logits at one position, with the parameters of their read-out.
 
         Args:
             state: its state, as `states` gives it, `[features]`.
+            outputs: the numbers of those that are wanted; all if absent.
         """
-        return self.head.at(state, self._token_embedding)
+        return self.head.at(state, self._token_embedding, outputs)
 
     def logits_of(
         self, states: Float[Array, "places features"], tokens: Int[Array, "*each places"]

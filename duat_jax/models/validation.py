@@ -14,6 +14,7 @@ from duat_jax.models.chat import is_chat
 from duat_jax.models.checkpoint.problems import quoted
 from duat_jax.models.config import Config, Image
 from duat_jax.models.encoding import encode
+from duat_jax.models.ids import id_problem
 from duat_jax.models.layout import NO_LAYERS
 from duat_jax.models.vocabulary.classes import find_class
 from duat_jax.models.vocabulary.token import Token
@@ -87,11 +88,8 @@ def checked_ids(
         problems.append(f"{label}: token ids must be whole numbers in one row, not {described}")
     elif len(array) > config.positions:
         problems.append(f"{label} has {len(array)} tokens, but the model's context is {config.positions}: shorten it")
-    elif array.min() < 0 or array.max() >= config.vocab:
-        problems.append(
-            f"{label} has token id {array.max() if array.min() >= 0 else array.min()}, but the model's ids"
-            f" are 0 to {config.vocab - 1}: use its own tokenizer"
-        )
+    elif problem := id_problem(config, array, label):
+        problems.append(problem)
     else:
         return array.astype(np.int64)
     return np.zeros(0, np.int64)

@@ -14,6 +14,7 @@ from duat_jax.errors import DuatError
 from duat_jax.forms.coefficients import coefficients
 from duat_jax.forms.decomposition import KINDS
 from duat_jax.models import layer_parts, sites
+from duat_jax.models.ids import require_ids
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_layers
 from duat_jax.nn.linear import PRECISION
@@ -104,7 +105,7 @@ def prune_layers(
 
     Raises:
         DuatError: if an argument is wrong; the message names every problem.
-        InvalidInput: if there is no calibration text.
+        InvalidInput: if there is no calibration text, or it has an id outside the model's vocabulary.
 
     Example:
         >>> import duat_jax as duat, numpy as np
@@ -115,6 +116,7 @@ def prune_layers(
     require_layers(model.config)
     if problems := fraction_problems([fraction]) + name_problems("method", [method], RANKINGS):
         raise DuatError("; ".join(problems))
+    require_ids(model.config, {"the calibration text": ids})
     count = how_many_layers(model, fraction)
     if count == 0:
         return layer_parts.written_out(model)

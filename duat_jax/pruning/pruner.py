@@ -7,6 +7,7 @@ from jaxtyping import Int
 
 from duat_jax.errors import DuatError
 from duat_jax.models import layer_parts
+from duat_jax.models.ids import require_ids
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_layers, require_loaded
 from duat_jax.pruning import layers as of_layers
@@ -161,7 +162,7 @@ def prune(
 
     Raises:
         DuatError: if an argument is wrong; the message names every problem.
-        InvalidInput: if there is no calibration text.
+        InvalidInput: if there is no calibration text, or it has an id outside the model's vocabulary.
 
     Example:
         >>> import duat_jax as duat, numpy as np
@@ -173,6 +174,7 @@ def prune(
     Source: Wang & Li, Section 4.3, for the terms that can be removed; see `METHODS` for the rankings.
     """
     check(model, [fraction], [method], [compensation], budget, layers)
+    require_ids(model.config, {"the calibration text": ids})
     if rounds < 1:
         raise DuatError(f"rounds must be at least 1, not {rounds}")
     chosen = prunable_layers.chosen(model, layers)

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from duat_jax.errors import DuatError
 from duat_jax.models import layer_parts
+from duat_jax.models.ids import require_ids
 from duat_jax.models.transformer import Transformer
 from duat_jax.nn.stack import Stack
 from duat_jax.pruning import prunable_layers
@@ -116,7 +117,6 @@ class Removal(NamedTuple):
         return self.whole - self.anew
 
 
-@jax.jit
 def measure_removal(model: Transformer, rest: Transformer, ids: Int[Array, "*batch tokens"]) -> Removal:
     """Compute the sum of removed terms with every parameter held, and the output of the model run without them.
 
@@ -137,8 +137,17 @@ def measure_removal(model: Transformer, rest: Transformer, ids: Int[Array, "*bat
         >>> found.terms.shape == found.change.shape == (3, 4096)
         True
 
+    Raises:
+        InvalidInput: if an id is outside the model's vocabulary.
+
     Source: Wang & Li, Eq. 13–16.
     """
+    require_ids(model.config, {"the text": ids})
+    return _removal(model, rest, ids)
+
+
+@jax.jit
+def _removal(model: Transformer, rest: Transformer, ids: Int[Array, "*batch tokens"]) -> Removal:
     x = model.embed(ids)
     whole, left = record(model.output)(x), record(rest.output)(x)
     held = replay(rest.output, whole.dynamics._replace(offsets=left.dynamics.offsets))(x)

@@ -15,6 +15,7 @@ from duat_jax.display.tables import NumberTable
 from duat_jax.evaluation.journal import Journal, fingerprint
 from duat_jax.evaluation.running_text import mean_loss
 from duat_jax.json_record import as_record
+from duat_jax.models.ids import require_ids
 from duat_jax.models.transformer import Transformer
 from duat_jax.pruning.calibration import Moments, moments
 from duat_jax.pruning.layers import how_many_layers, prune_layers
@@ -171,7 +172,11 @@ def losses_of(
         seed: the seed of random scores.
         journal: stores finished results.
         progress: called with the number of pruned models evaluated and their total number.
+
+    Raises:
+        InvalidInput: if a text has an id outside the model's vocabulary.
     """
+    require_ids(model.config, {"the calibration text": ids, "the held-out text": held_out})
     prune_as = _calibrated(model, ids, layers, seed)
 
     def loss(pruner: Pruner) -> float:

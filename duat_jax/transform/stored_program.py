@@ -18,12 +18,21 @@ from typing import Any
 import jax
 import numpy as np
 from jax import export, lax
+from jaxtyping import Int
 
 from duat_jax.files import write_file
 from duat_jax.transform.compiled import KEPT
 
 PACKAGES = ("flax", "jax", "jaxlib", "jaxtyping", "ml_dtypes", "numpy", "optax")
 """Packages whose functions are known by their version; this one's are by the times of its files."""
+
+
+def numbers_as_data(count: int) -> tuple[Int[np.ndarray, ""], ...]:
+    """Return the numbers from 0, each as an argument of a program.
+
+    Where layers differ by their number alone, XLA compiles their kernels once, if it doesn't know the number.
+    """
+    return tuple(np.array(number, np.int32) for number in range(count))
 
 
 class _Unknown(Exception):

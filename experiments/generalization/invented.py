@@ -25,6 +25,7 @@ from functools import partial
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
@@ -139,7 +140,8 @@ def alphabet(tokenizer: "Tokenizer") -> Int[np.ndarray, "26"]:
 
 def _losses(model: Transformer, ids: np.ndarray) -> np.ndarray:
     """Return the loss of every token but the first."""
-    return np.concatenate([np.asarray(token_losses(model, of)) for of in np.split(ids, range(BATCH, len(ids), BATCH))])
+    batches = np.split(ids, range(BATCH, len(ids), BATCH))
+    return np.concatenate([np.asarray(token_losses(model, jnp.asarray(batch))) for batch in batches])
 
 
 def measured(model: Transformer, tokenizer: "Tokenizer", language: str) -> list[Row]:

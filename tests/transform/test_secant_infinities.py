@@ -13,6 +13,7 @@ from test_primitives import EXAMPLES as LINEAR
 from test_secant_primitives import JUMPING, NONLINEAR, ON_DEVICES, SMOOTH
 
 import duat_jax as duat
+from duat_jax.transform.marks import point
 
 EXAMPLES = {name: fn for name, fn in (LINEAR | NONLINEAR | JUMPING).items() if name not in ON_DEVICES}
 
@@ -54,6 +55,15 @@ def test_no_primitive_holds_with_a_nan_anywhere():
     assert {name for name, (completeness, finite) in found.items() if (completeness.holds & ~finite).any()} == set()
     # Most primitives aren't troubled by what is infinite at both inputs and left out of the result.
     assert sum(bool(completeness.within[jnp.array([3, 5])].all()) for completeness, _ in found.values()) > 100
+
+
+def test_a_multiplier_that_is_infinite_at_a_mark_alone_fails():
+    def fn(x):
+        unread = point(jnp.where(np.False_, x, 0), "unread")
+        return x + 1e200 * (1e200 * unread)
+
+    assert duat.secant(fn)(1.0, 2.0).completeness.verdict == "holds"
+    assert duat.secant(fn, at="point")(1.0, 2.0).completeness.verdict == "fails"
 
 
 ENTRYWISE = {name: (fn, starts) for name, (fn, _, starts) in SMOOTH.items()} | {

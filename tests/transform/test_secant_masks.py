@@ -8,6 +8,8 @@ from helpers import close, weights_of
 from jax import lax
 from two_inputs import each
 
+import duat_jax as duat
+
 QUERIES, KEYS, VALUES, READOUT = weights_of((4, 3)), weights_of((5, 3), 3), weights_of((5, 2), 4), weights_of((4, 2), 5)
 NEGATIVE = jnp.array(-jnp.inf)
 AXIS = {"axis": -1, "keepdims": True}
@@ -59,3 +61,20 @@ def test_a_score_that_is_masked_at_one_input_alone_has_a_part(how):
     close(found.difference, sum(differences.values()))
     labels = {label.split(" at ")[0] for label in found.discontinuities}
     assert labels >= {"exp", "exp2", "reduce_max", "logistic", "max", "softmax"}
+
+
+def test_a_row_that_is_masked_altogether_at_one_input_is_a_jump_and_the_others_keep_their_parts():
+    def fn(x):
+        scores = x["queries"] @ KEYS.T
+        scores = jnp.where(x["kept"][:, None] > 0, scores, jnp.finfo(scores.dtype).min)
+        return jnp.vdot(READOUT, jax.nn.softmax(scores) @ VALUES)
+
+    x = {"queries": QUERIES, "kept": jnp.array([1.0, -1, 1, 1])}
+    y = {"queries": 2 * QUERIES, "kept": jnp.array([1.0, 1, 1, -1])}
+    found = duat.secant(fn)(x, y)
+    assert found.completeness.verdict == "holds"
+    # Rows that no input hides have the parts that they have alone, those that one hides have none.
+    rows = jnp.array([0, 2])
+    alone = duat.secant(lambda q: jnp.vdot(READOUT[rows], jax.nn.softmax(q @ KEYS.T) @ VALUES))
+    close(found.parts["queries"][rows], alone(QUERIES[rows], 2 * QUERIES[rows]).parts)
+    assert not found.parts["queries"][jnp.array([1, 3])].any()

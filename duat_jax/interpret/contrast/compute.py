@@ -183,7 +183,7 @@ def _split(
             Marked({key: part.sum(-1) for key, part in units.items() if key.name in MIXED}),
             Marked({key: part for key, part in units.items() if key.name in ACTIVATED}),
             Marked({key: part.sum() for key, part in secant.moved.items()}),
-            _moves(secant) if len(xs) == 2 else Marked({}),
+            _moves(secant, contributions.held) if len(xs) == 2 else Marked({}),
         )
 
     split = split_between(number, parts_of, at=(marks.STREAM, marks.POINT, marks.HOLD), held=held)
@@ -195,23 +195,16 @@ def _split(
     return mean._replace(unrecognised=each.unrecognised)
 
 
-def _moves(secant: Secant) -> Marked[LargestMoves]:
+def _moves(secant: Secant, contributions: Marked[Array]) -> Marked[LargestMoves]:
     """Return what each head brings to a token from another: pattern times value on one input minus on the other."""
-    patterns, values = (
-        {key.scope: (middles[key], change) for key, change in changes.items() if key.name == name}
-        for name, middles, changes in (
-            (PATTERN, secant.middles.held, secant.changes.held),
-            (VALUES, secant.middles.points, secant.changes.points),
-        )
-    )
+    patterns = {key.scope: key for key in contributions if key.name == PATTERN}
+    values = {key.scope: change for key, change in secant.changes.points.items() if key.name == VALUES}
 
-    def moves(multiplier: Array, scope: tuple[str, ...]) -> LargestMoves:
-        def by_source(values: Array) -> Array:
-            values = jnp.repeat(values, multiplier.shape[-2] // values.shape[-2], -2)
-            return jnp.einsum("thd,shd->hts", multiplier, values, precision=PRECISION)
-
-        (pattern, pattern_change), (value, value_change) = patterns[scope], values[scope]
-        parts = pattern * by_source(value_change) + pattern_change * by_source(value)
+    def moves(mixed: Array, scope: tuple[str, ...]) -> LargestMoves:
+        change = jnp.repeat(values[scope], mixed.shape[-2] // values[scope].shape[-2], -2)
+        by_source = jnp.einsum("thd,shd->hts", mixed, change, precision=PRECISION)
+        pattern = patterns[scope]
+        parts = secant.middles.held[pattern] * by_source + contributions[pattern]
         return largest_moves(parts, min(SOURCES, parts.shape[-1]))
 
     mixed = {key: multiplier for key, multiplier in secant.multipliers.points.items() if key.name == HEADS}

@@ -16,6 +16,7 @@ from duat_jax.models.layout import UnitLayout
 from duat_jax.models.units import both_streams_of, heads_of, neurons_of
 from duat_jax.transform.editing import Edit
 from duat_jax.transform.keys import Site
+from duat_jax.transform.stored_program import numbers_as_data
 
 LEAST = 4
 """The least number of slots."""
@@ -30,11 +31,13 @@ class Slots:
         sites: the marks of every layer.
         units: how their values lie, of the first of them.
         numbers: which of the marks each slot is for; -1 of an empty slot.
+        counted: the numbers of the marks, as data.
     """
 
     sites: tuple[Site, ...] = field(metadata={"static": True})
     units: UnitLayout = field(metadata={"static": True})
     numbers: Int[np.ndarray, "slots"] | Int[Array, "slots"]
+    counted: tuple[Int[np.ndarray, ""] | Int[Array, ""], ...]
 
     def at_slots(self, values: dict[Site, Array], real: Shaped[Array, "tokens"]) -> Float[Array, "slots tokens *shape"]:
         """Return the values of each slot's mark, token by token."""
@@ -55,7 +58,7 @@ def slots_of(config: Config, layers: int, places: Sequence[Selected]) -> tuple[S
         if used := [sites.index(site) for site in edited if site in sites]:
             numbers = np.full(power_of_two(max(LEAST, len(used))), -1, np.int32)
             numbers[: len(used)] = used
-            slots.append(Slots(sites, group[0], numbers))
+            slots.append(Slots(sites, group[0], numbers, numbers_as_data(len(sites))))
     return tuple(slots)
 
 
@@ -81,7 +84,7 @@ def at_marks(slots: Iterable[Slots], edits: Iterable[Edit], real: Shaped[Array, 
     """Return the edit of every mark: that of its slot, or none."""
     of_marks: dict[Site, Edit] = {}
     for each, (kept, added, _) in zip(slots, edits, strict=True):
-        for number, site in enumerate(each.sites):
+        for number, site in zip(each.counted, each.sites, strict=True):
             here = (each.numbers == number).reshape(-1, *[1] * (kept.ndim - 1)).astype(kept.dtype)
             # Sums of products with 0 and 1, which are exact on every device.
             whole = (here * kept).sum(0) + (1 - here.sum()), (here * added).sum(0)

@@ -1,6 +1,7 @@
 """Target: the logit of a class."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import jax
@@ -67,7 +68,8 @@ class ClassLogit(ReadByItself):
             return model.head.pooled(states, passed.real)
 
         state, back = jax.vjp(pooled, passed.states)
-        return read_logit(model.logits_at(state), self.name, self.contrast, lambda direction: back(direction)[0])
+        logits_at = partial(model.logits_at, state)
+        return read_logit(logits_at, self.name, self.contrast, lambda direction: back(direction)[0])
 
     def label(self, reading: Reading, words: Words) -> str:
         """Describe the target.

@@ -62,8 +62,8 @@ class Logit(ReadByItself):
             model: the model.
             passed: its forward pass.
         """
-        logits = model.logits_at(passed.states[self.position])
-        return read_logit(logits, self.token, self.contrast, partial(one_row, passed.states, self.position))
+        logits_at = partial(model.logits_at, passed.states[self.position])
+        return read_logit(logits_at, self.token, self.contrast, partial(one_row, passed.states, self.position))
 
     def label(self, reading: Reading, words: Words) -> str:
         """Describe the target.
@@ -145,12 +145,15 @@ class LogProbability(ReadByItself):
 
 
 def read_logit(
-    logits: Logits, output: Any, contrast: Any, covector: Callable[[Float[Array, "features"]], Array]
+    logits_at: Callable[..., Logits], output: Any, contrast: Any, covector: Callable[[Float[Array, "features"]], Array]
 ) -> Reading:
     """Return the reading of a logit, or of the difference of two."""
-    output = jnp.argmax(logits.values) if output is None else output
-    value, direction, constant = logits.values[output], logits.direction(output), logits.constants[output]
+    if output is None:
+        output = jnp.argmax(logits_at().values)
+    # Of a large vocabulary the other logits take as long as several layers.
+    logits = logits_at(jnp.stack([jnp.asarray(i, jnp.int32) for i in (output, contrast) if i is not None]))
+    value, direction, constant = logits.values[0], logits.direction(0), logits.constants[0]
     if contrast is not None:
-        value, constant = value - logits.values[contrast], constant - logits.constants[contrast]
-        direction = direction - logits.direction(contrast)
+        value, constant = value - logits.values[1], constant - logits.constants[1]
+        direction = direction - logits.direction(1)
     return reading(value, covector(direction), constant, output)

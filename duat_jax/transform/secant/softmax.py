@@ -26,7 +26,8 @@ def normalised(
     counts, factors = _counts(normaliser.mask, mask, a)
     axes = tuple(axis + 1 for axis in normaliser.axes)
     # Differences are taken first: a logarithm would be lost in the rounding of large numbers.
-    below = a - jnp.where(counts, a, -jnp.inf).max(axes, keepdims=True, initial=jnp.array(-jnp.inf, a.dtype))
+    largest = jnp.where(counts, a, -jnp.inf).max(axes, keepdims=True, initial=jnp.array(-jnp.inf, a.dtype))
+    below = a - largest
     exponentials = jnp.exp(below)
     total = (factors * jnp.where(counts, exponentials, 0)).sum(axes, keepdims=True)
     logs, probabilities = below - jnp.log(jnp.abs(total)), exponentials / jnp.abs(total)
@@ -42,7 +43,8 @@ def normalised(
         return jnp.where(most, 0, change - jnp.where(most, change, 0).sum(normaliser.axes, keepdims=True))
 
     def carried(logs: Array, probabilities: Array) -> tuple[Array, Array]:
-        masked = _is_unbounded(logs[0] - logs[1]) | _is_unbounded(scores.moved)
+        # A row that is masked out altogether at one input has its largest score far away.
+        masked = _is_unbounded(logs[0] - logs[1]) | _is_unbounded(largest[0] - largest[1])
         distance = jnp.abs(jnp.where(masked, 0, logs[0] - logs[1]))
         means = jnp.where(masked, 0, _logarithmic_means(distance, probabilities))
         if jump is None:

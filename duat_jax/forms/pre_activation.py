@@ -1,11 +1,12 @@
 """Pre-activations: what single neurons read, split exactly over the input, earlier terms and biases."""
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from duat_jax.forms.decomposition import inputs_times, require_flowing, times
 from duat_jax.transform import marks
@@ -22,12 +23,12 @@ class NeuronsAtTokens(NamedTuple):
     """Several neurons, each at one token.
 
     Args:
-        terms: the number of each one's term, in the order of computation.
+        terms: of each term, in the order of computation, which of the neurons are its own.
         tokens: the token of each.
         units: the index of each in its term.
     """
 
-    terms: Int[Array, "neurons"]
+    terms: tuple[Bool[Array, "neurons"], ...]
     tokens: Int[Array, "neurons"]
     units: Int[Array, "neurons"]
 
@@ -87,7 +88,8 @@ def read_by(recording: Recording, neurons: NeuronsAtTokens, units: UnitsOfTokens
         >>> def fn(x):
         ...     x = x + term(jax.nn.relu, 2 * x, "first")
         ...     return term(jax.nn.relu, x, "second")
-        >>> chosen = NeuronsAtTokens(jnp.array([1]), jnp.array([0]), jnp.array([1]))
+        >>> of_first, of_second = jnp.array([False]), jnp.array([True])
+        >>> chosen = NeuronsAtTokens((of_first, of_second), jnp.array([0]), jnp.array([1]))
         >>> reads = read_by(record(fn)(jnp.array([[1.0, 3.0]])), chosen)
         >>> float(reads.pre_activations[0]), reads.input.tolist(), reads.terms["first"].tolist()
         (9.0, [[3.0]], [[6.0]])
@@ -124,17 +126,17 @@ def read_by(recording: Recording, neurons: NeuronsAtTokens, units: UnitsOfTokens
         at = (neuron.tokens, neuron.units)
 
         def chosen(arrays: list[Array]) -> Array:
-            return jnp.stack([array[at] for array in arrays])[neuron.terms]
+            return _of_own_term(neuron, [array[at] for array in arrays])
 
         covectors = [
-            units.as_they_lie(key, jnp.zeros_like(rows).at[at].set((neuron.terms == i).astype(dtype)))
-            for i, (key, rows) in enumerate(zip(keys, z, strict=True))
+            units.as_they_lie(key, jnp.zeros_like(rows).at[at].set(own.astype(dtype)))
+            for key, rows, own in zip(keys, z, neuron.terms, strict=False)
         ]
         on_floats, on_marks = pull_back(covectors)
         on_arguments = [on_floats.get(i) for i in range(len(recording.arguments))]
         parts = {site: times(on_marks[site], seen[site], dtype) for site in linear}
         of_terms = {key: units.by_token(key, parts[Site(marks.ACTIVATION, key)]) for key in keys}
-        each = jnp.stack([part[neurons.tokens, neurons.units] for part in of_terms.values()])
+        edges = _of_own_term(neurons, [part[neurons.tokens, neurons.units] for part in of_terms.values()])
         elsewhere = [site for site in activations if site.key not in of_terms]
         return Reads(
             chosen(z),
@@ -145,10 +147,16 @@ def read_by(recording: Recording, neurons: NeuronsAtTokens, units: UnitsOfTokens
             Marked({key: _over_features(part) for key, part in of_terms.items()}),
             Marked({site.key: parts[site].sum() for site in (*offsets, *elsewhere)}),
             chosen(at_zero),
-            jnp.take_along_axis(each, neurons.terms[None], 0)[0],
+            edges,
         )
 
     return jax.lax.map(read_one, neurons, batch_size=AT_ONCE)
+
+
+def _of_own_term(neurons: NeuronsAtTokens, values: list[Array]) -> Array:
+    """Return of several neurons, or of one, the value of its own term."""
+    own = zip(neurons.terms, values, strict=False)  # the function may end before the last term
+    return reduce(jnp.add, [jnp.where(chosen, value, 0) for chosen, value in own])
 
 
 def _over_features(part: Array) -> Array:
@@ -164,7 +172,8 @@ def written_by(
         >>> import jax, jax.numpy as jnp
         >>> from duat_jax import record, term
         >>> recording = record(lambda x: 3 * term(jax.nn.relu, 2 * x, "relu"))(jnp.array([[1.0, 5.0]]))
-        >>> written_by(recording, NeuronsAtTokens(jnp.array([0]), jnp.array([0]), jnp.array([1]))).tolist()
+        >>> chosen = NeuronsAtTokens((jnp.array([True]),), jnp.array([0]), jnp.array([1]))
+        >>> written_by(recording, chosen).tolist()
         [[[0.0, 30.0]]]
     """
     require_affine(recording, None)
@@ -177,8 +186,8 @@ def written_by(
     def write_one(neuron: NeuronsAtTokens) -> Array:
         at = (neuron.tokens, neuron.units)
         alone = {
-            site: units.as_they_lie(key, jnp.zeros_like(rows).at[at].set(jnp.where(neuron.terms == i, rows[at], 0)))
-            for i, (key, site, rows) in enumerate(zip(keys, sites, activations, strict=True))
+            site: units.as_they_lie(key, jnp.zeros_like(rows).at[at].set(jnp.where(own, rows[at], 0)))
+            for key, site, rows, own in zip(keys, sites, activations, neuron.terms, strict=False)
         }
         return jax.jvp(lambda given: ask(recording, question, None, recording.arguments, given), (zeros,), (alone,))[1]
 

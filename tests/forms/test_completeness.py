@@ -120,6 +120,14 @@ def test_parts_that_cancel_to_less_than_their_rounding_say_so():
     assert completeness([3, 4], [1, 1]).note is None
 
 
+def test_many_parts_are_reduced_as_few_are():
+    def reductions(count):
+        program = jax.jit(lambda parts: completeness_of(parts[0][0], parts))
+        return program.lower([jnp.ones(3)] * count).compile().as_text().count(" reduce(")
+
+    assert reductions(20) == reductions(40)
+
+
 def test_without_parts_zero_holds_and_anything_else_fails():
     assert completeness_of(jnp.array(0.0), []).verdict == "holds"
     assert completeness_of(jnp.array(1e-30), []).verdict == "fails"

@@ -8,6 +8,7 @@ import pytest
 from adapters import small_model
 
 import duat_jax as duat
+from duat_jax.interpret.graph import neurons
 from duat_jax.interpret.intervene import compute as intervene
 
 IDS = [3, 1, 4, 1, 5]
@@ -16,6 +17,7 @@ EDITS = duat.edits.Heads(1, 1).set(0)
 QUESTIONS = {
     "intervene, again": (intervene, "_run", lambda model: duat.intervene(model, IDS, EDITS)),
     "intervene, split": (intervene, "_split", lambda model: duat.intervene(model, IDS, EDITS)),
+    "graph, groups": (neurons, "_without", lambda model: duat.graph(model, IDS, top_heads=0)),
 }
 
 
@@ -33,7 +35,7 @@ def kinds_of(compiled):
 def compiled(program, *arguments, **named):
     """Return the text of a compiled program, whose arguments are arrays or known to the compiler."""
     leaves, tree = jax.tree.flatten((arguments, named))
-    arrays = {i: leaf for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array | np.ndarray)}
+    arrays = {i: leaf for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array | np.ndarray | np.generic)}
 
     def of_arrays(arrays):
         arguments, named = jax.tree.unflatten(tree, [arrays.get(i, leaf) for i, leaf in enumerate(leaves)])

@@ -139,7 +139,12 @@ def points(recording):
 
 SIDE = duat.results.ScoreSide(0, jnp.eye(4)[1])
 READOUT = jnp.ones((4, 6))
-NEURONS = NeuronsAtTokens(jnp.array([0, 0]), jnp.array([1, 3]), jnp.array([2, 0]))
+
+
+def neurons(recording):
+    of_terms = tuple(jnp.array([k == 0] * 2) for k in range(len(recording.terms)))
+    return NeuronsAtTokens(of_terms, jnp.array([1, 3]), jnp.array([2, 0]))
+
 
 FUNCTIONS = {
     "decompose": lambda fn, x: [lambda: duat.decompose(lambda x: fn(x).sum(), x)],
@@ -170,8 +175,8 @@ FUNCTIONS = {
         lambda r: neurons_of(r, points(r)[0], SIDE, r.activations[0].site, 1),
     ),
     "flow": of_recording(lambda r: flow(r, READOUT, followed=FlowMarks(tuple((s.site,) for s in r.streams), ()))),
-    "read_by": of_recording(lambda r: read_by(r, NEURONS)),
-    "written_by": of_recording(lambda r: written_by(r, NEURONS)),
+    "read_by": of_recording(lambda r: read_by(r, neurons(r))),
+    "written_by": of_recording(lambda r: written_by(r, neurons(r))),
     "image_maps": lambda fn, x: [lambda: duat.image_maps(lambda x: fn(x[0]).sum(), x[None])],
     "pre_activations_of": of_recording(lambda r: pre_activations_of(r, r.arguments, {})),
 }

@@ -16,7 +16,8 @@ def fn(x):
 
 x = jnp.ones((3, 2))
 split = jax.jit(lambda x: duat.secant(lambda x: fn(x).sum(), at=("point", "activation"))(x, 2 * x).contributions)
-reads = jax.jit(lambda x: read_by(duat.record(fn)(x), NeuronsAtTokens(*jnp.zeros((3, 1), int))))
+neuron = NeuronsAtTokens(tuple(jnp.eye(6, dtype=bool)[:, :1]), *jnp.zeros((2, 1), int))
+reads = jax.jit(lambda x: read_by(duat.record(fn)(x), neuron))
 print([hashlib.sha256(program.lower(x).as_text().encode()).hexdigest() for program in (split, reads)])
 """
 

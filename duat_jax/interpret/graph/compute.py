@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Int
 
 from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import InvalidInput
 from duat_jax.forms.completeness import Completeness, completeness_of, entrywise_completeness
+from duat_jax.forms.pre_activation import NeuronsAtTokens
 from duat_jax.inputs.batching import bucket, padded
 from duat_jax.inputs.labels import labels_of
-from duat_jax.inputs.model_inputs import ManyInputs, OneInput
+from duat_jax.inputs.model_inputs import Inputs, ManyInputs, OneInput
 from duat_jax.inputs.question import Question, ask_once
 from duat_jax.interpret.explain.compute import ENTROPY
 from duat_jax.interpret.explain.compute import answer as explain
 from duat_jax.interpret.explain.result import Explanation
-from duat_jax.interpret.graph.flow import flow_of
-from duat_jax.interpret.graph.neurons import groups_of, read_neurons
+from duat_jax.interpret.graph.flow import Flow, flow_of, recorded
+from duat_jax.interpret.graph.neurons import NeuronArrays, groups_of, places_of, position_of, read_neurons, reads_of
 from duat_jax.interpret.graph.result import Graph
 from duat_jax.interpret.graph.scores import scores_of
 from duat_jax.interpret.graph.streams import moved_to
@@ -32,7 +33,7 @@ from duat_jax.models.targets.base import OneTarget
 from duat_jax.models.transformer import Transformer
 from duat_jax.models.validation import require_loaded, whole_number
 from duat_jax.processes import on_host
-from duat_jax.transform.keys import Marked
+from duat_jax.transform.keys import Key, Marked
 from duat_jax.transform.stored_program import stored_program
 
 if TYPE_CHECKING:
@@ -116,14 +117,18 @@ def answer(model: Transformer, question: Question, top_neurons: int, top_heads: 
     (reader,) = readers_of(model, [metric])
     reading = read_target(model, checked, metric)[0]
     tokens = len(explanation.tokens)
-    computed = on_host(flow_of(model, text, reading.readout, stream, min(SOURCES, tokens)))
+    chosen = explanation.top(top_neurons)
+    places, position = (
+        (places_of(explanation, chosen), position_of(model, explanation, stream)) if chosen else (None,) * 2
+    )
+    keys, count = tuple(explanation.terms), min(SOURCES, tokens)
+    computed, read = on_host(_followed(model, text, reading.readout, places, position, keys, stream, count))
     streams, kept, terms, biases = (np.stack(list(parts.values()))[:, :tokens] for parts in computed.of_rows)
     layers = tuple(layer_before(row, key) for row, key in enumerate(computed.of_rows[0]))
     moves = Marked({key: edges_of(each, tokens) for key, each in computed.moves.items()})
     moved = moved_to(streams, layers, moves)
     outside = (part for key, part in explanation.biases.items() if key.name in ("head.bias", metric.constant, ENTROPY))
     after = float(computed.after) + sum(outside)
-    chosen = explanation.top(top_neurons)
     words = labels_of(model.config, checked, question.tokenizer)
     found_graph = Graph(
         explanation=explanation,
@@ -135,7 +140,7 @@ def answer(model: Transformer, question: Question, top_neurons: int, top_heads: 
         layers=layers,
         moves=moves,
         after=after,
-        neurons=read_neurons(model, text, explanation, chosen, stream, words),
+        neurons=() if read is None else tuple(read_neurons(explanation, chosen, read, words)),
         groups=tuple(groups_of(model, reader.pinned(reading), text, explanation, chosen, stream)),
         scores=(),
         completeness=_completeness(streams, [kept, terms, biases, moved], after, explanation, float(computed.eps)),
@@ -144,6 +149,23 @@ def answer(model: Transformer, question: Question, top_neurons: int, top_heads: 
         known = [note for note, holds in ((FROM_OTHERS, computed.from_others), (NO_SCORES, top_heads)) if holds]
         return replace(found_graph, notes=tuple(known))
     return replace(found_graph, scores=scores_of(model, question, found_graph, top_heads))
+
+
+@partial(stored_program, static_argnames=("terms", "stream", "count"))
+def _followed(
+    model: Transformer,
+    inputs: Inputs,
+    readout: Array,
+    neurons: NeuronsAtTokens | None,
+    position: Int[Array, ""] | None,
+    terms: tuple[Key, ...],
+    stream: int | None,
+    count: int,
+) -> tuple[Flow, NeuronArrays | None]:
+    """Return how a read-out comes about, and what neurons read and write, from one recording."""
+    recording = recorded(model, inputs, stream)
+    flow = flow_of(model, inputs, recording, readout, count)
+    return flow, None if neurons is None else reads_of(model, inputs, recording, neurons, position, terms)
 
 
 def _completeness(

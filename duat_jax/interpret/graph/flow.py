@@ -25,7 +25,6 @@ from duat_jax.transform.keys import Key, Marked, Occurrence, Site
 from duat_jax.transform.program import Program
 from duat_jax.transform.query import question_of
 from duat_jax.transform.recording import Recording, record_kinds
-from duat_jax.transform.stored_program import stored_program
 
 ROUNDING = 1e-4
 """The share of the largest part above which a part isn't rounding."""
@@ -49,15 +48,15 @@ class Flow(NamedTuple):
     from_others: Bool[Array, ""]
 
 
-@partial(stored_program, static_argnames=("stream", "count"))
-def flow_of(model: Transformer, inputs: Inputs, readout: Array, stream: int | None, count: int) -> Flow:
+def recorded(model: Transformer, inputs: Inputs, stream: int | None) -> Recording:
+    """Return a recording of a model from its embeddings to its states, or to a stream."""
+    real: Any = inputs.real
+    return record_kinds(lambda x: forward_from(model, x, real, stream).at(stream), inputs.embedded(model), marks.KINDS)
+
+
+def flow_of(model: Transformer, inputs: Inputs, recording: Recording, readout: Array, count: int) -> Flow:
     """Return how a read-out of a model's states, or of a stream, comes about."""
     real: Any = inputs.real
-    recording = record_kinds(
-        lambda x: forward_from(model, x, real, stream).at(stream),
-        inputs.embedded(model),
-        stream_flow.KINDS,
-    )
     known = {each.site: each for each in model.config.marks or ()}
     if model.config.marks is None:
         flow = stream_flow.flow(recording, readout, followed=_of_family(recording.program))

@@ -18,6 +18,7 @@ from duat_jax.inputs.model_inputs import Inputs, OneInput
 from duat_jax.inputs.question import ask_once
 from duat_jax.interpret.explain.compute import answer as explain
 from duat_jax.interpret.explain.result import ActiveNeuron, Explanation
+from duat_jax.interpret.graph.flow import recorded
 from duat_jax.interpret.graph.read_neuron import NeuronGroup, ReadNeuron
 from duat_jax.interpret.pipeline import forward_from, passed_on, units_of_tokens
 from duat_jax.models.targets.base import Reader
@@ -28,7 +29,7 @@ from duat_jax.processes import on_host
 from duat_jax.transform import marks
 from duat_jax.transform.editing import Edit, edit
 from duat_jax.transform.keys import Key, Marked, Site
-from duat_jax.transform.recording import record_kinds
+from duat_jax.transform.recording import Recording
 from duat_jax.transform.stored_program import stored_program
 
 if TYPE_CHECKING:
@@ -64,69 +65,72 @@ def read_neuron(
     chosen = ActiveNeuron(term, *at, float(explanation.terms[term][at]), *factors)
     text = padded(checked, bucket(len(checked.real), model.config.positions))
     words = labels_of(model.config, checked, question.tokenizer)
-    (read,) = read_neurons(model, text, explanation, [chosen], question.target.stream, words)
+    stream, places = question.target.stream, places_of(explanation, [chosen])
+    position = position_of(model, explanation, stream)
+    arrays = on_host(_recorded_reads(model, text, places, position, tuple(explanation.terms), stream))
+    (read,) = read_neurons(explanation, [chosen], arrays, words)
     return explanation, read
 
 
-def read_neurons(
-    model: Transformer,
-    inputs: Inputs,
-    explanation: Explanation,
-    chosen: list[ActiveNeuron],
-    stream: int | None,
-    words: Labels,
-) -> tuple[ReadNeuron, ...]:
-    """Split what neurons read and write."""
-    if not chosen:
-        return ()
-    says = model.config.head.kind in ("next token", "masked token") and stream is None
-    position = explanation.target.position if says else None
-    arrays = on_host(_read(model, inputs, _places(explanation, chosen), position, tuple(explanation.terms), stream))
-    return tuple(_read_neurons(explanation, chosen, arrays, words))
-
-
-class _NeuronArrays(NamedTuple):
-    reads: Reads
-    highest: tuple[Float[Array, "neurons outputs"], Int[Array, "neurons outputs"]] | None
-    lowest: tuple[Float[Array, "neurons outputs"], Int[Array, "neurons outputs"]] | None
-
-
-def _places(explanation: Explanation, chosen: list[ActiveNeuron]) -> NeuronsAtTokens:
-    """Return the neurons by the numbers of their terms, of their tokens, and of their own."""
-    numbers = {key: number for number, key in enumerate(explanation.terms)}
-    places = [(numbers[each.term], each.token_index, each.neuron) for each in chosen]
-    return NeuronsAtTokens(*np.array(places, np.int32).reshape(-1, 3).T)
-
-
 @partial(stored_program, static_argnames=("terms", "stream"))
-def _read(
+def _recorded_reads(
     model: Transformer,
     inputs: Inputs,
     neurons: NeuronsAtTokens,
     position: Int[Array, ""] | None,
     terms: tuple[Key, ...],
     stream: int | None,
-) -> _NeuronArrays:
-    real: Any = inputs.real
-    recording = record_kinds(
-        lambda x: forward_from(model, x, real, stream).at(stream),
-        inputs.embedded(model),
-        marks.KINDS,
-    )
+) -> "NeuronArrays":
+    """Record a model, and return what neurons read and write."""
+    return reads_of(model, inputs, recorded(model, inputs, stream), neurons, position, terms)
+
+
+def position_of(model: Transformer, explanation: Explanation, stream: int | None) -> int | None:
+    """Return the position at which neurons raise and lower outputs, if the number is read where outputs are."""
+    says = model.config.head.kind in ("next token", "masked token") and stream is None
+    return explanation.target.position if says else None
+
+
+class NeuronArrays(NamedTuple):
+    """What neurons read, and the changes and indices of the outputs that they raise and lower most."""
+
+    reads: Reads
+    highest: tuple[Float[Array, "neurons outputs"], Int[Array, "neurons outputs"]] | None
+    lowest: tuple[Float[Array, "neurons outputs"], Int[Array, "neurons outputs"]] | None
+
+
+def places_of(explanation: Explanation, chosen: list[ActiveNeuron]) -> NeuronsAtTokens:
+    """Return the neurons by their terms, by the numbers of their tokens, and by their own."""
+    terms: Any = tuple(np.array([each.term == key for each in chosen]) for key in explanation.terms)
+    tokens, units = np.array([(each.token_index, each.neuron) for each in chosen], np.int32).T
+    return NeuronsAtTokens(terms, tokens, units)
+
+
+def reads_of(
+    model: Transformer,
+    inputs: Inputs,
+    recording: Recording,
+    neurons: NeuronsAtTokens,
+    position: Int[Array, ""] | None,
+    terms: tuple[Key, ...],
+) -> NeuronArrays:
+    """Return what neurons read and write, from the recording of a model."""
     # Layers behind the stream that the target reads aren't run.
     run = tuple(key for key in terms if Site(marks.ACTIVATION, key) in recording.seen)
+    real: Any = inputs.real
     units = units_of_tokens(model.config, run, real)
     reads = pre_activation.read_by(recording, neurons, units)
     if position is None:
-        return _NeuronArrays(reads, None, None)
+        return NeuronArrays(reads, None, None)
     written = pre_activation.written_by(recording, neurons, units)[:, position]
     logits = jnp.matmul(written, alike(model.unembedding, written).T, precision=PRECISION)
-    return _NeuronArrays(reads, *(jax.lax.top_k(sign * logits, min(OUTPUTS, logits.shape[-1])) for sign in (1, -1)))
+    return NeuronArrays(reads, *(jax.lax.top_k(sign * logits, min(OUTPUTS, logits.shape[-1])) for sign in (1, -1)))
 
 
-def _read_neurons(
-    explanation: Explanation, chosen: list[ActiveNeuron], arrays: _NeuronArrays, words: Labels
+def read_neurons(
+    explanation: Explanation, chosen: list[ActiveNeuron], arrays: NeuronArrays, words: Labels
 ) -> Iterator[ReadNeuron]:
+    """Yield neurons with what they read and write."""
     tokens, reads = len(explanation.tokens), arrays.reads
     terms, zeros = reads.terms, np.zeros(tokens, reads.pre_activations.dtype)
 
@@ -177,7 +181,7 @@ def groups_of(
     for group, members in enumerate(by_token.values()):
         off[*divmod(group, AT_ONCE), members] = True
     steps = np.int32(-(-len(by_token) // AT_ONCE))
-    places = _places(explanation, chosen)
+    places = places_of(explanation, chosen)
     values = on_host(_without(model, reader, inputs, places, off, steps, widths, stream)).ravel()
     for (token, members), value in sorted(zip(by_token.items(), values.tolist(), strict=False)):
         yield NeuronGroup(
@@ -203,16 +207,20 @@ def _without(
     real: Any = inputs.real
     units = units_of_tokens(model.config, tuple(key for _, key, _ in widths), real)
 
-    def without(off: Bool[Array, "neurons"]) -> Float[Array, ""]:
+    def without(x: Float[Array, "tokens features"], off: Bool[Array, "neurons"]) -> Float[Array, ""]:
         edits = {}
         for term, key, width in widths:
-            factors = jnp.where(off & (neurons.terms == term), 0.0, 1.0)
+            factors = jnp.where(off & neurons.terms[term], 0.0, 1.0)
             kept = jnp.ones((len(real), width)).at[neurons.tokens, neurons.units].min(factors, mode="drop")
             edits[Site(marks.ACTIVATION, key)] = Edit(units.as_they_lie(key, kept))
         run = edit(lambda x: forward_from(model, x, real, stream).at(stream), edits)
-        return reader.read(model, passed_on(real, run(inputs.embedded(model)), stream)).value
+        return reader.read(model, passed_on(real, run(x), stream)).value
+
+    # With embeddings for each group, the kernels before the first edit are those of later layers.
+    x = inputs.embedded(model)
+    of_groups = jnp.broadcast_to(x, (AT_ONCE, *x.shape))
 
     def step(i: Any, values: Float[Array, "steps at_once"]) -> Float[Array, "steps at_once"]:
-        return values.at[i].set(jax.vmap(without)(off[i]))
+        return values.at[i].set(jax.vmap(without)(of_groups, off[i]))
 
-    return jax.lax.fori_loop(0, steps, step, jnp.zeros(off.shape[:2], inputs.embedded(model).dtype))
+    return jax.lax.fori_loop(0, steps, step, jnp.zeros(off.shape[:2], x.dtype))

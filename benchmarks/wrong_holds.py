@@ -69,6 +69,7 @@ def fields(results: dict[str, Any]) -> Fields:
     return {
         "cases": f"{sum(of['cases'] for of in counts.values()):,}",
         "wrong": str(sum(of["wrong"] for of in counts.values())),
+        "minutes": f"{results['processor_s'] / 60:.0f}",
         "table": "\n".join(table(["", "cases", *columns], rows)),
     }
 

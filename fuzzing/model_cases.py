@@ -18,6 +18,8 @@ OTHER_WORDS = ("é", "w99", "W1")
 """Words that a checkpoint's vocabulary lacks; they are token 0."""
 
 GAPS = (" ", "  ", "\n", "\t ")
+NUDGES = 3
+"""The number of times that weights are rounded otherwise."""
 KINDS = ("models", "files", "results")
 """The kinds of cases, by what is drawn."""
 
@@ -89,13 +91,14 @@ def _text(chance: np.random.Generator, length: int) -> tuple[str, list[int]]:
 
 
 def _number(subject: _Subject, ids: Sequence[int], target: int, contrast: int | None) -> tuple[float, float]:
-    """Return a logit at the last token, and how far its evaluation in single precision is off."""
+    """Return a logit at the last token, and how far single precision takes it: its own rounding, or that of weights."""
 
     def read(logits: np.ndarray) -> float:
         return float(logits[-1, target] - (0 if contrast is None else logits[-1, contrast]))
 
-    exact, rounded = (read(subject.logits(ids, dtype)) for dtype in (np.float64, np.float32))
-    return exact, abs(rounded - exact)
+    exact = read(subject.logits(ids))
+    others = [subject.logits(ids, np.float32), *(subject.logits(ids, nudged=seed) for seed in range(1, NUDGES + 1))]
+    return exact, max(abs(read(each) - exact) for each in others)
 
 
 def _explain(subject: _Subject, count: int, tally: Tally) -> list[tuple[Explanation, float, float]]:

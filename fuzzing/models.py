@@ -195,7 +195,9 @@ LLAMA_PARTS = (
 
 
 def read(directory: Path) -> Callable[..., Numbers]:
-    """Return the forward pass of a checkpoint: the logits of every place, from token ids and a dtype.
+    """Return the forward pass of a checkpoint: the logits of every place, from token ids, a dtype, and a seed.
+
+    With a seed other than 0 every weight is moved by as much as rounding to single precision may.
 
     Args:
         directory: the checkpoint's.
@@ -204,8 +206,13 @@ def read(directory: Path) -> Callable[..., Numbers]:
     tensors = load_file(directory / "model.safetensors")
     compute = {"gpt2": _gpt2_logits, "llama": _llama_logits}[config["model_type"]]
 
-    def logits(ids: Any, dtype: Any = np.float64) -> Numbers:
+    def logits(ids: Any, dtype: Any = np.float64, nudged: int = 0) -> Numbers:
+        chance = np.random.default_rng(nudged)
+        weights = {name: array.astype(dtype) for name, array in tensors.items()}
+        if nudged:
+            eps = np.finfo(np.float32).eps
+            weights = {name: w * (1 + eps * chance.uniform(-1, 1, w.shape)) for name, w in weights.items()}
         with np.errstate(all="ignore"):
-            return compute(config, {name: array.astype(dtype) for name, array in tensors.items()}, np.asarray(ids))
+            return compute(config, weights, np.asarray(ids))
 
     return logits

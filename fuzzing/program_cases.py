@@ -16,7 +16,7 @@ from fuzzing.verdicts import Tally, inputs
 DTYPES = ("float32", "float32", "float64", "float64", "bfloat16", "float16")
 """The dtypes of programs, the common ones twice."""
 
-NUDGES = 4
+NUDGES = 8
 """The number of inputs that differ by one rounding, at which a program shows how far rounding carries."""
 
 
@@ -48,17 +48,23 @@ def ask(seed: int, tally: Tally, batch: int) -> None:
 def _evaluate(drawn: programs.Drawn, x: jax.Array, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return a program's values in extended precision, and how far rounding takes them.
 
-    It is the larger one of the plain program's error, and of what inputs do that differ by one rounding.
+    It is the largest error of the plain program at the inputs and at some that differ by their rounding, and the
+    largest change between these.
     """
     eps, chance, constants = float(jnp.finfo(x.dtype).eps), np.random.default_rng(seed), programs.constants(x.dtype)
-    exact = np.asarray(x).astype(programs.LONG)
-    plain = np.asarray(jax.jit(jax.vmap(drawn.function))(x)).astype(programs.LONG)
+    plain = jax.jit(jax.vmap(drawn.function))
+
+    def both(x: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+        value = drawn.twin(np.asarray(x).astype(programs.LONG), constants)
+        return value, abs(np.asarray(plain(x)).astype(programs.LONG) - value)
+
     with np.errstate(all="ignore"):
-        value = drawn.twin(exact, constants)
-        off = abs(plain - value)
+        value, off = both(x)
+        largest = abs(np.asarray(x).astype(programs.LONG)).max((1, 2))
         for _ in range(NUDGES):
-            nudged = drawn.twin(exact * (1 + eps * chance.uniform(-1, 1, exact.shape)), constants)
-            # A jump isn't rounding.
-            carried = np.where(abs(nudged - value) <= eps**0.5 * abs(exact).max((1, 2)), abs(nudged - value), 0)
-            off = np.maximum(off, carried)
+            nudges = jnp.asarray(1 + 2 * eps * chance.uniform(-1, 1, x.shape)).astype(x.dtype)
+            nudged, error = both(x * nudges)
+            for each in (abs(nudged - value), error):
+                # A jump isn't rounding.
+                off = np.maximum(off, np.where(each <= eps**0.5 * largest, each, 0))
     return value, off

@@ -69,3 +69,14 @@ def test_a_value_that_isnt_the_functions_is_found(monkeypatch):
     monkeypatch.setattr(duat, "decompose", planted)
     wrong = found(counted(80, seed=1, batch=30, sizes=SMALL))
     assert wrong and all("decompose" in each.case for each in wrong)
+
+
+def test_of_numbers_near_the_smallest_normal_one_the_tolerance_counts_what_becomes_zero():
+    """Products below it are zero, and the sum of the others is off by as much."""
+    x = jnp.array([1.3e-19, 1e-19, 3e-20, 7e-22], jnp.float32)
+    found = duat.decompose(lambda x: (duat.hold(x, "factor") * x).sum(), x).completeness
+    assert found.tolerance >= np.finfo(np.float32).tiny
+    t = Tally()
+    exact = (np.asarray(x).astype(np.longdouble) ** 2).sum()
+    t.judge("underflow", found, exact, 0)
+    assert not t.wrong

@@ -5,6 +5,8 @@ its own way to the result (`transform/rounding.py`):
 
     |Σ p_i − value| ≤ 4 · log₂(n + 4) · √(Σ (eps_i p_i)² + (eps value)²)
 
+The root is at least the smallest normal number: what is below becomes zero, whatever its eps.
+
 The parts `p_i` are all numbers that are rounded on the way to the sum: the parts at their finest, such as those of
 single neurons, and the summands `u_k x_k` of a read-out `⟨u, x⟩`, which are rounded where the value is read.
 
@@ -281,7 +283,10 @@ def _completeness(value: Array, total: Array, largest: Array, rounded: _Rounded,
     scale = jnp.where(scale == 0, 1, scale)
     of_parts = (rounded.eps * rounded.largest / jnp.where(unit == 0, 1, unit)) ** 2 * rounded.squares
     squares = (_eps(value) * size / scale) ** 2 + of_parts.sum() * (unit / scale) ** 2
-    tolerance = FACTOR * jnp.log2(count.astype(size.dtype) + 4) * jnp.sqrt(squares) * scale
+    # Numbers below the smallest normal one are rounded to zero, whatever their eps.
+    smallest = jnp.where(unit > 0, jnp.finfo(size.dtype).tiny, 0)
+    rounding = jnp.maximum(jnp.sqrt(squares) * scale, smallest)
+    tolerance = FACTOR * jnp.log2(count.astype(size.dtype) + 4) * rounding
     return Completeness(value, total, total - value, tolerance, jnp.broadcast_to(largest, size.shape))
 
 

@@ -37,7 +37,7 @@ HOLDS, FAILS, INCONCLUSIVE = "holds", "fails", "inconclusive"
 FACTOR = 4
 NOTHING = 1 / 8
 """A tolerance above this fraction of the largest part would let a wrong part pass."""
-FEW = 2**17
+FEW = 2**14
 """The largest size of arrays that are copied into one."""
 
 

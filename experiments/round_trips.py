@@ -36,9 +36,14 @@ def _rows(families: dict[str, Rows]) -> Iterator[list[str]]:
 def fields(kept: dict[str, Any]) -> Fields:
     """Return the table with a row for each form, the numbers of cells of each kind, and the versions of the tools."""
     families: dict[str, Rows] = kept["families"]
+    results: dict[str, Rows] = kept["results"]
     cells = [cell for rows in families.values() for row in rows.values() for cell in row.values()]
+    of_results = [cell for rows in results.values() for row in rows.values() for cell in row.values()]
     return {
         "table": "\n".join(table(["stored as", *DTYPES], _rows(families))),
+        "results": "\n".join(table(["stored as", *DTYPES], _rows(results))),
+        "result_cells": str(len(of_results)),
+        "equal_results": str(of_results.count("equal")),
         "cells": str(len(cells)),
         "equal": str(sum(cell.split()[0] == "equal" and "rounding" not in cell for cell in cells)),
         "rounded": str(sum("rounding" in cell for cell in cells)),

@@ -20,48 +20,48 @@ CHANGES = [duat.edits.Heads(1, 0).set(0), duat.edits.Stream(2).scale(0.5)]
 
 
 @cache
-def _loaded():
-    model = duat.load()
+def _loaded(dtype):
+    model = duat.load(dtype=dtype)
     return model, model.tokenizer
 
 
 def _asked(question, *given, **options):
     """Return a maker of the answer to a question about the embedded model."""
 
-    def make():
-        model, tokenizer = _loaded()
+    def make(dtype="float32"):
+        model, tokenizer = _loaded(dtype)
         return question(model, *given, tokenizer=tokenizer, **options)
 
     return make
 
 
-def _lora_change():
-    model, tokenizer = _loaded()
+def _lora_change(dtype="float32"):
+    model, tokenizer = _loaded(dtype)
     return lora_change(model, new_adapters(model, rank=1), tokenizer.encode(TEXT).ids, tokenizer=tokenizer)
 
 
-def _model_diff():
-    model, tokenizer = _loaded()
+def _model_diff(dtype="float32"):
+    model, tokenizer = _loaded(dtype)
     other = jax.tree.map(lambda leaf: 1.01 * leaf, model)
     return duat.diff(other, TEXT, reference=model, top=1, tokenizer=tokenizer)
 
 
 @cache
-def _influence():
-    batches = [jnp.array([1.0, 2.0]), jnp.array([1.0, 3.0]), jnp.array([0.0, 1.0])]
+def _influence(dtype="float64"):
+    batches = [jnp.array(pair, dtype) for pair in ([1.0, 2.0], [1.0, 3.0], [0.0, 1.0])]
     run = Run(lambda w, batch: (w["a"] * w["b"] - batch) ** 2, optax.adamw(0.1), batches, steps=3)
     with jax.numpy_dtype_promotion("standard"), TemporaryDirectory() as folder:
-        kept = train(run, {"a": jnp.array(2.0), "b": jnp.array(3.0)}, folder)
+        kept = train(run, {"a": jnp.array(2.0, dtype), "b": jnp.array(3.0, dtype)}, folder)
         return influence(kept, lambda w: w["a"] ** 2)
 
 
-def _ledger():
-    model, tokenizer = _loaded()
+def _ledger(dtype="float32"):
+    model, tokenizer = _loaded(dtype)
     return ledger(model, question_of(tokenizer, ["a = 1", "b = 1"], "c =", " 1").task)
 
 
-def _image_maps():
-    pixels = jnp.arange(24.0).reshape(3, 4, 2)
+def _image_maps(dtype="float64"):
+    pixels = jnp.arange(24, dtype=dtype).reshape(3, 4, 2)
     return duat.image_maps(_network, pixels, 0 * pixels)
 
 
@@ -75,17 +75,17 @@ MAKERS = {
     duat.results.AttentionScore: _asked(duat.explain_attention, TEXT, layer=1, head=0, key=0),
     LoraChange: _lora_change,
     Influence: _influence,
-    WeightLedger: lambda: _influence().ledger,
+    WeightLedger: lambda *dtype: _influence(*dtype).ledger,
     Ledger: _ledger,
     duat.results.ImageMaps: _image_maps,
 }
-"""A function of each class of results that makes one."""
+"""A function of each class of results that makes one, of a model or arrays in a dtype."""
 
 
 @cache
-def result_of(kind):
-    """Return the result of a class."""
-    return MAKERS[kind]()
+def result_of(kind, *dtype):
+    """Return the result of a class, of a model or arrays in a dtype."""
+    return MAKERS[kind](*dtype)
 
 
 def every_result():
@@ -94,7 +94,7 @@ def every_result():
 
 
 def _network(x):
-    return duat.term(jax.nn.relu, x - 4, "relu").sum() + 2 * x.sum() + duat.offset(jnp.array(3.0), "bias")
+    return duat.term(jax.nn.relu, x - 4, "relu").sum() + 2 * x.sum() + duat.offset(jnp.array(3, x.dtype), "bias")
 
 
 def classes_of_results():

@@ -17,6 +17,11 @@ GEMMA3 = {
     "post_feedforward_layernorm": "post_ffw_norm",
 }
 OLMO = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+GLM4 = {
+    "post_self_attn_layernorm": "post_attention_norm",
+    "post_mlp_layernorm": "post_ffw_norm",
+    "mlp.gate_up_proj": "ffn_up",
+}
 PHI = {"final_layernorm": "output_norm", "self_attn.dense": "attn_output", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"}
 GPT2 = {
     "wte": "token_embd",
@@ -168,6 +173,26 @@ FAMILIES = {
         {},
     ),
     "cohere": ("command-r", {}, as_it_is, {"logit_scale": "logit_scale"}, {}, {}),
+    "cohere2": ("cohere2", {}, as_it_is, {"logit_scale": "logit_scale"} | SLIDING, {}, {"layer_types": None}),
+    "seed_oss": ("seed_oss", {"post_attention_layernorm": "post_attention_norm"}, as_it_is, {}, {}, {}),
+    "ernie4_5": ("ernie4_5", {}, as_it_is, {}, {}, {}),
+    "exaone4": (
+        "exaone4",
+        OLMO,
+        as_it_is,
+        SLIDING,
+        {"attention.sliding_window_pattern": [True, False]},
+        {"layer_types": ["sliding_attention", "full_attention"]},
+    ),
+    "glm4": ("glm4", GLM4, as_it_is, {}, {}, {}),
+    "olmoe": (
+        "olmoe",
+        ROUTER,
+        as_it_is,
+        {"expert_count": "num_experts", "expert_used_count": "num_experts_per_tok"},
+        {},
+        {"norm_topk_prob": False},
+    ),
 }
 """Of each family its architecture, its own names, how its tensors are stored, its keys, and what it can't say."""
 

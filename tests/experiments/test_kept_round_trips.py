@@ -15,6 +15,10 @@ ADAPTERS = [f"PEFT adapter{end}" for end in (" in float32", " in bfloat16", " in
 COPIES = [f"copy with changed weights, in {kind}" for kind in DTYPES[:3]]
 FORMS = {*DIRECTORIES, *ADAPTERS, *COPIES, "copy with a merged adapter", "pruned copy, in float16"}
 PACKED = {"gpt_oss": {"directory in MXFP4"}}
+TRAINED = {"copy of a trained model", "PEFT adapter trained here", "copy with a trained adapter"}
+ENCODERS = {"bert", "albert", "distilbert", "electra", "modernbert", "roberta", "xlm-roberta", "camembert", "vit"}
+PARAMETERS = {"PEFT adapter of experts' parameters"}
+ROUTED = {"mixtral", "qwen3_moe", "olmoe", "granitemoe", "gpt_oss"}
 GGUF = [{f"GGUF in {kind}" for kind in ("F32", "F16", "BF16", "Q8_0", "Q4_K", "Q6_K", "MXFP4")}, {"GGUF in every type"}]
 STORED_AS_ANOTHER = ("gemma3", "distilbert")
 """Families whose GGUF files state that they are of a Gemma 3 of text alone, and of a BERT."""
@@ -27,7 +31,9 @@ def test_every_family_is_in_the_table():
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_every_cell_is_equal_or_refused_with_a_reason(family):
     rows = KEPT["families"][family]
-    others = set(rows) - FORMS - PACKED.get(family, set())
+    trained = set() if family in ENCODERS else TRAINED
+    others = set(rows) - FORMS - PACKED.get(family, set()) - trained - (PARAMETERS if family in ROUTED else set())
+    assert set(rows) >= trained
     assert others in ([set()] if family in STORED_AS_ANOTHER else GGUF) and set(rows) >= FORMS
     for form, cells in rows.items():
         assert list(cells) == list(DTYPES), form

@@ -47,7 +47,7 @@ def adapters(case: Case, folder: Path) -> Iterator[tuple[str, str, str]]:
     save_adapters(folder / "adapter written here", load_adapters(folder / "adapter in float32", single), single)
     for name in ("adapter in float32", "adapter in bfloat16", "adapter in float16", "adapter written here"):
         for dtype in DTYPES:
-            yield f"PEFT {name}", dtype, _beside(kind, folder, name, dtype)
+            yield f"PEFT {name}", dtype, beside(kind, folder, name, dtype)
     for dtype in DTYPES:
         yield "PEFT adapter, merged", dtype, _merged(kind, folder, dtype)
     save_merged(folder / "copy", load_adapters(folder / "adapter in float32", single), single, folder / "base")
@@ -56,6 +56,28 @@ def adapters(case: Case, folder: Path) -> Iterator[tuple[str, str, str]]:
         model, saved = duat.load(folder / "copy", dtype=dtype), folder / f"copy in {dtype}"
         _loaded(kind, folder / "copy", dtype).save_pretrained(saved)
         yield "copy with a merged adapter", dtype, compared(parameters(model), stored(saved, model), exact, dtype)
+
+
+def adapted_parameters(case: Case, folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield the cells of an adapter that PEFT made of parameters that are no module's weight: those of experts.
+
+    Args:
+        case: the base model.
+        folder: an empty folder.
+    """
+    base = hugging_face.make(folder / "base", case.architecture, case.settings)
+    names = [name for name, _ in base.named_parameters() if name.endswith("experts.down_proj")]
+    if not names:
+        return
+    peft.get_peft_model(base, peft.LoraConfig(r=3, target_modules=[], target_parameters=names)).save_pretrained(
+        folder / "adapter"
+    )
+    for dtype in DTYPES:
+        try:
+            load_adapters(folder / "adapter", duat.load(folder / "base", dtype=dtype))
+        except duat.BadCheckpoint as error:
+            if refused := re.fullmatch(r".*: target_parameters = .* (isn't supported).*", str(error)):
+                yield "PEFT adapter of experts' parameters", dtype, f"refused: target_parameters {refused[1]}"
 
 
 def _made(case: Case, folder: Path) -> PreTrainedModel:
@@ -82,8 +104,16 @@ def _loaded(kind: type[PreTrainedModel], directory: Path, dtype: str) -> PreTrai
     return kind.from_pretrained(directory, dtype=getattr(torch, dtype))
 
 
-def _beside(kind: type[PreTrainedModel], folder: Path, name: str, dtype: str) -> str:
-    """Return the cell of an adapter beside a model: the matrices that PEFT and this package have, and the file's."""
+def beside(kind: type[PreTrainedModel], folder: Path, name: str, dtype: str, written: AnyAdapters | None = None) -> str:
+    """Return the cell of an adapter beside a model: the matrices that PEFT and this package have, and those written.
+
+    Args:
+        kind: the class of the model in transformers.
+        folder: the folder of the base model, `base`, and of the adapter.
+        name: the name of the adapter's folder.
+        dtype: the dtype that the model is loaded in.
+        written: the adapter that was written; what safetensors reads of its file if absent.
+    """
     model = duat.load(folder / "base", dtype=dtype)
     adapted = peft.PeftModel.from_pretrained(_loaded(kind, folder / "base", dtype), folder / name)
     theirs = {
@@ -92,12 +122,17 @@ def _beside(kind: type[PreTrainedModel], folder: Path, name: str, dtype: str) ->
         if "lora_" in path
     }
     with safe_open(folder / name / "adapter_model.safetensors", framework="np") as opened:
-        file = {re.sub(r"^base_model\.model\.|\.weight$", "", path): opened.get_tensor(path) for path in opened.keys()}  # noqa: SIM118 - no mapping
+        original: Arrays = {
+            re.sub(r"^base_model\.model\.|\.weight$", "", path): opened.get_tensor(path)
+            for path in opened.keys()  # noqa: SIM118 - no mapping
+        }
+    if written is not None:
+        original = _matrices(written, model)
     ours = load_adapters(folder / name, model)
     scales = {module.scaling["default"] for module in adapted.modules() if isinstance(module, LoraLayer)}
     if {float(each.scale) for each in ours.values()} != scales:
         return "differs: the scales aren't those of PEFT"
-    return compared(_matrices(ours, model), theirs, file, WIDEST.get(dtype, dtype))
+    return compared(_matrices(ours, model), theirs, original, WIDEST.get(dtype, dtype))
 
 
 def _matrices(adapters: AnyAdapters, model: duat.models.Transformer) -> dict[str, np.ndarray]:

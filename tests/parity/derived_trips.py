@@ -40,7 +40,7 @@ def copies(case: Case, folder: Path) -> Iterator[tuple[str, str, str]]:
     for dtype in KINDS:
         form = f"copy with changed weights, in {dtype}"
         save_model(changed, folder / "base", folder / form, np.dtype(dtype))
-        yield from _read(folder / form, kind, {name: x.astype(dtype) for name, x in parameters(changed).items()})
+        yield from read_back(folder / form, kind, {name: x.astype(dtype) for name, x in parameters(changed).items()})
     form = "pruned copy, in float16"
     try:
         require_writable(base)
@@ -50,11 +50,20 @@ def copies(case: Case, folder: Path) -> Iterator[tuple[str, str, str]]:
         return
     smaller = prune(base, TEXTS, 0.5, compensation="none")
     save_pruned(smaller, folder / "base", folder / form)
-    yield from _read(folder / form, kind, {name: x.astype(np.float16) for name, x in parameters(smaller).items()})
+    yield from read_back(folder / form, kind, {name: x.astype(np.float16) for name, x in parameters(smaller).items()})
 
 
-def _read(directory: Path, kind: type[PreTrainedModel], written: Arrays, **given: object) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of a directory that transformers reads, with the numbers that were written."""
+def read_back(
+    directory: Path, kind: type[PreTrainedModel], written: Arrays, **given: object
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the cells of a directory that transformers reads, with the numbers that were written.
+
+    Args:
+        directory: the directory.
+        kind: the class of the model in transformers.
+        written: the numbers, by the names of the model's tensors.
+        **given: arguments of loading in transformers.
+    """
     for dtype in DTYPES:
         model, empty = duat.load(directory, dtype=dtype), directory.with_name(f"{directory.name}, {dtype}")
         theirs = kind.from_pretrained(directory, dtype=getattr(torch, dtype), **given)
@@ -85,4 +94,4 @@ def packed(case: Case, folder: Path) -> Iterator[tuple[str, str, str]]:
         floats = convert_moe_packed_tensors(torch.tensor(blocks), torch.tensor(scales), dtype=torch.float32)
         written[name.removeprefix("model.")] = floats.numpy()
     save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
-    yield from _read(directory, type(base), written, quantization_config=Mxfp4Config(dequantize=True))
+    yield from read_back(directory, type(base), written, quantization_config=Mxfp4Config(dequantize=True))

@@ -1,7 +1,7 @@
 """One small model of every family in every form that it is stored in, read by this package and by another tool.
 
 `python -m tests.parity.round_trips` compares all of them, keeps the cells in `experiments/results/round_trips.json` and
-fills the page in; `--families llama vit` and `--trips gguf` compare some, and the other cells are kept.
+fills the page in; `--families llama vit`, `--trips gguf` and `--results Graph` compare some, the other cells are kept.
 """
 
 import argparse
@@ -20,14 +20,17 @@ import transformers
 import duat_jax as duat
 from experiments.kept_results import ROOT, kept
 from experiments.pages import fill_in
+from tests.every_result import MAKERS
+from tests.result_trips import trips as result_trips
 
 from . import hugging_face
-from .adapter_trips import adapters
+from .adapter_trips import adapted_parameters, adapters
 from .cases import Case, make_case
 from .comparison import DTYPES, compared, parameters, stored
 from .derived_trips import copies, packed
 from .families import FAMILIES
 from .gguf_trips import gguf_files
+from .trained_trips import trained
 
 PAGE = ROOT / "docs" / "reference" / "checkpoints.md"
 KEPT = ROOT / "experiments" / "results" / "round_trips.json"
@@ -77,6 +80,8 @@ TRIPS: dict[str, Callable[[Case, Path], Iterator[tuple[str, str, str]]]] = {
     "gguf": gguf_files,
     "copies": copies,
     "packed": packed,
+    "trained": trained,
+    "parameters": adapted_parameters,
 }
 """The kinds of forms: each yields the form, the dtype of loading and the cell of every comparison."""
 
@@ -97,15 +102,36 @@ def rows_of(family: str, trips: Iterable[str] = TRIPS) -> Rows:
     return rows
 
 
-def keep(families: dict[str, Rows]) -> None:
-    """Keep the cells of families, a line each, with the versions of the tools.
+def rows_of_result(kind: type) -> Rows:
+    """Return the cells of a kind of result.
 
     Args:
-        families: their cells.
+        kind: its class.
     """
+    rows: Rows = {}
+    for dtype in DTYPES:
+        with tempfile.TemporaryDirectory() as folder:
+            for form, cell in result_trips(kind, dtype, Path(folder)).items():
+                rows.setdefault(form, {})[dtype] = cell
+    return rows
+
+
+def keep(families: dict[str, Rows], results: dict[str, Rows]) -> None:
+    """Keep the cells of families and of results, a line each, with the versions of the tools.
+
+    Args:
+        families: the cells of families.
+        results: those of the kinds of results.
+    """
+
+    def lines(rows: dict[str, Rows]) -> str:
+        return ",\n".join(f"{json.dumps(name)}: {json.dumps(rows[name])}" for name in sorted(rows))
+
     versions = json.dumps({name: version(name) for name in TOOLS})
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(families[name])}" for name in sorted(families))
-    KEPT.write_text(f'{{"versions": {versions}, "families": {{\n{lines}\n}}}}\n', encoding="utf-8")
+    KEPT.write_text(
+        f'{{"versions": {versions}, "families": {{\n{lines(families)}\n}}, "results": {{\n{lines(results)}\n}}}}\n',
+        encoding="utf-8",
+    )
 
 
 def main() -> None:
@@ -113,13 +139,19 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--families", nargs="*", default=list(FAMILIES))
     parser.add_argument("--trips", nargs="*", default=list(TRIPS))
+    parser.add_argument("--results", nargs="*", default=[kind.__name__ for kind in MAKERS])
     asked = parser.parse_args()
     families: dict[str, Any] = kept("round_trips").get("families", {})
+    results: dict[str, Any] = kept("round_trips").get("results", {})
     jax.config.update("jax_enable_x64", True)
     for family in asked.families:
         families[family] = families.get(family, {}) | rows_of(family, asked.trips)
         print(family, {cell for row in families[family].values() for cell in row.values()}, flush=True)
-        keep(families)
+        keep(families, results)
+    for kind in (kind for kind in MAKERS if kind.__name__ in asked.results):
+        results[kind.__name__] = rows_of_result(kind)
+        print(kind.__name__, {cell for row in results[kind.__name__].values() for cell in row.values()}, flush=True)
+        keep(families, results)
     fill_in(PAGE)
 
 

@@ -160,6 +160,18 @@ def _gpt_oss(config: dict[str, Any], header: Header) -> dict[str, Any]:
     return fields | ({"rope_scaling": scaling | {"truncate": False}} if scaling else {"rope_parameters": _UNSCALED})
 
 
+def _seed_oss(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    return _llama(config, header) | {"attention_out_bias": "blk.0.attn_output.bias" in header.places}
+
+
+def _ernie(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    return {"hidden_act": "silu", "use_bias": "blk.0.attn_q.bias" in header.places}
+
+
+def _exaone4(config: dict[str, Any], header: Header) -> dict[str, Any]:
+    return {"hidden_act": "silu", "sliding_window": config.get("sliding_window")}
+
+
 _UNSCALED = {"rope_type": "default"}
 """The parameters of unscaled rotations, since a GPT-OSS's default is scaled ones."""
 
@@ -191,6 +203,38 @@ ARCHITECTURES = {
         },
         _phi3,
         turned="partial_rotary_factor",
+    ),
+    "seed_oss": Architecture(
+        getattr(gguf.MODEL_ARCH, "SEED_OSS", gguf.MODEL_ARCH.LLAMA),  # an older library's names don't fit: refused
+        "seed_oss",
+        {},
+        _seed_oss,
+    ),
+    "ernie4_5": Architecture(
+        gguf.MODEL_ARCH.LLAMA,  # whose tensors have the same names
+        "ernie4_5",
+        {},
+        _ernie,
+    ),
+    "exaone4": Architecture(
+        gguf.MODEL_ARCH.OLMO2,  # whose tensors have the same names
+        "exaone4",
+        {"attention.sliding_window": "sliding_window"},
+        _exaone4,
+    ),
+    "glm4": Architecture(gguf.MODEL_ARCH.GLM4, "glm4", {}, _olmo, turned="partial_rotary_factor"),
+    "olmoe": Architecture(
+        gguf.MODEL_ARCH.OLMOE,
+        "olmoe",
+        {"expert_count": "num_experts", "expert_used_count": "num_experts_per_tok"},
+        {"hidden_act": "silu", "norm_topk_prob": False},
+    ),
+    "cohere2": Architecture(
+        gguf.MODEL_ARCH.COHERE2,
+        "cohere2",
+        {"logit_scale": "logit_scale", "attention.sliding_window": "sliding_window"},
+        {"hidden_act": "silu"},
+        epsilon=(_LAYER_NORM, "layer_norm_eps"),
     ),
     "gpt-oss": Architecture(
         getattr(gguf.MODEL_ARCH, "GPT_OSS", gguf.MODEL_ARCH.LLAMA),  # an older library's names don't fit: refused

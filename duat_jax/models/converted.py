@@ -156,6 +156,7 @@ def converted(module: Any, name: str) -> Transformer:
     if result not in computed:
         known = ", ".join(sorted(end for end, kind in HEAD_KINDS.items() if kind != "hidden"))
         raise DuatError(f"{name}: a {type(whole).__name__} is none of {known}: give head='hidden'{OTHERWISE}")
+    _require_one_attention(name, whole, arguments_of(module, sample, real), computed[result], result)
     bias: Any = None if read_out is None else getattr(whole, LOGITS_BIAS, read_out.bias)
     if module is whole:
         _return_states(module, config, read_out)
@@ -217,6 +218,24 @@ def _computed(name: str, module: Any, given: dict[str, Any]) -> Any:
         return torch_outputs(module, (), given)
     except Exception as error:
         raise BadCheckpoint(f"{name}: PyTorch can't compute it: {_line(error)}") from None
+
+
+def _require_one_attention(name: str, module: Any, given: dict[str, Any], expected: Any, result: str) -> None:
+    """Raise where attention computes something else by PyTorch's kernel than in the code that is read here."""
+    # Falcon with ALiBi: of transformers' two, "eager" adds the bias of positions twice, and "sdpa" is the default.
+    if not getattr(module, "_supports_sdpa", False):
+        return
+    module.config._attn_implementation = "sdpa"
+    found = _computed(name, module, given)[result]
+    module.config._attn_implementation = "eager"
+    try:
+        require_agreement(TorchFunction({}, module), found, expected, "a sample")
+    except DuatError:
+        raise DuatError(
+            f"{name}: a {type(module).__name__} of this transformers computes other numbers with"
+            ' attn_implementation="eager", which is read here, than with "sdpa", its default: that is a mistake in one'
+            " of them"
+        ) from None
 
 
 def _traced(name: str, find: Callable[[], tuple[UnitLayout, ...]]) -> tuple[UnitLayout, ...]:

@@ -78,3 +78,16 @@ def test_what_reads_no_single_text_is_refused_with_what_to_do(name, tmp_path):
 def test_another_read_out_is_loaded_by_name(tmp_path):
     saved(transformers.RoFormerForTokenClassification, ROFORMER, tmp_path)
     assert duat.load(tmp_path, head="hidden").config.head.kind == "hidden"
+
+
+def test_a_model_whose_attention_depends_on_its_kernel_is_refused(tmp_path):
+    """The code that is read adds Falcon's ALiBi to the scores and has it in the mask, too."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 61}
+    for alibi in (True, False):
+        settings = transformers.FalconConfig(alibi=alibi, initializer_range=0.3, **sizes)
+        saved(transformers.FalconForCausalLM, settings, tmp_path)
+        if not alibi:
+            assert duat.explain(duat.load(tmp_path), [3, 4, 5, 6], 7).completeness.verdict == "holds"
+            continue
+        with pytest.raises(duat.DuatError, match='FalconForCausalLM of this .*"eager", .* "sdpa", its default'):
+            duat.load(tmp_path)

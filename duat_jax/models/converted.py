@@ -102,7 +102,7 @@ def from_hugging_face(architecture: Any, path: Path | str, *, dtype: DTypeLike =
     Raises:
         BadCheckpoint: where there is none, or transformers can't load it.
         DuatError: without PyTorch; for another dtype, and for float64 where JAX has none; where a text's logits differ
-            from PyTorch's.
+            from PyTorch's, or those by its eager attention, which is read, from those by its default.
 
     Example:
         >>> import pytest

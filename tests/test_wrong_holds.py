@@ -54,7 +54,7 @@ def test_a_slice_has_cases_of_every_kind_and_no_wrong_hold():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 8))
+@pytest.mark.parametrize("seed", [2, 3])
 def test_larger_slices_have_no_wrong_hold(seed):
     assert not found(counted(20_000, seed=seed, batch=200, sizes=SMALL._replace(texts=1000)))
 

@@ -269,8 +269,7 @@ class _Rounded(NamedTuple):
         dtype = _real_of(value)
         largest = [_largest(array, value) for array in arrays]
         # Squares of numbers scaled by the largest one neither overflow nor vanish.
-        tiny = jnp.finfo(dtype).tiny
-        units = [1 / jnp.where(top < tiny, 1, top) for top in largest]
+        units = [1 / jnp.where(top < jnp.finfo(dtype).tiny, 1, top) for top in largest]
         scaled = [_real(array, value) * unit for array, unit in zip(arrays, units, strict=True)]
         squares = [(numbers * numbers).sum() for numbers in scaled]
         return cls(jnp.array([0.0, *eps], dtype), _gathered(largest, dtype), _gathered(squares, dtype))
@@ -283,10 +282,8 @@ def _completeness(value: Array, total: Array, largest: Array, rounded: _Rounded,
     scale = jnp.where(scale == 0, 1, scale)
     of_parts = (rounded.eps * rounded.largest / jnp.where(unit == 0, 1, unit)) ** 2 * rounded.squares
     squares = (_eps(value) * size / scale) ** 2 + of_parts.sum() * (unit / scale) ** 2
-    # Numbers below the smallest normal one are rounded to zero, whatever their eps.
     smallest = jnp.where(unit > 0, jnp.finfo(size.dtype).tiny, 0)
-    rounding = jnp.maximum(jnp.sqrt(squares) * scale, smallest)
-    tolerance = FACTOR * jnp.log2(count.astype(size.dtype) + 4) * rounding
+    tolerance = FACTOR * jnp.log2(count.astype(size.dtype) + 4) * jnp.maximum(jnp.sqrt(squares) * scale, smallest)
     return Completeness(value, total, total - value, tolerance, jnp.broadcast_to(largest, size.shape))
 
 
@@ -318,8 +315,7 @@ def completeness_of(
     alike = [(array, coarsest) for coarsest, arrays in by_eps.items() for array in concatenated(arrays)]
     parts, rounded, eps = concatenated(parts), [array for array, _ in alike], [coarsest for _, coarsest in alike]
     # XLA takes the sum of a concatenation apart, in a time like the square of its parts or worse; but not of a choice.
-    summed = (jnp.where(part == 0, 0, part).astype(value.dtype).sum() for part in parts)
-    total = _gathered(summed, value.dtype).sum()
+    total = _gathered((jnp.where(part == 0, 0, part).astype(value.dtype).sum() for part in parts), value.dtype).sum()
     largest = _gathered((_largest(part, value) for part in parts), _real_of(value)).max()
     # The number of nonzero entries, by their signs: comparing and counting takes several times as long.
     count = _gathered((jnp.abs(jnp.sign(_real(part, value))).sum() for part in rounded), _real_of(value)).sum()

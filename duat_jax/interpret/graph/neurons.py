@@ -92,7 +92,7 @@ def position_of(model: Transformer, explanation: Explanation, stream: int | None
 
 
 class NeuronArrays(NamedTuple):
-    """What neurons read, and the changes and indices of the outputs that they raise and lower most."""
+    """Arrays of neurons: what they read, and the changes and indices of the outputs that they raise and lower most."""
 
     reads: Reads
     highest: tuple[Float[Array, "neurons outputs"], Int[Array, "neurons outputs"]] | None

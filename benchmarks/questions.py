@@ -1,4 +1,4 @@
-"""Claim: of SmolLM2-135M an explanation takes 2.6 to 3.2 × the forward pass, and a contrast 5 to 8.4 ×.
+"""Claim: of SmolLM2-135M an explanation takes 2.5 to 2.9 × the forward pass, and a contrast 4.1 to 7 ×.
 
 Run `make install && python -m benchmarks.questions` on two quiet cores (12 minutes), then `make pages`. With
 `--python PATH`, an interpreter that has the packages of `benchmarks/neighbours.py`, their methods are run in turn too.

@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from duat_jax.nn.linear import PRECISION
-from duat_jax.nn.pattern import require_boolean
+from duat_jax.nn.pattern import masked, require_boolean
 from duat_jax.transform.marks import hold
 
 ROWS = 256
@@ -33,7 +33,7 @@ def _mix(
     scores = scale * jnp.einsum("...qgf,...kf->...qgk", queries, keys, precision=PRECISION)
     if cap is not None:
         scores = cap * jnp.tanh(scores / cap)
-    scores = jnp.where(visible, scores, jnp.finfo(scores.dtype).min)
+    scores = masked(scores, visible)
     if sinks is not None:
         scores = jnp.concatenate([scores, jnp.broadcast_to(sinks[:, None], (*scores.shape[:-1], 1))], -1)
     pattern = jax.nn.softmax(scores)[..., : visible.shape[-1]]

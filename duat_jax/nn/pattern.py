@@ -99,6 +99,22 @@ def cap_ratio(scores: Float[Array, "..."], cap: float) -> Float[Array, "..."]:
     return jnp.where(at_zero, 1, cap * jnp.tanh(scores / cap) / jnp.where(at_zero, 1, scores))
 
 
+def masked(scores: Float[Array, "..."], visible: Bool[Array, "..."]) -> Float[Array, "..."]:
+    """Return scores with `−∞` where a query doesn't see a key, and the smallest number where it sees none.
+
+    Args:
+        scores: `[..., keys]`.
+        visible: the keys that each query sees; it broadcasts against them.
+
+    Example:
+        >>> masked(jnp.zeros((2, 2)), jnp.array([[True, False], [False, False]])).tolist()
+        [[0.0, -inf], [-3.40282...e+38, -3.40282...e+38]]
+    """
+    # A finite number alone would be above scores that overflow to −∞, so that what is hidden would be read.
+    hidden = jnp.where(visible.any(-1, keepdims=True), -jnp.inf, float(jnp.finfo(scores.dtype).min))
+    return jnp.where(visible, scores, hidden.astype(scores.dtype))
+
+
 def attention_pattern(
     queries: Float[Array, "... queries heads head_features"],
     keys: Float[Array, "... keys heads head_features"],
@@ -124,7 +140,7 @@ def attention_pattern(
     if cap is not None:
         scores = soft_cap(scores, cap, "attention")
     if visible is not None:
-        scores = jnp.where(visible[..., None, :, :], scores, jnp.finfo(scores.dtype).min)
+        scores = masked(scores, visible[..., None, :, :])
     if sinks is None:
         return hold(jax.nn.softmax(scores), "attention.pattern")
     silent = jnp.broadcast_to(sinks[:, None, None], (*scores.shape[:-1], 1))

@@ -252,3 +252,12 @@ def test_memory_grows_in_proportion_to_tokens(optimised, monkeypatch):
     short, long = (temporaries(attend, tokens) for tokens in (512, 2048))
     assert long < 4.4 * short
     assert temporaries(stored, 2048) > 20 * long
+
+
+@pytest.mark.parametrize("mix", [attend, stored])
+def test_a_query_whose_scores_all_overflow_reads_nothing_that_is_hidden_from_it(mix):
+    queries, keys, values, _ = drawn(tokens=8)
+    queries = jnp.abs(queries).at[1].multiply(1e200)
+    mixed = mix(queries, -1e200 * jnp.abs(keys), values, scale=1.0, causal=True, window=None)
+    assert np.isnan(mixed[1]).all()
+    assert np.isfinite(mixed[0]).all()

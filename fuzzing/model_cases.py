@@ -25,7 +25,7 @@ KINDS = ("models", "files", "results")
 
 
 class Sizes(NamedTuple):
-    """How much is asked of one checkpoint.
+    """The numbers of texts, pairs and changed files that are drawn for one checkpoint.
 
     Args:
         texts: that are explained.

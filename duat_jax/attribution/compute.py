@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
@@ -16,6 +15,7 @@ from duat_jax.deprecation import renamed_arguments
 from duat_jax.errors import InvalidInput, NotFinite
 from duat_jax.inputs.baseline_kinds import Baseline
 from duat_jax.inputs.baselines import ContrastQuestion, ask_contrast
+from duat_jax.inputs.batching import over_rows
 from duat_jax.inputs.model_inputs import ManyInputs, OneInput
 from duat_jax.inputs.question import ask_once
 from duat_jax.interpret.comparison import compare_runs
@@ -172,5 +172,4 @@ def _scores(
 
     if not of_change:
         return scores(None)
-    # Mapping over one would be traced and compiled for nothing.
-    return scores(references[0]) if len(references) == 1 else jax.vmap(scores)(references).mean(0)
+    return over_rows(scores, references).mean(0)

@@ -100,11 +100,15 @@ def cap_ratio(scores: Float[Array, "..."], cap: float) -> Float[Array, "..."]:
 
 
 def masked(scores: Float[Array, "..."], visible: Bool[Array, "..."]) -> Float[Array, "..."]:
-    """Return scores with `−∞` where a query doesn't see a key, and the smallest number where it sees none.
+    """Return scores with `−∞` where a query doesn't see a key, and the lowest finite number where it sees none.
 
     Args:
         scores: `[..., keys]`.
         visible: the keys that each query sees; it broadcasts against them.
+
+    Returns:
+        The masked scores, `[..., keys]`: a query with any visible key has no weight on the others, or NaN if all that
+        it sees overflow.
 
     Example:
         >>> masked(jnp.zeros((2, 2)), jnp.array([[True, False], [False, False]])).tolist()

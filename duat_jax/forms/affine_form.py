@@ -108,7 +108,7 @@ def _question(recording: Recording, target: Target, factors: Iterable[Site]) -> 
 
 
 def _slopes(recording: Recording, gate_rule: str | None) -> Seen:
-    """Return `σ(0)` and the slope `(σ(z) − σ(0)) / z` of every term, or the gate's and the factor's shares of these."""
+    """Return `σ(0)` and the slope of every term (`slopes.py`), or the gate's and the factor's shares of these."""
     factors, share = shared_factors(recording, gate_rule), GATE_RULES[gate_rule or GATE_RULE]
     at_zero, slopes = slopes_of(recording)
     provided: Seen = {}
@@ -168,10 +168,11 @@ def collapse(
     """Collapse a function to one affine map at one input: `fn(x) = W(x) x + b(x)`.
 
     Every term's slope `s = (σ(z) − σ(0)) / z` is held (at `z = 0` it is `σ'(0)`, of a kink the mean of both sides), and
-    `σ(0)` is carried as a bias.  `σ'` is that of the operations that `σ` computes: rules of `jax.custom_jvp` and
-    `jax.custom_vjp` and `jax.lax.stop_gradient` are left out.  Where σ is piecewise linear, the map is exact in a
-    neighbourhood.  A gated term `σ(g) ⊙ u` is a product of two things that flow: a rule says which one does, and the
-    map is exact as a value by each rule:
+    `σ(0)` is carried as a bias; where `σ(0)` isn't finite, as of a logarithm, the slope is `σ(z) / z` and nothing is
+    carried.  `σ'` is that of the operations that `σ` computes: rules of `jax.custom_jvp` and `jax.custom_vjp` and
+    `jax.lax.stop_gradient` are left out.  Where σ is piecewise linear, the map is exact in a neighbourhood.  A gated
+    term `σ(g) ⊙ u` is a product of two things that flow: a rule says which one does, and the map is exact as a value by
+    each rule:
 
     | gate rule | the term |
     |---|---|

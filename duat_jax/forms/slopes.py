@@ -1,4 +1,7 @@
-"""The slopes of terms in the collapse: `s = (σ(z) − σ(0)) / z`, and `σ'(0)` where `z` is zero."""
+"""The slopes of terms in the collapse: `s = (σ(z) − σ(0)) / z`, and `σ'(0)` where `z` is zero.
+
+Where `σ(0)` isn't finite, as of a logarithm, the term is `(σ(z) / z) z` and carries no constant.
+"""
 
 import math
 from collections.abc import Callable
@@ -17,7 +20,7 @@ from duat_jax.transform.secant.elementwise_secants import slope
 
 
 def slopes_of(recording: Recording) -> tuple[Seen, Seen]:
-    """Return `σ(0)` and the slope of every term, by its activation."""
+    """Return `σ(0)`, or zero where that isn't finite, and the slope of every term, by its activation."""
     program, seen = recording.program, recording.seen
     z = {site: seen[site] for site in program.of_kind(marks.PRE_ACTIVATION)}
     if not z:
@@ -25,7 +28,7 @@ def slopes_of(recording: Recording) -> tuple[Seen, Seen]:
     zeros, ones = jax.tree.map(jnp.zeros_like, z), jax.tree.map(jnp.ones_like, z)
     # A rule of differentiation that the user gave is a claim.
     activations = by_own_operations(partial(activations_of, recording))
-    at_zero = activations(zeros)
+    at_zero = {site: jnp.where(jnp.isfinite(constant), constant, 0) for site, constant in activations(zeros).items()}
     by_activation = {site._replace(kind=marks.ACTIVATION): site for site in z}
     points, origin = ({site: tree[by_activation[site]] for site in at_zero} for tree in (z, zeros))
 

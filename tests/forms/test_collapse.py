@@ -8,11 +8,12 @@ import mpmath
 import numpy as np
 import pytest
 from functions import scan_of
-from helpers import BLOCK_NAMES, close, make_input, make_stack, numbers, relative
+from helpers import BLOCK_NAMES, close, make_input, make_stack, near, numbers, relative
 
 import duat_jax as duat
 from duat_jax.forms.affine_form import GATE_RULES, KINDS, collapsed_contributions
 from duat_jax.forms.coefficients import coefficients
+from duat_jax.forms.completeness import HOLDS
 from duat_jax.nn import ACTIVATIONS
 from duat_jax.transform.recording import record_kinds
 
@@ -83,6 +84,15 @@ def test_slopes_are_right_from_zero_to_large_pre_activations(name, dtype):
     rtol = 1e3 * float(jnp.finfo(dtype).eps)
     relative(np.diag(form.linear.dense()), expected, within=rtol)
     assert form.completeness.holds.all()
+
+
+@pytest.mark.parametrize(("name", "sigma"), {"log": jnp.log, "1 / z": lambda z: 1 / z}.items())
+def test_a_term_that_isnt_finite_at_zero_is_its_ratio_and_carries_no_constant(name, sigma):
+    z = jnp.array([1e-30, 0.5, 1, np.e, 3e4])
+    form = duat.collapse(lambda x: duat.term(sigma, x, "term"), z)
+    relative(np.diag(form.linear.dense()), sigma(z) / z, within=1e-14)
+    near(form.bias, np.zeros(5), within=0)
+    assert form.completeness.verdict == HOLDS
 
 
 @pytest.mark.parametrize(("activation", "scanned"), [("sigmoid", True), ("gelu", False)])

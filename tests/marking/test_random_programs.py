@@ -1,4 +1,4 @@
-"""Automatic marks keep the values of random programs, and the parts sum to what the plain function computes."""
+"""Automatic marks keep the values of random programs; parts and collapse sum to what the plain function computes."""
 
 import jax
 import pytest
@@ -22,7 +22,18 @@ def test_a_random_program_is_decomposed(seed):
     found = duat.decompose(fn, X, marks="auto")
     assert found.completeness.verdict == HOLDS, names
     parts = (found.input, *found.terms.values(), *found.offsets.values(), found.unmarked)
-    near(sum(float(part.sum()) for part in parts), fn(X), 1e-11)
+    near(sum(float(part.sum()) for part in parts), expected, 1e-11)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:all of the result is")
+@pytest.mark.parametrize("seed", range(ALL))
+def test_a_random_program_is_collapsed(seed):
+    """Some take the logarithm of a sum of exponentials, which isn't finite at zero."""
+    fn, names = program(seed)
+    form = duat.collapse(fn, X, marks="auto")
+    near(form.linear(X) + form.bias, jax.jit(fn)(X), 1e-11)
+    assert form.completeness.verdict == HOLDS, names
 
 
 @pytest.mark.filterwarnings("ignore:all of the result is")

@@ -45,6 +45,11 @@ class AdaptableLayer(NamedTuple):
         """Output size of the stored layer."""
         return _stored(self.transform, [(0, size) for size in self.outputs])[int(not self.transposed)]
 
+    @property
+    def is_router(self) -> bool:
+        """Whether it chooses the experts of a mixture."""
+        return self.paths[0].endswith(".mlp.router")
+
     def split(self, up: Float[Array, "rank outputs"]) -> list[Array]:
         """Split the matrix `B` of a stored layer's update into those of the model's layers."""
         shapes = [(len(up), size) for size in self.outputs]
@@ -111,10 +116,11 @@ def shapes_of(model: Transformer) -> dict[str, tuple[int, ...]]:
 
 
 def module_names(model: Transformer, modules: Iterable[str]) -> list[str]:
-    """Return the stored names of the selected layers, in the order of the checkpoint."""
+    """Return the stored names of the selected layers, or of all in blocks but routers, in the checkpoint's order."""
     known, modules = adaptable_layers(model), list(modules)
     if not modules:
-        return [name for name, place in known.items() if place.paths[0].startswith("stack.")]
+        inside = {name: place for name, place in known.items() if place.paths[0].startswith("stack.")}
+        return [name for name, place in inside.items() if not place.is_router]
     if absent := [module for module in modules if not any(_called(name, module) for name in known)]:
         kinds = dict.fromkeys(re.sub(r"^.*\.\d+\.", "", name) for name in known)
         raise InvalidInput(

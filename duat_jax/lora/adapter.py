@@ -93,7 +93,8 @@ def new_adapters(
 
     Args:
         model: a loaded model.
-        modules: which layers, by the ends of their stored names, such as `"c_attn"`; all of the blocks if empty.
+        modules: which layers, by the ends of their stored names, such as `"c_attn"`; if empty, all of the blocks but
+            the routers of mixtures of experts, which PEFT takes for no linear layers.
         rank: the rank of every update.
         alpha: `α`.
         seed: the seed of `A`, whose entries are uniform in `±1/√inputs`.

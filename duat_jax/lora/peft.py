@@ -31,6 +31,8 @@ from duat_jax.processes import on_host
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
+UNREAD_ROUTERS = ("granitemoe", "gpt_oss")
+"""Families of which PEFT 0.21 doesn't read an adapter of a router: it drops the one, and refuses the other."""
 
 
 def _opened(directory: Path | str) -> tuple[Path, AdapterSettings, Safetensors]:
@@ -244,6 +246,8 @@ def _problems(module: str, tensors: dict[str, str], stored: Safetensors, place: 
 def save_adapters(directory: Path | str, adapters: Adapters, model: Transformer, *, base: str | None = None) -> None:
     """Write adapters in the layout of PEFT; if that fails, nothing is left behind.
 
+    Adapters of the routers of a Granite MoE and a GPT-OSS, which PEFT 0.21 doesn't read, are written with a warning.
+
     Args:
         directory: a new directory, or an empty one.
         adapters: the adapters.
@@ -275,6 +279,12 @@ def save_adapters(directory: Path | str, adapters: Adapters, model: Transformer,
         raise BadCheckpoint("PEFT needs an adapter of low rank besides weights that are stored whole: give one")
     (rank, _), (alpha, _) = (Counter(numbers.values()).most_common(1)[0] for numbers in (ranks, alphas))
     linear = [known[module] for module, adapter in adapters.items() if isinstance(adapter, Adapter)]
+    routers = [module for module in adapters if module in known and known[module].is_router]
+    if routers and model.config.family in UNREAD_ROUTERS:
+        warn_caller(
+            f"PEFT 0.21 reads no adapter of a router of {model.config.family}, such as {routers[0]}: the files are for"
+            " load_adapters; save_merged writes a checkpoint that has the update"
+        )
     config = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM" if model.config.head.kind == "next token" else None,

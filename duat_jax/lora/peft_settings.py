@@ -27,6 +27,14 @@ SUPPORTED: dict[str, Any] = {
 }
 """Fields that change the computation, and the only value of each that is supported."""
 
+MERGED_BY_PEFT = ("peft_type", "bias", "use_dora", "trainable_token_indices", "target_parameters")
+"""Fields whose other values PEFT merges into a checkpoint that is read."""
+REMEDY = (
+    "merge it into its base in PEFT, PeftModel.from_pretrained(BASE, ADAPTER).merge_and_unload()"
+    ".save_pretrained(DIRECTORY), and load that directory"
+)
+"""What to do about them."""
+
 
 class AdapterSettings:
     """Ranks and scales of adapters, and the modules that have them or are stored whole.
@@ -39,6 +47,9 @@ class AdapterSettings:
         self.settings = Settings(values)
         for name, value in SUPPORTED.items():
             self.settings.expect(name, value)
+        merged = [i for i, problem in enumerate(self.settings.problems) if problem.startswith(MERGED_BY_PEFT)]
+        if merged:
+            self.settings.problems[merged[0]] += f": {REMEDY}"
         self.base = values.get("base_model_name_or_path")
         self._rank = self.settings.integer("r")
         self._alpha = self.settings.number("lora_alpha", 8.0)

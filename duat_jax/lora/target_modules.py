@@ -26,7 +26,7 @@ class TargetModules:
         self.patterns = [patterns] if isinstance(patterns, str) else patterns
         layers = settings.values.get("layers_to_transform")
         self.layers = [layers] if isinstance(layers, int) else layers or []
-        if not self.targets:
+        if not self.targets and not settings.values.get("target_parameters"):  # which is refused itself
             settings.problems.append("target_modules must name the layers that have adapters, as when PEFT saves")
         if not isinstance(self.layers, list) or not all(isinstance(layer, int) for layer in self.layers):
             settings.problems.append(f"layers_to_transform must be numbers of layers, not {quoted(layers)}")

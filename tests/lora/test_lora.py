@@ -113,6 +113,11 @@ def infinite(tensors):
     ("changes", "tensors", "said"),
     [
         ({"peft_type": "IA3", "use_dora": True, "bias": "all"}, None, ("peft_type", "use_dora", "bias")),
+        (
+            {"target_modules": [], "target_parameters": ["experts.down_proj"]},
+            None,
+            ("adapter_config.json: target_parameters = ['experts.down_proj'] isn't supported", "merge_and_unload()"),
+        ),
         ({"r": 0, "lora_alpha": "x", "new_field": 3}, None, ("r must", "lora_alpha must", "new_field")),
         ({"init_lora_weights": "pissa"}, None, ("changes the base model too",)),
         (

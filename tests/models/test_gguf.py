@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from cases import GOLDEN
 from containers import (
     AROUND_MLP,
     CONFIG,
@@ -28,6 +29,7 @@ from containers import (
 import duat_jax as duat
 from duat_jax.models.checkpoint.gguf_checkpoint import GgufCheckpoint
 from duat_jax.models.checkpoint.gguf_header import read_header
+from duat_jax.models.checkpoint.gguf_unread import DIRECTORIES
 
 BIASED = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj")
 LLAMA = {"model_type": "llama", "hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
@@ -292,6 +294,14 @@ def test_an_unknown_architecture_is_refused_by_name(tmp_path, architecture):
     for load in (duat.load, duat.load_config):
         with pytest.raises(duat.BadCheckpoint, match=f"general.architecture = '{architecture}' isn't supported"):
             load(file)
+
+
+@pytest.mark.parametrize("architecture", DIRECTORIES)
+def test_an_architecture_whose_directory_is_read_is_refused_with_its_family(tmp_path, architecture):
+    file, family = write_gguf(tmp_path / "a.gguf", architecture, {}), DIRECTORIES[architecture]
+    with pytest.raises(duat.BadCheckpoint, match=f"load the Hugging Face directory .* is read as a {family}$"):
+        duat.load_config(file)
+    assert duat.load(GOLDEN / family).config.family == family
 
 
 @pytest.mark.parametrize("name", ["blk.0.ffn_gate_inp.weight", "blk.0.attn_rot_embd.weight", "rope_freqs.bias", "x"])

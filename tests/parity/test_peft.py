@@ -28,6 +28,33 @@ TARGETS = {
     "modernbert": ["Wqkv", "Wi"],
     "vit": ["q_proj", "o_proj", "fc1", "fc2"],
 }
+ROUTERS = {
+    "mixtral": ("block_sparse_moe.gate", "read"),
+    "qwen3_moe": ("mlp.gate", "read"),
+    "olmoe": ("mlp.gate", "read"),
+    "granitemoe": ("block_sparse_moe.router.layer", "dropped"),
+    "gpt_oss": ("mlp.router", "refused"),
+}
+"""The router of each mixture of experts, and what PEFT does with an adapter of it that is written here."""
+
+
+def _of_experts(base):
+    names = [name for name, _ in base.named_parameters() if name.endswith("experts.down_proj")]
+    return peft.LoraConfig(r=3, target_modules=[], target_parameters=names)
+
+
+QUERIES = ["q_proj", "v_proj"]
+UNREAD = {
+    "target_parameters": _of_experts,
+    "use_dora": lambda base: peft.LoraConfig(r=2, target_modules=QUERIES, use_dora=True),
+    "bias": lambda base: peft.LoraConfig(r=2, target_modules=QUERIES, bias="all"),
+    "trainable_token_indices": lambda base: peft.LoraConfig(
+        r=2, target_modules=QUERIES, trainable_token_indices=[1, 2]
+    ),
+    "peft_type": lambda base: peft.LoHaConfig(r=2, target_modules=QUERIES),
+}
+"""Adapters that aren't read, by the field that says so."""
+LLAMAS = [("llama", field) for field in UNREAD if field != "target_parameters"]
 SETTINGS = {
     "plain": {},
     "another rank": {"rank_pattern": {r"\w+\.0\..*": 2}, "alpha_pattern": {r"\w+\.1\..*": 5}},
@@ -71,22 +98,69 @@ def test_an_adapter_made_by_peft_agrees(family, settings, tmp_path):
     check_agrees(case, {"target_modules": TARGETS[family], **SETTINGS[settings]}, tmp_path)
 
 
-@pytest.mark.parametrize("family", TARGETS)
+def drawn(model, modules=()):
+    """Return adapters made here that change what the model says."""
+    random = np.random.default_rng(0)
+    return {
+        name: one._replace(up=jnp.asarray(random.normal(size=one.up.shape, scale=0.3), jnp.float32))
+        for name, one in new_adapters(model, modules, rank=2, alpha=5.0).items()
+    }
+
+
+@pytest.mark.parametrize("family", [*TARGETS, *ROUTERS])
 def test_an_adapter_made_here_loads_in_peft(family, tmp_path):
     case = make_case(family, {})
     base = hugging_face.make(tmp_path / "base", case.architecture, case.settings)
     model, given = duat.load(tmp_path / "base"), jnp.asarray(inputs(case))
-    random = np.random.default_rng(0)
-    adapters = {
-        name: one._replace(up=jnp.asarray(random.normal(size=one.up.shape, scale=0.3), jnp.float32))
-        for name, one in new_adapters(model, rank=2, alpha=5.0).items()
-    }
+    adapters = drawn(model)
     last = list(adapters)[-1]
     adapters[last] = adapters[last]._replace(scale=jnp.asarray(0.5, jnp.float32))
     save_adapters(tmp_path / "adapter", adapters, model)
     adapted = peft.PeftModel.from_pretrained(base, tmp_path / "adapter")
     assert sum("lora_A" in name for name, _ in adapted.named_parameters()) == len(adapters)
     assert relative_error(np.asarray(adapt(model, adapters)(given)), said(adapted, case, tmp_path)) < TOLERANCE
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("family", ROUTERS)
+def test_peft_reads_an_adapter_of_a_router_of_three_mixtures(family, tmp_path):
+    case, (router, does) = make_case(family, {}), ROUTERS[family]
+    base = hugging_face.make(tmp_path / "base", case.architecture, case.settings)
+    model, before = duat.load(tmp_path / "base"), said(base, case, tmp_path)
+    adapters = drawn(model, ["q_proj", router])
+    save_adapters(tmp_path / "adapter", adapters, model)
+    if does == "refused":
+        with pytest.raises(ValueError, match="Router.* is not supported"):
+            peft.PeftModel.from_pretrained(base, tmp_path / "adapter")
+        return
+    kept = adapters if does == "read" else {name: one for name, one in adapters.items() if router not in name}
+    theirs = said(peft.PeftModel.from_pretrained(base, tmp_path / "adapter"), case, tmp_path)
+    assert relative_error(theirs, before) > 1000 * TOLERANCE
+    assert relative_error(np.asarray(adapt(model, kept)(jnp.asarray(inputs(case)))), theirs) < TOLERANCE
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("family", "field"), [(family, "target_parameters") for family in ROUTERS] + LLAMAS)
+def test_an_adapter_that_is_refused_is_read_merged_by_peft_as_the_error_says(family, field, tmp_path):
+    case = make_case(family, {})
+    base = hugging_face.make(tmp_path / "base", case.architecture, case.settings)
+    adapted = peft.get_peft_model(base, UNREAD[field](base))
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in adapted.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    adapted.save_pretrained(tmp_path / "adapter")
+    expected = said(adapted, case, tmp_path)
+    with pytest.raises(
+        duat.BadCheckpoint, match=rf"{field} = .* isn't supported.*: merge .*merge_and_unload\(\)"
+    ) as error:
+        load_adapters(tmp_path / "adapter", duat.load(tmp_path / "base"))
+    assert "target_modules must name" not in str(error.value)
+    fresh = getattr(transformers, case.architecture).from_pretrained(tmp_path / "base")
+    peft.PeftModel.from_pretrained(fresh, tmp_path / "adapter").merge_and_unload().save_pretrained(tmp_path / "merged")
+    ours = np.asarray(duat.load(tmp_path / "merged")(jnp.asarray(inputs(case))))
+    assert relative_error(ours, expected) < TOLERANCE
 
 
 @pytest.mark.filterwarnings("ignore")

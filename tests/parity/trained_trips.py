@@ -13,7 +13,7 @@ from duat_jax.training import train
 from duat_jax.training.next_token import TrainingSettings, next_token_run
 
 from . import hugging_face
-from .adapter_trips import ATTENTION, beside
+from .adapter_trips import beside
 from .cases import Case
 from .comparison import DTYPES, parameters
 from .derived_trips import read_back
@@ -39,9 +39,7 @@ def trained(case: Case, folder: Path) -> Iterator[tuple[str, str, str]]:
     require_moved(base, last)
     yield from read_back(folder / form, kind, parameters(last))
 
-    # PEFT takes a router for no linear layer.
-    modules = ATTENTION if any(block.mlp == "experts" for block in base.config.blocks) else ()
-    adapters, _ = train_adapters(base, new_adapters(base, modules, rank=2), PIECES, SETTINGS)
+    adapters, _ = train_adapters(base, new_adapters(base, rank=2), PIECES, SETTINGS)
     save_adapters(folder / "trained adapter", adapters, base)
     for dtype in DTYPES:
         yield "PEFT adapter trained here", dtype, beside(kind, folder, "trained adapter", dtype, adapters)

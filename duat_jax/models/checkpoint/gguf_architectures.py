@@ -9,7 +9,7 @@ import gguf
 
 from duat_jax.errors import BadCheckpoint
 from duat_jax.models.checkpoint.gguf_header import Header
-from duat_jax.models.checkpoint.problems import quoted
+from duat_jax.models.checkpoint.gguf_unread import unread_architecture, unread_bert
 from duat_jax.models.registry import FAMILIES
 
 _CAPS_AND_WINDOW = {
@@ -336,13 +336,9 @@ def architecture_of(path: Path, metadata: Mapping[str, Any]) -> Architecture:
     """Return the architecture of a file."""
     name = metadata.get("general.architecture")
     if not isinstance(name, str) or name not in ARCHITECTURES:
-        supported = ", ".join(ARCHITECTURES)
-        raise BadCheckpoint(f"{path}: general.architecture = {quoted(name)} isn't supported, only {supported} are")
+        raise BadCheckpoint(unread_architecture(path, name, ARCHITECTURES))
     if name == "bert" and (kind := metadata.get("tokenizer.ggml.model", "bert")) != "bert":
-        raise BadCheckpoint(
-            f"{path}: a bert whose tokenizer.ggml.model = {quoted(kind)} is a RoBERTa without the rows before its first"
-            " place, which isn't supported: load its checkpoint directory"
-        )
+        raise BadCheckpoint(unread_bert(path, kind))
     if name == "olmo2" and "olmo2.attention.sliding_window" in metadata:
         return OLMO3
     experts = metadata.get("llama.expert_count")

@@ -110,8 +110,13 @@ def at_both(equation: core.JaxprEqn, operands: Sequence[ChangedValue]) -> list[A
     # as of random bits, of programs within a program and of a user's own rule for batches.
     if not _is_mapped(equation.primitive.name) or any(operand.apart for operand in operands):
         return [jnp.stack(pair) for pair in _pairs(equation, operands)]
+    values = [operand.value for operand in operands]
     axes = [0 if operand.moves else None for operand in operands]
-    return jax.vmap(lambda *values: apply(equation, values), axes)(*(operand.value for operand in operands))
+    if equation.primitive.name.startswith(("gather", "scatter")):
+        # With one index for both, XLA for TPUs lays the axis of two inputs innermost, and pads it to 128.
+        values = [x if axis == 0 else jnp.broadcast_to(x, (2, *x.shape)) for x, axis in zip(values, axes, strict=True)]
+        axes = [0] * len(values)
+    return jax.vmap(lambda *values: apply(equation, values), axes)(*values)
 
 
 MAPPED = ELEMENTWISE | {"argmax", "argmin", "reduce_and", "reduce_or"}

@@ -57,7 +57,7 @@ OWN_CODE = "no part of a model here computes it; in your own function the forms 
     here="`duat.secant` from (0, 0) to (3, 4) has parts of −1.8 and −2.7 and a jump of −0.5; with JAX 0.12, whose"
     " `hypot` scales small numbers, parts of 10²² that cancel, and a note that says so: write"
     " `sqrt(x² + y²)`, whose parts are −1.8 and −3.2",
-    source="`jax.numpy.hypot`: `_hypot` with a rule of its own since 0.12",
+    source="`jax.numpy.hypot`: `_hypot` with a `defjvp` in 0.12, none in 0.11.2",
 )
 def hypot_at_zero() -> str:
     """Return the gradient in both arguments."""
@@ -95,7 +95,12 @@ def scatter_max_clipped() -> str:
     return str(float(jax.grad(lambda v: jnp.zeros(3).at[5].max(v, mode="clip").sum())(1.0)))
 
 
-@probe("jax", "`float32(1) // float32(0)`", here=OWN_CODE, source="`jax.numpy.floor_divide`")
+@probe(
+    "jax",
+    "`float32(1) // float32(0)`",
+    here=OWN_CODE,
+    source="`jax.numpy.floor_divide`, by `_float_divmod` of its module",
+)
 def floor_division_by_zero() -> str:
     """Return the quotient."""
     import jax.numpy as jnp
@@ -115,7 +120,7 @@ def whole_division_by_zero() -> str:
     "jax",
     "entry 502 of `linspace(-4, 4, 1001, dtype=bfloat16)`, which is 0.016",
     here="no model here has a `linspace`",
-    source="`jax.numpy.linspace`",
+    source="`jax.numpy.linspace`, by `_linspace`, which multiplies a step by whole numbers in 0.12",
 )
 def bfloat16_linspace() -> str:
     """Return the entry."""
@@ -124,7 +129,7 @@ def bfloat16_linspace() -> str:
     return str(float(jnp.linspace(-4, 4, 1001, dtype=jnp.bfloat16)[502]))
 
 
-@probe("jax", "error of `lgamma(0.99)` in float32", here=OWN_CODE, source="`jax.lax.lgamma`, compiled by XLA for CPUs")
+@probe("jax", "error of `lgamma(0.99)` in float32", here=OWN_CODE, source="`jax.lax.lgamma`; since 0.12 `lgamma_impl`")
 def lgamma_near_its_zero() -> str:
     """Return the size of the relative error."""
     import math

@@ -172,3 +172,133 @@ def permutation_of_one() -> str:
     from captum.attr import FeaturePermutation
 
     return str(FeaturePermutation(lambda x: (x**2).sum(1)).attribute(torch.tensor([[1.0, 2.0]]))[0].tolist())
+
+
+@probe(
+    "tokenizers",
+    "digest of the ids and offsets of three texts by seven pipelines: normalizers, pre-tokenizers, an added token with"
+    " `lstrip`, truncation from the left",
+    here="a checkpoint's `tokenizer.json` is run by `tokenizers`",
+    source="`tokenizers.Tokenizer.encode`; no difference seen",
+)
+def tokenizer_digest() -> str:
+    """Return the digest."""
+    import hashlib
+
+    from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+    texts = ["The quick  brown ﬁx, 12345 times.", "Ünïcode Straße don't", "<m> a\tb\n\n c<m>"]
+    pipelines: list[tuple[Any, Any]] = [
+        (normalizers.NFKC(), pre_tokenizers.ByteLevel(add_prefix_space=False)),
+        (normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()),
+        (normalizers.StripAccents(), pre_tokenizers.Metaspace()),
+        (normalizers.Lowercase(), pre_tokenizers.Digits(individual_digits=True)),
+        (normalizers.NFD(), pre_tokenizers.Whitespace()),
+        (normalizers.Replace("a", "bb"), pre_tokenizers.Punctuation("isolated")),
+        (normalizers.Prepend("▁"), pre_tokenizers.UnicodeScripts()),
+    ]
+    answers: list[Any] = []
+    for normalizer, pre_tokenizer in pipelines:
+        tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+        tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
+        trainer = trainers.BpeTrainer(vocab_size=80, special_tokens=["<unk>"], show_progress=False)
+        tokenizer.train_from_iterator(texts, trainer)
+        tokenizer.add_special_tokens([AddedToken("<m>", lstrip=True)])
+        for text in texts:
+            whole = tokenizer.encode(text)
+            whole.truncate(9, direction="left")
+            answers.append((whole.ids, whole.offsets))
+    return hashlib.sha256(json.dumps(answers).encode()).hexdigest()[:8]
+
+
+def _torch_gradients(function: Any, *points: float) -> list[float]:
+    import torch
+
+    inputs = [torch.tensor(point, requires_grad=True) for point in points]
+    return [float(part) for part in torch.autograd.grad(function(*inputs), inputs)]
+
+
+@probe(
+    "torch",
+    "gradients of `abs` at 0 and of both sides of `maximum` at a tie",
+    here="`duat.secant` from 0 to 0 has the slope 0 for `abs`, the middle, and 0.5 for `maximum(x, 0)`",
+    source="`torch.abs`, `torch.maximum`; JAX has 1 and 0.5, 0.5",
+)
+def torch_ties() -> str:
+    """Return the gradients."""
+    import torch
+
+    return str(_torch_gradients(torch.abs, 0.0) + _torch_gradients(torch.maximum, 0.0, 0.0))
+
+
+@probe(
+    "torch",
+    "gradient of `clamp(x, 0, 1)` at 0",
+    here="`duat.secant` from 0 to 0 has the slope 0.5",
+    source="`torch.clamp`; JAX has 0.5 for `clip`",
+)
+def torch_clamp_at_a_bound() -> str:
+    """Return the gradient."""
+    return str(_torch_gradients(lambda x: x.clamp(0, 1), 0.0)[0])
+
+
+@probe(
+    "torch",
+    "`scaled_dot_product_attention` of a query from which every key is hidden",
+    here="attention is NaN where no key has a finite score, as in JAX, and the question ends with `NotFinite`",
+    source="`torch.nn.functional.scaled_dot_product_attention`, on a CPU",
+)
+def torch_hidden_row() -> str:
+    """Return an entry of its output."""
+    import torch
+
+    ones = torch.ones(1, 1, 2, 4)
+    hidden = torch.tensor([[True, True], [False, False]])
+    return str(float(torch.nn.functional.scaled_dot_product_attention(ones, ones, ones, attn_mask=hidden)[0, 0, 1, 0]))
+
+
+@probe(
+    "transformer-lens",
+    "sum of the parts of a Granite's logit by `ActivationCache.logit_attrs`, over the logit; `logits_scaling` is 4",
+    here="the parts sum to the logit: the scale is in the read-out",
+    source="`transformer_lens.ActivationCache.logit_attrs`",
+)
+def scaled_logit_parts() -> str:
+    """Return the ratio."""
+    import logging
+
+    import torch
+    from transformer_lens.model_bridge.sources import _bridge_builder as builder
+    from transformers import GraniteConfig, GraniteForCausalLM
+
+    logging.disable()
+    torch.manual_seed(0)
+    special = {"pad_token_id": 0, "bos_token_id": None, "eos_token_id": None, "initializer_range": 0.4}
+    model = GraniteForCausalLM(GraniteConfig(**SIZES | special, logits_scaling=4.0)).eval()
+    with torch.no_grad():
+        bridge = builder.build_bridge_from_module(model, type(model).__name__, hf_config=model.config)
+        logits, cache = bridge.run_with_cache(torch.tensor([[5, 7, 9, 3]]))
+        parts = cache.logit_attrs(cache.decompose_resid(pos_slice=-1), tokens=7, pos_slice=-1)
+    return f"{parts.sum() / logits[0, -1, 7]:.2f}"
+
+
+@probe(
+    "circuit-tracer",
+    "identifiers of feature 3 of layer 0 and of the error of layer 3, both at token 7",
+    here="`to_viewer` of a graph has names of their own for sums of other neurons",
+    source="`circuit_tracer.frontend.graph_models.Node`",
+)
+def node_identifiers() -> str:
+    """Return both."""
+    import sys
+    from importlib.metadata import distribution
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    # The one file, without the package around it, which imports PyTorch.
+    file = distribution("circuit-tracer").locate_file("circuit_tracer/frontend/graph_models.py")
+    spec = spec_from_file_location("graph_models", str(file))
+    assert spec is not None and spec.loader is not None
+    module = sys.modules.setdefault("graph_models", module_from_spec(spec))
+    spec.loader.exec_module(module)
+    feature, error = module.Node.feature_node(layer=0, pos=7, feat_idx=3), module.Node.error_node(layer=3, pos=7)
+    return f"{feature.node_id} and {error.node_id}"

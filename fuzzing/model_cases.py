@@ -12,14 +12,13 @@ from duat_jax.interpret.explain.result import Explanation
 from duat_jax.models.transformer import Transformer
 from duat_jax.sealed import seal, unseal
 from fuzzing import models
+from fuzzing.rounding import carried
 from fuzzing.verdicts import Tally
 
 OTHER_WORDS = ("é", "w99", "W1")
 """Words that a checkpoint's vocabulary lacks; they are token 0."""
 
 GAPS = (" ", "  ", "\n", "\t ")
-NUDGES = 3
-"""The number of times that weights are rounded otherwise."""
 KINDS = ("models", "files", "results")
 """The kinds of cases, by what is drawn."""
 
@@ -66,20 +65,20 @@ def ask(seed: int, tallies: dict[str, Tally], sizes: Sizes) -> None:
         for _ in range(sizes.pairs):
             _contrast(subject, tallies["models"])
         for _ in range(sizes.results):
-            answer, reference, rounding = explained[chance.integers(len(explained))]
+            answer, number = explained[chance.integers(len(explained))]
             answer.save(kept)
             kept.write_bytes(_changed_result(kept.read_bytes(), chance))
-            _open(f"a result of model {seed}", kept, reference, rounding, tallies["results"])
+            _open(f"a result of model {seed}", kept, number, tallies["results"])
         weights = directory / "model.safetensors"
         original = weights.read_bytes()
-        for number in range(sizes.files):
+        for file in range(sizes.files):
             weights.write_bytes(_changed(original, chance))
             try:
                 model = duat.load(directory)
             except duat.DuatError:
                 tallies["files"].refuse()
             else:
-                changed = _Subject(f"file {number} of model {seed}", model, models.read(directory), chance)
+                changed = _Subject(f"file {file} of model {seed}", model, models.read(directory), chance)
                 _explain(changed, 1, tallies["files"])
 
 
@@ -90,19 +89,28 @@ def _text(chance: np.random.Generator, length: int) -> tuple[str, list[int]]:
     return "".join(word + str(chance.choice(GAPS)) for word in words), ids
 
 
-def _number(subject: _Subject, ids: Sequence[int], target: int, contrast: int | None) -> tuple[float, float]:
-    """Return a logit at the last token, and how far single precision takes it: its own rounding, or that of weights."""
+class _Number(NamedTuple):
+    """A logit at the last token, or a difference of two."""
 
-    def read(logits: np.ndarray) -> float:
-        return float(logits[-1, target] - (0 if contrast is None else logits[-1, contrast]))
+    subject: _Subject
+    ids: Sequence[int]
+    target: int
+    contrast: int | None = None
 
-    exact = read(subject.logits(ids))
-    others = [subject.logits(ids, np.float32), *(subject.logits(ids, nudged=seed) for seed in range(1, NUDGES + 1))]
-    return exact, max(abs(read(each) - exact) for each in others)
+    def of(self, numbers: Callable[[np.ndarray], np.ndarray] = models.double) -> np.ndarray:
+        """Compute it in some numbers."""
+        logits = self.subject.logits(self.ids, numbers)[-1]
+        return np.asarray(logits[self.target] - (0 if self.contrast is None else logits[self.contrast]))
+
+    def rounding(self) -> float:
+        """Return how far single precision carries it: in NumPy, or in double precision that rounds as coarsely."""
+        exact, eps = self.of(), float(np.finfo(np.float32).eps)
+        off = carried(lambda rounded: self.of(lambda weights: rounded(models.double(weights))), exact, eps, seed=0)
+        return float(np.max([abs(self.of(lambda weights: weights.astype(np.float32)) - exact), *off]))
 
 
-def _explain(subject: _Subject, count: int, tally: Tally) -> list[tuple[Explanation, float, float]]:
-    """Explain texts, judge the answers, and return them with their references and what rounding does to these."""
+def _explain(subject: _Subject, count: int, tally: Tally) -> list[tuple[Explanation, _Number]]:
+    """Explain texts, judge the answers, and return them with what they explain."""
     chance = subject.chance
     texts = [_text(chance, int(chance.integers(1, models.POSITIONS + 1))) for _ in range(count)]
     target, contrast = map(int, chance.choice(models.VOCAB, 2, replace=False))
@@ -113,10 +121,10 @@ def _explain(subject: _Subject, count: int, tally: Tally) -> list[tuple[Explanat
         return []
     found = []
     for (_, ids), answer in zip(texts, answers, strict=True):
-        reference, rounding = _number(subject, ids, target, contrast)
+        number = _Number(subject, ids, target, contrast)
         case = f"{subject.name}, explain {ids}, {target} minus {contrast}"
-        tally.judge(case, answer.completeness, reference, rounding)
-        found.append((answer, reference, rounding))
+        tally.judge(case, answer.completeness, number.of(), number.rounding)
+        found.append((answer, number))
     return found
 
 
@@ -129,9 +137,9 @@ def _contrast(subject: _Subject, tally: Tally) -> None:
     except duat.DuatError:
         tally.refuse()
         return
-    (here, off), (there, other_off) = (_number(subject, each, target, None) for each in (ids, others))
+    here, there = (_Number(subject, each, target) for each in (ids, others))
     case = f"{subject.name}, contrast {ids} with {others}, {target}"
-    tally.judge(case, answer.completeness, here - there, off + other_off)
+    tally.judge(case, answer.completeness, here.of() - there.of(), lambda: here.rounding() + there.rounding())
 
 
 def _changed(content: bytes, chance: np.random.Generator) -> bytes:
@@ -159,7 +167,7 @@ def _changed_result(content: bytes, chance: np.random.Generator) -> bytes:
     return seal(arrays | {name: array}, head)
 
 
-def _open(case: str, file: Path, reference: float, rounding: float, tally: Tally) -> None:
+def _open(case: str, file: Path, number: _Number, tally: Tally) -> None:
     """Open a changed result, and judge the sum of the parts that it has now."""
     try:
         found = duat.open(file)
@@ -167,7 +175,8 @@ def _open(case: str, file: Path, reference: float, rounding: float, tally: Tally
         tally.refuse()
         return
     parts = [float(array.values.sum()) for array in found.arrays() if array.part in PARTS]
-    tally.judge(case, found.completeness._replace(sum=np.float64(sum(parts))), reference, rounding)
+    completeness = found.completeness._replace(sum=np.float64(sum(parts)))
+    tally.judge(case, completeness, number.of(), number.rounding)
 
 
 PARTS = ("embedding", "terms", "biases", "remainder")

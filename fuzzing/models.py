@@ -55,7 +55,7 @@ def _gpt2(chance: random.Random, numbers: np.random.Generator, positions: int) -
         "scale_attn_by_inverse_layer_idx": chance.random() < 0.3,
         "tie_word_embeddings": True,
     }
-    shapes = {"wte.weight": (VOCAB, width), "wpe.weight": (positions, width)}
+    shapes: dict[str, tuple[int, ...]] = {"wte.weight": (VOCAB, width), "wpe.weight": (positions, width)}
     shapes |= {f"ln_f.{name}": (width,) for name in ("weight", "bias")}
     for i in range(layers):
         for norm in ("ln_1", "ln_2"):
@@ -88,13 +88,16 @@ def _llama(chance: random.Random, numbers: np.random.Generator, positions: int) 
         "rope_theta": chance.choice((10.0, 10_000.0)),
         "tie_word_embeddings": False,
     }
-    shapes = {
+    shapes: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (VOCAB, width),
         "model.norm.weight": (width,),
         "lm_head.weight": (VOCAB, width),
     }
     for i in range(layers):
-        sizes = {"self_attn.q_proj": (heads * size, width), "self_attn.o_proj": (width, heads * size)}
+        sizes: dict[str, tuple[int, ...]] = {
+            "self_attn.q_proj": (heads * size, width),
+            "self_attn.o_proj": (width, heads * size),
+        }
         sizes |= {f"self_attn.{name}_proj": (groups * size, width) for name in "kv"}
         sizes |= {f"mlp.{name}_proj": (neurons, width) for name in ("gate", "up")} | {"mlp.down_proj": (width, neurons)}
         sizes |= {"input_layernorm": (width,), "post_attention_layernorm": (width,)}
@@ -194,10 +197,19 @@ LLAMA_PARTS = (
 )
 
 
-def read(directory: Path) -> Callable[..., Numbers]:
-    """Return the forward pass of a checkpoint: the logits of every place, from token ids, a dtype, and a seed.
+def double(array: Numbers) -> Numbers:
+    """Return an array in double precision.
 
-    With a seed other than 0 every weight is moved by as much as rounding to single precision may.
+    Args:
+        array: its numbers.
+    """
+    return array.astype(np.float64)
+
+
+def read(directory: Path) -> Callable[..., Numbers]:
+    """Return the forward pass of a checkpoint: the logits of every place, from token ids.
+
+    A function of an array of weights decides in which numbers is computed; `double` if absent.
 
     Args:
         directory: the checkpoint's.
@@ -206,13 +218,8 @@ def read(directory: Path) -> Callable[..., Numbers]:
     tensors = load_file(directory / "model.safetensors")
     compute = {"gpt2": _gpt2_logits, "llama": _llama_logits}[config["model_type"]]
 
-    def logits(ids: Any, dtype: Any = np.float64, nudged: int = 0) -> Numbers:
-        chance = np.random.default_rng(nudged)
-        weights = {name: array.astype(dtype) for name, array in tensors.items()}
-        if nudged:
-            eps = np.finfo(np.float32).eps
-            weights = {name: w * (1 + eps * chance.uniform(-1, 1, w.shape)) for name, w in weights.items()}
+    def logits(ids: Any, numbers: Callable[[Numbers], Numbers] = double) -> Numbers:
         with np.errstate(all="ignore"):
-            return compute(config, weights, np.asarray(ids))
+            return compute(config, {name: numbers(array) for name, array in tensors.items()}, np.asarray(ids))
 
     return logits

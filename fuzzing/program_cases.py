@@ -2,7 +2,8 @@
 
 import random
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +12,41 @@ import numpy as np
 import duat_jax as duat
 from duat_jax.forms.completeness import Completeness
 from fuzzing import programs
+from fuzzing.rounding import carried
 from fuzzing.verdicts import Tally, inputs
 
 DTYPES = ("float32", "float32", "float64", "float64", "bfloat16", "float16")
 """The dtypes of programs, the common ones twice."""
 
-NUDGES = 8
-"""The number of inputs that differ by one rounding, at which a program shows how far rounding carries."""
+
+@dataclass(frozen=True)
+class _Values:
+    """The values of a program at a batch of inputs."""
+
+    drawn: programs.Drawn
+    x: jax.Array
+    seed: int
+
+    @cached_property
+    def exact(self) -> np.ndarray:
+        """They, in extended precision."""
+        with np.errstate(all="ignore"):
+            return self._evaluate(np.asarray)
+
+    @cached_property
+    def rounding(self) -> np.ndarray:
+        """How far rounding carries them: in the program itself, or in extended precision that rounds as coarsely."""
+        eps, x = float(jnp.finfo(self.x.dtype).eps), np.asarray(self.x).astype(programs.LONG)
+        own = np.asarray(jax.jit(jax.vmap(self.drawn.function))(self.x)).astype(programs.LONG)
+        with np.errstate(all="ignore"):
+            off = carried(self._evaluate, self.exact, eps, self.seed)
+            # A jump isn't rounding.
+            off = np.where(off <= eps**0.5 * abs(x).max((1, 2)), off, 0)
+            return np.maximum(abs(own - self.exact), off.max(0))
+
+    def _evaluate(self, numbers: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        x = np.asarray(self.x).astype(programs.LONG)
+        return self.drawn.twin(numbers(x), programs.constants(self.x.dtype))
 
 
 def ask(seed: int, tally: Tally, batch: int) -> None:
@@ -30,41 +59,18 @@ def ask(seed: int, tally: Tally, batch: int) -> None:
     """
     drawn, dtype = programs.draw(seed), jnp.dtype(random.Random(-1 - seed).choice(DTYPES))
     x, y = (jnp.asarray(values).astype(dtype) for values in inputs(seed, batch, programs.SHAPE))
-    (at_x, off_at_x), (at_y, off_at_y) = (_evaluate(drawn, values, seed) for values in (x, y))
-    questions: dict[str, tuple[Callable[..., Completeness], Any, Any]] = {
-        "decompose": (lambda x, y: duat.decompose(drawn.function, x, marks="auto").completeness, at_x, off_at_x),
-        "collapse": (lambda x, y: duat.collapse(drawn.function, x, marks="auto").completeness, at_x, off_at_x),
-        "secant": (lambda x, y: duat.secant(drawn.function)(x, y).completeness, at_x - at_y, off_at_x + off_at_y),
+    at_x, at_y = (_Values(drawn, values, seed) for values in (x, y))
+    one = at_x.exact, lambda: at_x.rounding
+    two = at_x.exact - at_y.exact, lambda: at_x.rounding + at_y.rounding
+    questions: dict[str, tuple[Callable[..., Completeness], tuple[np.ndarray, Callable[[], np.ndarray]]]] = {
+        "decompose": (lambda x, y: duat.decompose(drawn.function, x, marks="auto").completeness, one),
+        "collapse": (lambda x, y: duat.collapse(drawn.function, x, marks="auto").completeness, one),
+        "secant": (lambda x, y: duat.secant(drawn.function)(x, y).completeness, two),
     }
-    for name, (question, reference, rounding) in questions.items():
+    for name, (question, (reference, rounding)) in questions.items():
         try:
             answers = jax.jit(jax.vmap(question))(x, y)
         except duat.DuatError:
             tally.refuse(batch)
             continue
         tally.judge(f"program {seed}, {name}, {dtype}: {', '.join(drawn.operations)}", answers, reference, rounding)
-
-
-def _evaluate(drawn: programs.Drawn, x: jax.Array, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return a program's values in extended precision, and how far rounding takes them.
-
-    It is the largest error of the plain program at the inputs and at some that differ by their rounding, and the
-    largest change between these.
-    """
-    eps, chance, constants = float(jnp.finfo(x.dtype).eps), np.random.default_rng(seed), programs.constants(x.dtype)
-    plain = jax.jit(jax.vmap(drawn.function))
-
-    def both(x: jax.Array) -> tuple[np.ndarray, np.ndarray]:
-        value = drawn.twin(np.asarray(x).astype(programs.LONG), constants)
-        return value, abs(np.asarray(plain(x)).astype(programs.LONG) - value)
-
-    with np.errstate(all="ignore"):
-        value, off = both(x)
-        largest = abs(np.asarray(x).astype(programs.LONG)).max((1, 2))
-        for _ in range(NUDGES):
-            nudges = jnp.asarray(1 + 2 * eps * chance.uniform(-1, 1, x.shape)).astype(x.dtype)
-            nudged, error = both(x * nudges)
-            for each in (abs(nudged - value), error):
-                # A jump isn't rounding.
-                off = np.maximum(off, np.where(each <= eps**0.5 * largest, each, 0))
-    return value, off

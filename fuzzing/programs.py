@@ -111,7 +111,7 @@ def _with_row(z: Values, row: int, new: Values) -> Values:
 
 def _convolved(z: Values) -> Values:
     padded = np.concatenate([np.zeros_like(z[..., :1, :]), z, np.zeros_like(z[..., :1, :])], -2)
-    return sum(LONG(w) * padded[..., k : k + TOKENS, :] for k, w in enumerate(KERNEL))
+    return np.add.reduce([LONG(w) * padded[..., k : k + TOKENS, :] for k, w in enumerate(KERNEL)])
 
 
 def _segments(z: Values) -> Values:
@@ -221,10 +221,10 @@ OF_ONE: dict[str, Operation] = {
     "exp2": (lambda z: jnp.exp2(-z * z), lambda z, c: np.exp2(-z * z)),
     "size": (jnp.abs, lambda z, c: np.abs(z)),
     "clipped": (lambda z: jnp.clip(z, -1, 1), lambda z, c: np.clip(z, -1, 1)),
-    "rounded": (jnp.round, lambda z, c: np.round(z)),
+    "rounded": (jnp.round, lambda z, c: np.rint(z)),
     "sign": (jnp.sign, lambda z, c: np.sign(z)),
-    "softplus": (jax.nn.softplus, lambda z, c: np.logaddexp(z, LONG(0))),
-    "elu": (jax.nn.elu, lambda z, c: np.where(z > 0, z, np.expm1(np.minimum(z, 0)))),
+    "softplus": (jax.nn.softplus, lambda z, c: np.logaddexp(z, np.zeros_like(z))),
+    "elu": (jax.nn.elu, lambda z, c: np.maximum(z, 0) + np.expm1(np.minimum(z, 0))),
     "erf": (lax.erf, lambda z, c: special.erf(z.astype(np.float64)).astype(LONG)),
     "power": (lambda z: (1 + z * z) ** 0.75, lambda z, c: (1 + z * z) ** LONG(0.75)),
     "reciprocal": (lambda z: 1 / (1 + jnp.abs(z)), lambda z, c: 1 / (1 + np.abs(z))),

@@ -13,10 +13,12 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import atheris
+import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
@@ -151,7 +153,7 @@ def skeleton(config: Config, dtype: DTypeLike) -> Transformer:
         config: the shape.
         dtype: dtype of the parameters.
     """
-    return nnx.clone(_skeleton(config, dtype))
+    return nnx.clone(_skeleton(config, jnp.dtype(dtype)))
 
 
 def fuzz(given: bytes) -> None:
@@ -164,7 +166,7 @@ def fuzz(given: bytes) -> None:
     name, file = data.PickValueInList(list(ORIGINAL))
     (DIRECTORY / name / file).write_bytes(_changed(data, file, ORIGINAL[name, file]))
     try:
-        read = {
+        read: dict[str, list[Callable[[Path], str | None]]] = {
             "config.json": [read_text, read_model],
             "model.safetensors": [read_model],
             "tokenizer.json": [read_text],

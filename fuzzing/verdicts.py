@@ -5,15 +5,15 @@ evaluation than its tolerance.  The answer speaks of the value that the forward 
 where that alone is off, a hold is counted as one of a *rounded value*.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from duat_jax.forms.completeness import FAILS, HOLDS, INCONCLUSIVE, Completeness
 
-SLACK = 8
-"""How often the error of a plain evaluation is added to the tolerance: the analysed one is compiled otherwise."""
+SLACK = 3
+"""How often the rounding of a few evaluations is added to the tolerance: the analysed one is compiled otherwise."""
 
 REFUSED, ROUNDED = "refused", "holds beside a rounded value"
 VERDICTS = (HOLDS, INCONCLUSIVE, FAILS, REFUSED)
@@ -57,14 +57,14 @@ class Tally:
         """
         self.counts[REFUSED] += cases
 
-    def judge(self, case: str, completeness: Completeness, reference: Any, rounding: Any) -> None:
+    def judge(self, case: str, completeness: Completeness, reference: Any, rounding: Callable[[], Any]) -> None:
         """Count answers of one question by their verdicts, and those that are wrong.
 
         Args:
             case: what the answers are of.
             completeness: theirs, entry by entry.
             reference: the independent evaluation of each, in a longer dtype.
-            rounding: how far a plain evaluation of each in the dtype of the answers is off.
+            rounding: computes how far rounding in the dtype of the answers carries each; asked if one is further off.
         """
         found = completeness.on_host()
         total, tolerance = (np.atleast_1d(np.asarray(a)).astype(np.longdouble) for a in (found.sum, found.tolerance))
@@ -76,7 +76,9 @@ class Tally:
         with np.errstate(invalid="ignore"):
             off = abs(total - reference)
             beyond = holds & ~(off <= tolerance)
-            wrong = beyond & ~(off <= tolerance + SLACK * np.asarray(rounding))
+            if not beyond.any():
+                return
+            wrong = beyond & ~(off <= tolerance + SLACK * np.asarray(rounding()))
         self.counts[ROUNDED] += int((beyond & ~wrong).sum())
         references = np.broadcast_to(reference, total.shape)
         self.wrong += [

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import jax
 import jax.numpy as jnp
@@ -37,12 +37,15 @@ class _Values:
     def rounding(self) -> np.ndarray:
         """How far rounding carries them: in the program itself, or in extended precision that rounds as coarsely."""
         eps, x = float(jnp.finfo(self.x.dtype).eps), np.asarray(self.x).astype(programs.LONG)
-        own = np.asarray(jax.jit(jax.vmap(self.drawn.function))(self.x)).astype(programs.LONG)
+        # For a single input the compiler may compute a value for each operation that reads it, and round it otherwise:
+        # then the largest of some numbers is none of them.
+        batched, single = jax.vmap(self.drawn.function), partial(jax.lax.map, self.drawn.function)
+        own = np.stack([jax.jit(program)(self.x) for program in (batched, single)]).astype(programs.LONG)
         with np.errstate(all="ignore"):
             off = carried(self._evaluate, self.exact, eps, self.seed)
             # A jump isn't rounding.
             off = np.where(off <= eps**0.5 * abs(x).max((1, 2)), off, 0)
-            return np.maximum(abs(own - self.exact), off.max(0))
+            return np.concatenate([abs(own - self.exact), off]).max(0)
 
     def _evaluate(self, numbers: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         x = np.asarray(self.x).astype(programs.LONG)

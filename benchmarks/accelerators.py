@@ -13,7 +13,7 @@ import argparse
 import json
 import re
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from functools import partial, wraps
 from pathlib import Path
@@ -51,6 +51,12 @@ device_description_str: "NVIDIA H100 80GB HBM3"
 
 TPUS = {"v5e": "v5e:2x2", "v6e": "v6e:2x2", "tpu7x": "tpu7x:2x2"}
 """The topology of each TPU, by its name; a chip of the last is two devices."""
+
+DEVICES = {"v5e": "v5e", "v6e": "v6e", "tpu7x": "7x", "cuda": "H100"}
+"""The names of devices on the page, by those of platforms."""
+
+EMBEDDED = ("circuits.draw", "circuits.study", "survey.survey")
+"""The functions that are asked on the embedded model, in float32 in every setting."""
 
 Compile = Callable[[Any, tuple[Any, ...], dict[str, Any]], dict[str, Any]]
 """Compiles a jitted function for shapes of arguments, and returns what the compiler says."""
@@ -94,7 +100,10 @@ def compile_for(mesh: Mesh) -> Compile:
 
     def compile_one(program: Any, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         shapes, named_shapes = jax.tree.map(partial(abstract, mesh=mesh), (given, named))
-        compiled = program.trace(*shapes, **named_shapes).lower().compile()
+        lowered = program.trace(*shapes, **named_shapes).lower()
+        jax.config.update("jax_disable_most_optimizations", False)
+        compiled = lowered.compile()
+        jax.config.update("jax_disable_most_optimizations", True)
         checked(text := compiled.as_text())
         memory = compiled.memory_analysis()
         return {
@@ -199,30 +208,77 @@ def fields(results: dict[str, Any]) -> dict[str, str]:
     """
     from experiments.markdown import table  # it imports the package, whose programs are compiled twice from then on
 
-    one, four, gpu, gpus = (
-        defaultdict(list, results[platform]["programs"][f"{mesh}, float32"])
-        for platform in ("v5e", "cuda")
+    one, four = (
+        {platform: results[platform]["programs"][f"{mesh}, float32"] for platform in DEVICES}
         for mesh in ("one device", "2 × 2 devices")
     )
     rows = []
-    for name in sorted(one):
-        flops = [f"{sum(program['flops'] for program in asked[name]) / 1e6:,.1f}" for asked in (one, four)]
-        temporaries = [
-            f"{max(program['temporaries'] for program in of[name]) / 1e6:.2f}" if of[name] else "–" for of in (one, gpu)
-        ]
-        rows.append((f"`{name}`", str(len(one[name])), *flops, *temporaries, _sent(four[name]), _sent(gpus[name])))
-    columns = ["function", "programs", "Mflops, one TPU", "each of four", "temporaries of a TPU, MB", "of a GPU, MB"]
+    for name in sorted(one["v5e"]):
+        flops = [f"{_total(asked['v5e'][name], 'flops') / 1e6:,.1f}" for asked in (one, four)]
+        temporaries = [f"{_largest(asked[name], 'temporaries') / 1e6:.2f}" for asked in one.values()]
+        exchanged = [_sent(four[platform][name]) for platform in ("v5e", "tpu7x", "cuda")]
+        rows.append((f"`{name}`", str(len(one["v5e"][name])), *flops, *temporaries, *exchanged))
+    columns = ["function", "programs", "Mflops, one v5e", "each of four", *(f"MB, {name}" for name in DEVICES.values())]
+    alike = sum(_sent(four["v6e"][name]) == _sent(asked) for name, asked in four["v5e"].items())
     return {
-        "programs": str(sum(map(len, one.values()))),
-        "settings": str(len(results["v5e"]["programs"])),
+        "programs": str(sum(map(len, one["v5e"].values()))),
         "jax": results["v5e"]["jax"],
-        "table": "\n".join(table([*columns, "sent between four TPUs", "between GPUs"], rows)),
+        "alike": f"{alike} of {len(four['v5e'])}",
+        "table": "\n".join(table([*columns, "sent between v5e", "between 7x", "between H100"], rows)),
+        "permutes": " instead of ".join(
+            str(sum(program["sent"].get("collective-permute", 0) for asked in four[name].values() for program in asked))
+            for name in ("tpu7x", "v5e")
+        ),
+        "survey": " MB instead of ".join(
+            f"{_largest(one[name]['survey.survey'], 'temporaries') / 1e6:.0f}" for name in ("tpu7x", "v5e")
+        ),
+        "devices": "\n".join(table(DEVICE_COLUMNS, _device_rows(results))),
+        **{f"bfloat16 {kind}": _of_bfloat16(results["v5e"]["programs"], kind) for kind in ("arguments", "temporaries")},
     }
 
 
+KINDS = ("all-gather", "all-reduce", "collective-permute", "reduce-scatter")
+DEVICE_COLUMNS = ["", "weights", "programs", "Mflops", "arguments, MB", "temporaries, MB", *KINDS]
+"""The columns of the table of devices: sums over all programs."""
+
+
+def _device_rows(results: dict[str, Any]) -> Iterator[list[str]]:
+    """Yield for every complete setting of every device what its programs need and send together."""
+    every = set(results["v5e"]["programs"]["one device, float32"])
+    for setting, (shape, dtype) in SETTINGS.items():
+        for platform, name in DEVICES.items():
+            kept = results[platform]["programs"].get(setting, {})
+            if set(kept) == every:
+                programs = [program for asked in kept.values() for program in asked]
+                counts = sum((Counter(program["sent"]) for program in programs), Counter[str]())
+                yield [
+                    f"{'one' if shape == (1, 1) else 'each of four'} {name}",
+                    dtype,
+                    str(len(programs)),
+                    "–" if platform == "cuda" else f"{_total(programs, 'flops') / 1e6:,.0f}",
+                    *(f"{_total(programs, kind) / 1e6:.0f}" for kind in ("arguments", "temporaries")),
+                    *(f"{counts[kind]:,}" for kind in KINDS),
+                ]
+
+
+def _of_bfloat16(programs: dict[str, Any], kind: str) -> str:
+    """Return in percent of float32's what a device needs with weights in bfloat16, for those that are asked so."""
+    single, half = (
+        sum(_total(asked, kind) for name, asked in programs[f"one device, {dtype}"].items() if name not in EMBEDDED)
+        for dtype in ("float32", "bfloat16")
+    )
+    return f"{100 * half / single:.0f}%"
+
+
+def _total(programs: list[dict[str, Any]], kind: str) -> float:
+    return sum(program[kind] for program in programs)
+
+
+def _largest(programs: list[dict[str, Any]], kind: str) -> float:
+    return max(program[kind] for program in programs)
+
+
 def _sent(programs: list[dict[str, Any]]) -> str:
-    if not programs:
-        return "–"
     counts: Counter[str] = sum((Counter(program["sent"]) for program in programs), Counter())
     return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
 
@@ -254,5 +310,6 @@ def _kept(platform: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     jax.config.update("jax_num_cpu_devices", 4)
+    jax.config.update("jax_disable_most_optimizations", True)  # on the CPU, where every program runs once
     PROGRAMS = Programs()
     main()

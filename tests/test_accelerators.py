@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from benchmarks.accelerators import AXES, RESULTS
+from benchmarks.accelerators import AXES, DEVICES, RESULTS
 from benchmarks.public_questions import every_function, questions
 
-COMPLETE = {"v5e": ("one device, float32", "2 × 2 devices, float32"), "cuda": ("one device, float32",)}
-"""The settings of the page's table, whose kept results name every function."""
+SINGLE = ("one device, float32", "2 × 2 devices, float32")
+COMPLETE = dict.fromkeys(DEVICES, SINGLE) | {"v5e": (*SINGLE, "one device, bfloat16")}
+"""The settings whose kept results name every function."""
 
 
 def test_every_public_function_is_asked():

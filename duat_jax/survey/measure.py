@@ -54,7 +54,9 @@ def largest(values: Float[Array, "windows predicted units"]) -> tuple[Array, Arr
     # The largest are in the blocks with the largest maxima, which are found in less time than they in all.
     _, best = _first(blocks.max(1), jnp.arange(len(blocks), dtype=jnp.int32)[:, None])
     places = best[:, None] * BATCH + jnp.arange(BATCH, dtype=jnp.int32)[:, None]
-    candidates = jnp.take_along_axis(blocks, best[:, None], 0)
+    # An index for every entry: XLA for the TPU 7x lays out slices of eight innermost, and pads them to 128.
+    of_entries = jnp.broadcast_to(best[:, None], (len(best), *blocks.shape[1:]))
+    candidates = jnp.take_along_axis(blocks, of_entries, 0)
     largest_values, index = _first(*(each.reshape(-1, values.shape[-1]) for each in (candidates, places)))
     return largest_values.T, index.T
 

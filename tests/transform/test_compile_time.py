@@ -7,6 +7,7 @@ from helpers import make_input, make_stack
 
 import duat_jax as duat
 from duat_jax.forms import affine_form, decomposition
+from duat_jax.survey.measure import largest
 from duat_jax.transform.recording import record
 
 pytestmark = pytest.mark.usefixtures("optimised")
@@ -47,3 +48,9 @@ def test_entries_are_looked_up_at_each_input_apart(fn):
     """XLA for TPUs lays a slice of both inputs innermost, and pads their axis of two to 128 (`findings`)."""
     program = jax.jit(duat.secant(lambda x: fn(jnp.tanh(x)).sum())).lower(jnp.ones((4, 8)), jnp.zeros((4, 8)))
     assert "slice_sizes = array<i64: 2" not in program.as_text() and "update_window_dims" not in program.as_text()
+
+
+def test_a_survey_looks_up_entries_one_by_one():
+    """XLA for the TPU 7x lays a slice of several innermost, and pads it to 128."""
+    program = jax.jit(largest).lower(jnp.ones((8, 31, 6))).as_text()
+    assert "slice_sizes = array<i64: 1, 1, 1>" in program and "slice_sizes = array<i64: 1, 8" not in program

@@ -45,8 +45,8 @@ KINDS = tuple(WORDS_OF)[1:]
 
 
 @contextmanager
-def server(*options: str) -> Iterator[tuple[int, str, float]]:
-    """Serve a model; yield the port, the key, and the seconds until the address is printed.
+def server(*options: str) -> Iterator[tuple[int, str, float, int]]:
+    """Serve a model; yield the port, the key, the seconds until the address is printed, and the process' number.
 
     Args:
         options: of the command.
@@ -61,7 +61,7 @@ def server(*options: str) -> Iterator[tuple[int, str, float]]:
             started = time.perf_counter() - began
             assert found is not None
             try:
-                yield int(found[1]), found[2], started
+                yield int(found[1]), found[2], started, served.pid
             finally:
                 served.terminate()
 
@@ -127,7 +127,7 @@ def main() -> None:
     found: dict[str, Any] = {}
     models = {"embedded": (6, []), "SmolLM2": (30, ["--model", str(smollm2.path())])}
     for name, (layers, options) in models.items():
-        with server(*options) as (port, key, started):
+        with server(*options) as (port, key, started, _):
             found[name] = {"address": {"first": started}}
             print(f"{name}: the address after {started:.1f} s")
             outputs: list[int | None] = [None] * len(WORDS)

@@ -33,7 +33,7 @@ REMEDY = (
     "merge it into its base in PEFT, PeftModel.from_pretrained(BASE, ADAPTER).merge_and_unload()"
     ".save_pretrained(DIRECTORY), and load that directory"
 )
-"""What to do about them."""
+"""The remedy that the refusal of such fields names."""
 
 
 class AdapterSettings:

@@ -34,6 +34,10 @@ class InvalidInput(DuatError):
     """An input, target or position that is invalid for a model."""
 
 
+class NotEnoughMemory(DuatError):
+    """A question that needs more memory than is free."""
+
+
 class NotFinite(DuatError):
     """A result that is NaN or infinite."""
 

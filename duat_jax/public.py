@@ -8,6 +8,7 @@ from duat_jax.errors import BadCheckpoint as BadCheckpoint
 from duat_jax.errors import DuatError as DuatError
 from duat_jax.errors import InvalidInput as InvalidInput
 from duat_jax.errors import NotAffine as NotAffine
+from duat_jax.errors import NotEnoughMemory as NotEnoughMemory
 from duat_jax.errors import NotFinite as NotFinite
 from duat_jax.errors import UnsupportedProgram as UnsupportedProgram
 from duat_jax.forms.affine_form import collapse as collapse

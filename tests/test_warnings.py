@@ -17,7 +17,6 @@ from tokenizer_layouts import LAYOUTS
 import duat_jax as duat
 from duat_jax.display.pictures import styled
 from duat_jax.evaluation.journal import Journal
-from duat_jax.interpret import memory
 from duat_jax.lora import load_adapters, new_adapters, save_adapters
 from duat_jax.models.encoding import encode
 
@@ -74,12 +73,6 @@ def first_token(folder):
     encode(tokenizer, "<s>hello", "the text")
 
 
-def little_memory(folder):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory.memory, "free_memory", lambda: 1)
-        memory.warn_of_memory("explain", duat.load_config(), 8, "float32")
-
-
 def missing_characters(folder):
     @styled
     def draw():
@@ -128,7 +121,6 @@ RAISED = {
     "models/tokenizer": [few_tokens],
     "models/checkpoint/tokenizer_configured": [another_class],
     "models/encoding": [first_token],
-    "interpret/memory": [little_memory],
     "marking/automatic": [probability, probability_in_a_trace],
     "forms/secant": [no_such_marks],
     "display/fonts": [missing_characters],

@@ -19,9 +19,9 @@ from jax.typing import DTypeLike
 from duat_jax.deprecation import carries_tokenizer
 from duat_jax.errors import BadCheckpoint, DuatError, warn_caller
 from duat_jax.extras import install
+from duat_jax.memory import check_weights
 from duat_jax.models.checkpoint.directory import Directory
 from duat_jax.models.checkpoint.dtypes import DTYPES, valid_dtype
-from duat_jax.models.checkpoint.memory import check_memory
 from duat_jax.models.checkpoint.place import local_path, open_checkpoint, or_embedded
 from duat_jax.models.checkpoint.problems import quoted, raise_problems
 from duat_jax.models.checkpoint.reference_fields import ReferenceFields, reference_of
@@ -220,7 +220,7 @@ def load(
     places = {path: device(path) if callable(device) else device for entry in table for path in entry.parameters}
     in_memory = [entry for entry in table if all(_is_in_memory(places[path]) for path in entry.parameters)]
     entries = sum(_entries(model, entry, places) for entry in in_memory)
-    check_memory(stored.path, {name: entries * jnp.dtype(name).itemsize for name in DTYPES}, dtype.name)
+    check_weights(stored.path, {name: entries * jnp.dtype(name).itemsize for name in DTYPES}, dtype.name)
     read(headers_only=False)
     if scanned:
         blocks, model.stack = list(model.stack.blocks), Stack(())

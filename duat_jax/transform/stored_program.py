@@ -21,6 +21,7 @@ from jax import export, lax
 from jaxtyping import Int
 
 from duat_jax.files import write_file
+from duat_jax.memory import check_program
 from duat_jax.transform.compiled import KEPT
 
 PACKAGES = ("flax", "jax", "jaxlib", "jaxtyping", "ml_dtypes", "numpy", "optax")
@@ -33,6 +34,10 @@ def numbers_as_data(count: int) -> tuple[Int[np.ndarray, ""], ...]:
     Where layers differ by their number alone, XLA compiles their kernels once, if it doesn't know the number.
     """
     return tuple(np.array(number, np.int32) for number in range(count))
+
+
+_fitting: set[Hashable] = set()
+"""Functions, with the shapes and settings of programs that had enough memory."""
 
 
 class _Unknown(Exception):
@@ -53,6 +58,8 @@ def stored_program(fn: Callable[..., Any], *, static_argnames: tuple[str, ...] =
     A program is kept under a digest of what it was made from: the function, the shapes of its arguments and what is
     static in them, JAX's settings, and the versions of `PACKAGES`. Where that includes code of anyone else, such as a
     target of one's own, or several devices, nothing is kept.
+
+    Before a program first runs on a CPU, the memory that it needs is compared with what is free.
     """
 
     @wraps(fn)
@@ -60,7 +67,11 @@ def stored_program(fn: Callable[..., Any], *, static_argnames: tuple[str, ...] =
         # A program that was written doesn't know which of its results were weakly typed.
         return jax.tree.map(lambda leaf: lax.convert_element_type(leaf, leaf.dtype), fn(*arguments, **named))
 
-    jitted = jax.jit(strongly_typed, static_argnames=static_argnames)
+    def flat(leaves: list[Any], tree: Any, static: tuple[tuple[str, Any], ...]) -> Any:
+        return strongly_typed(**jax.tree.unflatten(tree, leaves), **dict(static))
+
+    flat.__name__ = fn.__name__  # which is a program's name, too
+    jitted = jax.jit(flat, static_argnums=(1, 2))
     signature = inspect.signature(fn)
 
     @lru_cache(maxsize=KEPT)
@@ -83,33 +94,42 @@ def stored_program(fn: Callable[..., Any], *, static_argnames: tuple[str, ...] =
 
     @wraps(fn)
     def call(*arguments: Any, **named: Any) -> Any:
-        if (place := folder()) is not None:
-            bound = signature.bind(*arguments, **named)
-            bound.apply_defaults()
-            given = dict(bound.arguments)
-            static = tuple((name, given.pop(name)) for name in static_argnames)
-            leaves, tree = jax.tree.flatten(given)
-            if (settings := _settings(leaves)) is not None:
-                kept = program(place, tree, tuple(map(jax.typeof, leaves)), static, settings)
-                if kept is not None:
-                    run, structure = kept
-                    return jax.tree.unflatten(structure, run(leaves))
-        return jitted(*arguments, **named)
+        bound = signature.bind(*arguments, **named)
+        bound.apply_defaults()
+        given = dict(bound.arguments)
+        static = tuple((name, given.pop(name)) for name in static_argnames)
+        leaves, tree = jax.tree.flatten(given)
+        kept = None
+        if (place := folder()) is not None and (settings := _settings(leaves)) is not None:
+            kept = program(place, tree, tuple(map(jax.typeof, leaves)), static, settings)
+        run, structure = kept or (jitted, None)
+        further = () if kept else (tree, static)
+        shapes = (fn, structure, tree, static, *((np.shape(leaf), getattr(leaf, "dtype", None)) for leaf in leaves))
+        if shapes not in _fitting and _platform(leaves) == "cpu":
+            check_program(run.lower(leaves, *further).compile(), leaves)  # JAX keeps it for the next line
+            _fitting.add(shapes)
+        result = run(leaves, *further)
+        return jax.tree.unflatten(structure, result) if kept else result
 
     call.jitted = jitted  # type: ignore[attr-defined]  # whose programs can be counted
     return call
 
 
-def _settings(leaves: list[Any]) -> tuple[Any, ...] | None:
-    """Return the platform of the only device and JAX's settings; none inside of a trace or on several devices."""
+def _platform(leaves: list[Any]) -> str | None:
+    """Return the platform of the only device; none inside of a trace or on several devices."""
     arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
     disabled: bool = jax.config.jax_disable_jit  # type: ignore[attr-defined]
     if disabled or any(isinstance(array, jax.core.Tracer) for array in arrays):
         return None
     devices = {device for array in arrays for device in array.devices()}
-    if len(devices) != 1:
+    return devices.pop().platform if len(devices) == 1 else None
+
+
+def _settings(leaves: list[Any]) -> tuple[Any, ...] | None:
+    """Return the platform of the only device and JAX's settings; none inside of a trace or on several devices."""
+    if (platform := _platform(leaves)) is None:
         return None
-    return devices.pop().platform, *((name, getattr(jax.config, name, None)) for name in sorted(jax.config.values))
+    return platform, *((name, getattr(jax.config, name, None)) for name in sorted(jax.config.values))
 
 
 def _written(fn: Callable, tree: Any, avals: tuple[Any, ...]) -> bytes | None:

@@ -93,7 +93,6 @@ def test_another_ending_is_refused(name, monkeypatch, capsys):
 
 SAID_BY = {
     "evaluation/circuit_table.py": ["circuit"],
-    "interpret/memory.py": ["explain", "graph"],
     "json_record.py": ["explain"],
     "survey/executors.py": ["survey"],
     "verification/networks.py": ["verify"],

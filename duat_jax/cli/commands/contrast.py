@@ -78,17 +78,15 @@ def contrast(
     if not references.reference and not references.baseline:
         raise InvalidInput("give what is contrasted with: --reference or --baseline")
 
-    config = source.open()
+    source.open()
     from duat_jax.display.examples import tables
     from duat_jax.inputs.baselines import ask_contrast
     from duat_jax.interpret.contrast.compute import answer
     from duat_jax.interpret.contrast.heads import HEAD_RUNS
-    from duat_jax.interpret.memory import warn_of_memory
 
     examples, given = source.examples(), input.read(source)
     compared = references.arguments(input, source)
     question = ask_contrast(source, given, **compared, **number.arguments(source))
-    warn_of_memory("contrast", config, len(question.inputs.real), source.dtype.value)
     model = source.load()
     with working("Contrasting"):
         result = answer(model, question, head_runs=min(top, HEAD_RUNS))

@@ -52,13 +52,11 @@ def explain(
     from duat_jax.display.examples import tables
     from duat_jax.inputs.question import ask
     from duat_jax.interpret.explain.compute import answer
-    from duat_jax.interpret.memory import warn_of_memory
     from duat_jax.models.validation import require_gated
 
     rule = None if gate_rule is None else gate_rule.value
     require_gated(config, rule)
     examples, question = source.examples(), ask(source, input.read(source), **number.arguments(source))
-    warn_of_memory("explain", config, question.tokens, source.dtype.value)
     model = source.load()
     with working("Explaining"):
         result = answer(model, question, rule, collapse=True)

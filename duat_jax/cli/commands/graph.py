@@ -40,14 +40,12 @@ def graph(
     files: Annotated[Files, Fields("out", "plot", "html", "viewer", "graphml", "save", "csv", "parquet", "json_file")],
 ) -> Answer:
     """Follow one output through a model: what every token of every layer is the sum of, head by head, exactly."""
-    config = source.open("call duat.graph in Python for them")
+    source.open("call duat.graph in Python for them")
     from duat_jax.display.examples import tables
     from duat_jax.inputs.question import ask_once
     from duat_jax.interpret.graph.compute import answer
-    from duat_jax.interpret.memory import warn_of_memory
 
     examples, question = source.examples(), ask_once(source, input.read(source), **number.arguments(source))
-    warn_of_memory("explain", config, question.tokens, source.dtype.value)
     model = source.load()
     with working("Following the value"):
         result = answer(model, question, top_neurons, top_heads)

@@ -1,12 +1,16 @@
-"""Weights are compared with the memory that is free before any of them is read."""
+"""Weights and programs are compared with the memory that is free before any of it is taken."""
 
 import jax
 import jax.numpy as jnp
 import pytest
 from cases import GOLDEN
+from command import run
+from every_result import MAKERS
 
 import duat_jax as duat
-from duat_jax.models.checkpoint import memory
+from duat_jax import memory
+from duat_jax.nn.linear import product
+from duat_jax.transform import stored_program
 
 GB = 2**30
 
@@ -93,3 +97,63 @@ def test_weights_of_another_device_take_none_of_this_memory(monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 10)
     monkeypatch.setattr("duat_jax.models.loader._is_in_memory", lambda place: False)
     duat.load(GOLDEN / "gpt2")
+
+
+OWN_CODE = {duat.results.ImageMaps, *(kind for kind in MAKERS if kind.__module__.startswith("duat_jax.training."))}
+"""Results of a user's own functions, whose programs are compiled elsewhere."""
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind not in OWN_CODE], ids=lambda kind: kind.__name__)
+def test_a_question_that_does_not_fit_is_refused_before_it_runs(monkeypatch, kind):
+    monkeypatch.setattr(stored_program, "_fitting", set())
+    monkeypatch.setattr("duat_jax.models.loader.check_weights", lambda *given: None)
+    monkeypatch.setattr(memory, "free_memory", lambda: 1)
+    with pytest.raises(duat.NotEnoughMemory, match=r"needs [\d.]+ .B of memory beside the weights, but 1e-06 MB"):
+        MAKERS[kind]()
+    assert not stored_program._fitting
+
+
+def test_exactly_what_a_program_needs_is_enough(monkeypatch):
+    def question(weights, x):
+        return jnp.tanh(x @ weights) @ weights
+
+    arguments = jnp.ones((300, 300), jnp.float32), jnp.ones((70, 300), jnp.float32)
+    compiled = jax.jit(question).lower(*arguments).compile().memory_analysis()
+    needed = compiled.temp_size_in_bytes + compiled.output_size_in_bytes
+    assert needed >= 4 * 70 * 300
+    asked = stored_program.stored_program(question)
+    monkeypatch.setattr(memory, "free_memory", lambda: needed - 1)
+    with pytest.raises(duat.NotEnoughMemory, match="a smaller model$"):
+        asked(*arguments)
+    monkeypatch.setattr(memory, "free_memory", lambda: needed)
+    asked(*arguments)
+
+
+def test_weights_in_half_precision_have_another_remedy(monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: 1)
+    asked = stored_program.stored_program(lambda weights: product(jnp.ones((2, 9), jnp.float32), weights))
+    with pytest.raises(duat.NotEnoughMemory, match="XLA_FLAGS=--xla_cpu_enable_concurrency_optimized_scheduler=false"):
+        asked(jnp.ones((9, 9), jnp.bfloat16))
+
+
+@pytest.mark.parametrize(("dtype", "copied"), [("float32", 0), ("bfloat16", 4)])
+def test_a_forward_pass_holds_copies_of_weights_in_half_precision(dtype, copied, optimised):
+    """Products with them are computed in single precision, 4 bytes an entry."""
+    weights = [jnp.zeros((400, 400), dtype)] * 6
+
+    def chain(x, weights):
+        for matrix in weights:
+            x = jnp.tanh(product(x, matrix))
+        return x
+
+    needed = jax.jit(chain).lower(jnp.zeros((4, 400), jnp.float32), weights).compile().memory_analysis()
+    assert needed.temp_size_in_bytes / sum(matrix.size for matrix in weights) < copied + 0.3
+
+
+@pytest.mark.parametrize("reference", [(), ("--reference", "w5 w17 w4")])
+def test_too_little_memory_is_one_line_of_the_command(monkeypatch, reference):
+    monkeypatch.setattr(stored_program, "_fitting", set())
+    monkeypatch.setattr("duat_jax.models.loader.check_weights", lambda *given: None)
+    monkeypatch.setattr(memory, "free_memory", lambda: 1)
+    result = run("explain", "w5 w17 w3", "--model", GOLDEN / "gpt2", *reference)
+    assert result.exit_code == 2 and result.stderr.count("of memory beside the weights") == 1

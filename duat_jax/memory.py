@@ -1,14 +1,25 @@
-"""Memory needed for weights, compared with free memory before any weights are read."""
+"""The memory that weights and programs need, compared with free memory before it is taken."""
 
 from pathlib import Path
+from typing import Any
 
-from duat_jax.errors import BadCheckpoint
+import jax
+from jax.stages import Compiled
+
+from duat_jax.errors import BadCheckpoint, NotEnoughMemory
 
 ROOT = Path("/")
 """The root of the file system."""
 
 
-def check_memory(path: Path, sizes: dict[str, int], dtype: str) -> None:
+COPIED = (
+    "; weights in half precision are copied to float32 together, and one after the other with"
+    " XLA_FLAGS=--xla_cpu_enable_concurrency_optimized_scheduler=false"
+)
+"""What else helps on a CPU."""
+
+
+def check_weights(path: Path, sizes: dict[str, int], dtype: str) -> None:
     """Raise if weights need more than the free memory, where that is known."""
     free = free_memory()
     if free is None or sizes[dtype] <= free:
@@ -19,6 +30,20 @@ def check_memory(path: Path, sizes: dict[str, int], dtype: str) -> None:
         f"{path}: its weights take {formatted(sizes[dtype])} in {dtype}, but {formatted(free)} of memory are free:"
         f" {advice}use a machine with more"
     )
+
+
+def check_program(program: Compiled, arguments: list[Any]) -> None:
+    """Raise if a program for a CPU needs more than the free memory, where both are known."""
+    free, needed = free_memory(), program.memory_analysis()
+    if free is None or needed is None:
+        return
+    size = needed.temp_size_in_bytes + needed.output_size_in_bytes
+    if size > free:
+        half = any(isinstance(array, jax.Array) and array.dtype.itemsize == 2 for array in arguments)
+        raise NotEnoughMemory(
+            f"this question needs {formatted(size)} of memory beside the weights, but {formatted(free)} are free:"
+            f" ask of a shorter text, of fewer texts at a time, or of a smaller model{COPIED if half else ''}"
+        )
 
 
 def free_memory() -> int | None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.stages import Compiled
 
 from duat_jax.errors import BadCheckpoint, NotEnoughMemory
@@ -12,11 +13,12 @@ ROOT = Path("/")
 """The root of the file system."""
 
 
+HALF = (jnp.bfloat16, jnp.float16)
 COPIED = (
     "; weights in half precision are copied to float32 together, and one after the other with"
     " XLA_FLAGS=--xla_cpu_enable_concurrency_optimized_scheduler=false"
 )
-"""What else helps on a CPU."""
+"""The remedy of programs for a CPU."""
 
 
 def check_weights(path: Path, sizes: dict[str, int], dtype: str) -> None:
@@ -39,7 +41,7 @@ def check_program(program: Compiled, arguments: list[Any]) -> None:
         return
     size = needed.temp_size_in_bytes + needed.output_size_in_bytes
     if size > free:
-        half = any(isinstance(array, jax.Array) and array.dtype.itemsize == 2 for array in arguments)
+        half = any(isinstance(array, jax.Array) and array.dtype in HALF for array in arguments)
         raise NotEnoughMemory(
             f"this question needs {formatted(size)} of memory beside the weights, but {formatted(free)} are free:"
             f" ask of a shorter text, of fewer texts at a time, or of a smaller model{COPIED if half else ''}"

@@ -17,6 +17,7 @@ ROOMS = (
     "extras",
     "deprecation",
     "files",
+    "memory",
     "sealed",
     "processes",
     "json_record",

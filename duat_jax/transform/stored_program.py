@@ -36,8 +36,8 @@ def numbers_as_data(count: int) -> tuple[Int[np.ndarray, ""], ...]:
     return tuple(np.array(number, np.int32) for number in range(count))
 
 
-_fitting: set[Hashable] = set()
-"""Functions, with the shapes and settings of programs that had enough memory."""
+_fitting: set[int] = set()
+"""Hashes, which keep nothing alive, of functions, shapes and static arguments whose programs had enough memory."""
 
 
 class _Unknown(Exception):
@@ -67,11 +67,11 @@ def stored_program(fn: Callable[..., Any], *, static_argnames: tuple[str, ...] =
         # A program that was written doesn't know which of its results were weakly typed.
         return jax.tree.map(lambda leaf: lax.convert_element_type(leaf, leaf.dtype), fn(*arguments, **named))
 
-    def flat(leaves: list[Any], tree: Any, static: tuple[tuple[str, Any], ...]) -> Any:
+    def flat(leaves: list[Any], tree: Any, static: tuple[tuple[str, Any], ...], types: tuple[type, ...]) -> Any:
         return strongly_typed(**jax.tree.unflatten(tree, leaves), **dict(static))
 
     flat.__name__ = fn.__name__  # which is a program's name, too
-    jitted = jax.jit(flat, static_argnums=(1, 2))
+    jitted = jax.jit(flat, static_argnums=(1, 2, 3))  # 1, 1.0 and True are equal, and differ in type
     signature = inspect.signature(fn)
 
     @lru_cache(maxsize=KEPT)
@@ -103,11 +103,12 @@ def stored_program(fn: Callable[..., Any], *, static_argnames: tuple[str, ...] =
         if (place := folder()) is not None and (settings := _settings(leaves)) is not None:
             kept = program(place, tree, tuple(map(jax.typeof, leaves)), static, settings)
         run, structure = kept or (jitted, None)
-        further = () if kept else (tree, static)
-        shapes = (fn, structure, tree, static, *((np.shape(leaf), getattr(leaf, "dtype", None)) for leaf in leaves))
-        if shapes not in _fitting and _platform(leaves) == "cpu":
+        further = () if kept else (tree, static, tuple(type(value) for _, value in static))
+        shapes = ((np.shape(leaf), getattr(leaf, "dtype", None)) for leaf in leaves)
+        asked = hash((fn, structure, tree, static, *shapes))
+        if asked not in _fitting and _platform(leaves) == "cpu":
             check_program(run.lower(leaves, *further).compile(), leaves)  # JAX keeps it for the next line
-            _fitting.add(shapes)
+            _fitting.add(asked)
         result = run(leaves, *further)
         return jax.tree.unflatten(structure, result) if kept else result
 

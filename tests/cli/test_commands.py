@@ -111,6 +111,7 @@ def test_texts_of_the_library_name_options_of_the_commands_that_print_them():
         for text in re.findall(r'"[^"\n]*"', file.read_text(encoding="utf-8")):
             # An option in parentheses is left out by commands that lack it; a named command's own is right.
             others = r"\(--[^()]*\)|duat \w+ --[a-z-]+|gguf-split --merge|dask worker \S+ --nthreads|^\"--\S+\"$"
+            others += r"|XLA_FLAGS=--\w+"
             named = named_options(re.sub(others, "", text))
             assert not named or all(named <= options_of(name) for name in SAID_BY[module])
 

@@ -118,6 +118,13 @@ def test_a_trace_and_a_process_that_keeps_nothing_write_nothing(kept_in, monkeyp
     assert not list(kept_in.glob("*.program"))
 
 
+def test_static_arguments_that_are_equal_and_of_another_type_are_other_programs():
+    times = stored_program.stored_program(lambda x, by: x * by, static_argnames=("by",))
+    with jax.numpy_dtype_promotion("standard"):
+        found = [times(jnp.ones(2, jnp.int32), by=by).dtype for by in (1, 1.0, True)]
+    assert [dtype.kind for dtype in found] == ["i", "f", "i"]
+
+
 @pytest.mark.parametrize("value", [lambda x: x, own, Pair(1, 2), Colour.RED, object(), partial(own, 1), (1, [own])])
 def test_code_of_others_has_no_content(value):
     with pytest.raises(_Unknown):

@@ -1,5 +1,6 @@
 """The memory that weights and programs need, compared with free memory before it is taken."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,10 @@ from duat_jax.errors import BadCheckpoint, NotEnoughMemory
 ROOT = Path("/")
 """The root of the file system."""
 
-
 HALF = (jnp.bfloat16, jnp.float16)
-COPIED = (
-    "; weights in half precision are copied to float32 together, and one after the other with"
-    " XLA_FLAGS=--xla_cpu_enable_concurrency_optimized_scheduler=false"
-)
-"""The remedy of programs for a CPU."""
+"""The dtypes of weights that the compiler for CPUs copies to float32."""
+IN_TURN = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
+"""The compiler's flag with which it makes these copies one after the other."""
 
 
 def check_weights(path: Path, sizes: dict[str, int], dtype: str) -> None:
@@ -41,10 +39,12 @@ def check_program(program: Compiled, arguments: list[Any]) -> None:
         return
     size = needed.temp_size_in_bytes + needed.output_size_in_bytes
     if size > free:
-        half = any(isinstance(array, jax.Array) and array.dtype in HALF for array in arguments)
+        copied = any(isinstance(array, jax.Array) and array.dtype in HALF for array in arguments)
+        together = copied and IN_TURN not in os.environ.get("XLA_FLAGS", "")
+        remedy = f", or set XLA_FLAGS={IN_TURN}: weights in half precision are copied to float32 together without it"
         raise NotEnoughMemory(
             f"this question needs {formatted(size)} of memory beside the weights, but {formatted(free)} are free:"
-            f" ask of a shorter text, of fewer texts at a time, or of a smaller model{COPIED if half else ''}"
+            f" ask of a shorter text, of fewer texts at a time, or of a smaller model{remedy if together else ''}"
         )
 
 
